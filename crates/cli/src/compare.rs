@@ -11,10 +11,11 @@ use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
     device::LabelledProfile,
-    layout, metadata,
+    layout, metadata, nvm,
     page::PAGE_BYTES,
     params, policy,
     study::{Note, Plan, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
+    system,
     trace::{Tables, Trace, Unit},
     writeback::{self, Modes},
 };
@@ -48,8 +49,17 @@ pub(crate) struct Args {
     input: Input,
 
     /// Replacement policies, with parameters as name:key=value
-    #[arg(long, value_delimiter = ',', default_value = "all", value_name = "POLICY,…", help = policies_help())]
+    #[arg(long, value_delimiter = ',', value_name = "POLICY,…", help = policies_help())]
     policy: Vec<String>,
+
+    /// Systems with and without non-volatile memory, with parameters as name:key=value
+    #[arg(long, value_delimiter = ',', value_name = "SYSTEM,…", conflicts_with_all = ["object_cache", "metadata", "attribution"], help = systems_help())]
+    system: Vec<String>,
+
+    /// Modelled memory, whose time and energy are given; default with systems that have
+    /// non-volatile memory: pcm-2016
+    #[arg(long, value_delimiter = ',', value_name = "MEMORY,…", conflicts_with = "object_cache", help = memory_help())]
+    nvm: Vec<String>,
 
     /// Cache sizes in bytes: 4MiB,64M. Default: the five powers of two below the size of all pages
     /// in the trace
@@ -169,6 +179,28 @@ fn policies_help() -> String {
     )
 }
 
+fn systems_help() -> String {
+    let each = system::ALL.iter().map(|spec| {
+        let params = spec.params.iter().map(|param| format!(" [{param}]")).collect::<String>();
+        format!("\n  {:<13} {}{params}", spec.name, spec.what)
+    });
+    format!(
+        "Systems to compare, or all; parameters as name:key=value. With this option --policy is \
+         lru by default. The size of a cache is that of its DRAM; of nvlru and fslru, that of DRAM \
+         and non-volatile memory together{}\n",
+        each.collect::<String>()
+    )
+}
+
+fn memory_help() -> String {
+    let each = nvm::profile::ALL.iter().map(|spec| format!("\n  {:<13} {}", spec.name, spec.what));
+    format!(
+        "Modelled memory, whose time and energy --json and --report give; default with systems \
+         that have non-volatile memory: pcm-2016{}\n",
+        each.collect::<String>()
+    )
+}
+
 fn writeback_help() -> String {
     let each = writeback::ALL.iter().map(|(name, what)| format!("\n  {name:<28} {what}"));
     format!(
@@ -211,7 +243,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let places = request.layout.as_ref().is_some_and(|layout| layout.spec.from_recording);
     let operations = request.metadata.is_some();
     let owners = args.after_cache.is_some() || args.attribution;
-    let tables = Tables { places, operations, owners, ..Tables::default() };
+    let bytes = !request.memory.is_empty();
+    let tables = Tables { places, operations, owners, bytes, ..Tables::default() };
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory, tables)?;
     loaded.log_summary(&name);
     let wants_places = report.is_some() && page::shows_places(&loaded.trace);
@@ -243,7 +276,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for (plan, after_cache) in plans.iter().zip(&after_cache) {
         let Some(after_cache) = after_cache else { continue };
         let mut cells = plan.cells().iter();
-        cells.try_for_each(|cell| after_cache.check_free(&cell.policy.label(), cell.frames))?;
+        cells.try_for_each(|cell| after_cache.check_free(&cell.label(), cell.frames))?;
     }
     let online = request.policies.iter().filter(|policy| !policy.spec.kind.is_offline()).count();
     let prints_verdict = args.verdict || (!args.json && online > 2);
@@ -322,7 +355,19 @@ fn modes(args: &Args, trace: &Trace) -> anyhow::Result<Vec<Modes>> {
 /// prepared.
 fn request(args: &Args) -> anyhow::Result<Request> {
     let usage = |error: params::Error| Usage(error.to_string());
-    let policies = Policies::parse(text::joined(&args.policy)).map_err(usage)?;
+    let systems = systems(&args.system).map_err(usage)?;
+    let policies = match (&args.policy[..], &systems[..]) {
+        ([], []) => Policies::all(),
+        ([], _) => Policies::parse(["lru"]).map_err(usage)?,
+        (named, _) => Policies::parse(text::joined(named)).map_err(usage)?,
+    };
+    let has_nvm = systems.iter().any(|system| !system.spec.is_plain());
+    let memory = match &args.nvm[..] {
+        [] if has_nvm => vec!["pcm-2016".to_owned()],
+        named => named.to_vec(),
+    };
+    let memory = memory.iter().map(|name| nvm::profile::Selection::parse(name));
+    let memory = memory.collect::<Result<Vec<_>, _>>().map_err(usage)?;
     let layout = args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(usage)?;
     let metadata = crate::usage::metadata(&args.metadata)?;
     if args.object_cache && !args.memory.is_empty() {
@@ -339,6 +384,8 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     };
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Request {
+        systems,
+        memory,
         policies,
         frames: args.memory.iter().chain(&args.frames).copied().collect(),
         unit: if args.object_cache { Unit::Request } else { Unit::Page },
@@ -356,6 +403,23 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         workers: args.threads.map_or_else(cores, usize::from),
         ..Request::default()
     })
+}
+
+/// Reads the systems, each once. `all` stands for every one with its default parameters.
+fn systems(texts: &[String]) -> Result<Vec<system::Selection>, params::Error> {
+    let mut systems: Vec<system::Selection> = Vec::new();
+    for text in text::joined(texts) {
+        let named = match &*text {
+            "all" => system::ALL.iter().map(system::Selection::default_of).collect(),
+            text => vec![system::Selection::parse(text)?],
+        };
+        for system in named {
+            if systems.iter().all(|known| known.label() != system.label()) {
+                systems.push(system);
+            }
+        }
+    }
+    Ok(systems)
 }
 
 /// Logs notes, each once.

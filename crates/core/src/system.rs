@@ -168,7 +168,10 @@ impl Cell<'_> {
         future: Option<&Future>,
         sink: Option<&mut dyn FnMut(Io)>,
     ) -> Outcome {
-        (self.policy.spec.run)(self, trace, future, sink)
+        match self.system.spec.kind {
+            SystemKind::Memory { run, .. } => run(self, trace, sink),
+            _ => (self.policy.spec.run)(self, trace, future, sink),
+        }
     }
 }
 
@@ -188,6 +191,22 @@ pub(crate) fn run<P: Build>(
         }
         sink => run_with::<P>(cell, trace, future, sink),
     }
+}
+
+/// Runs a cache that stands in place of the page cache.
+#[inline(never)]
+pub(crate) fn run_memory<C: Cache>(
+    cell: &Cell<'_>,
+    trace: &Trace,
+    cache: C,
+    sink: Option<&mut dyn FnMut(Io)>,
+) -> Outcome {
+    let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
+    let storage = Storage::new(Some(layout), sink)
+        .with_requests_up_to(cell.request_pages_max)
+        .with_discards(cell.discards);
+    let machine = Machine::new(cell.writeback, trace, cell.frames);
+    System::new(cache, storage, machine).replay(cell, trace, None)
 }
 
 /// Runs a page cache over a write buffer.
@@ -327,6 +346,22 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
             machine.busy();
         }
         self.back.write(written);
+    }
+
+    #[inline(always)]
+    fn write_older(&mut self, written: Written) {
+        if let Some(machine) = self.writeback.machine() {
+            machine.busy();
+        }
+        self.back.write_older(written);
+    }
+
+    #[inline(always)]
+    fn durable(&mut self, pages: Range<u32>) {
+        if let Some(machine) = self.writeback.machine() {
+            machine.cleaned(pages.clone());
+        }
+        self.back.durable(pages);
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@ use flashsift_core::{
         Fill,
         lifetime::{Lifetime, NoLifetime},
     },
+    nvm::{Traffic, profile::MemoryCost},
     page::PAGE_BYTES,
     study::{
         Best, DeviceResult, DeviceVerdict, Request, ResultRow, Results, SizeVerdict, StudyVerdict,
@@ -14,6 +15,7 @@ use flashsift_core::{
     writeback::Syncs,
 };
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// One cell, or one cell on one device. A field is absent where it has no meaning.
 #[derive(Serialize)]
@@ -21,7 +23,7 @@ pub(super) struct Record<'a> {
     schema: u32,
     trace: &'a str,
     policy: &'a str,
-    system: &'static str,
+    system: &'a str,
     frames: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes: Option<u64>,
@@ -66,14 +68,88 @@ pub(super) struct Record<'a> {
     by_reason: Option<Vec<ReasonRecord>>,
     cost_us: u64,
     #[serde(flatten)]
+    traffic: Option<TrafficRecord>,
+    /// By the name of the profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<BTreeMap<&'static str, MemoryRecord>>,
+    #[serde(flatten)]
     on: Option<DeviceRecord<'a>>,
     cpu_ns_per_access: f64,
+}
+
+/// Accesses to memory, where they are counted.
+#[derive(Serialize)]
+struct TrafficRecord {
+    dram_accesses: u64,
+    nvm_reads: u64,
+    nvm_writes: u64,
+    nvm_left: u64,
+    dram_read_lines: u64,
+    dram_written_lines: u64,
+    nvm_read_lines: u64,
+    nvm_written_lines: u64,
+    /// Writes of a line of non-volatile memory: the mean, and the line written most often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nvm_mean_line_writes: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nvm_hottest_line_writes: Option<u64>,
+}
+
+impl TrafficRecord {
+    fn new(traffic: &Traffic) -> Self {
+        let has_nvm = traffic.nvm_lines > 0;
+        Self {
+            dram_accesses: traffic.dram_read_lines + traffic.dram_written_lines,
+            nvm_reads: traffic.nvm_reads,
+            nvm_writes: traffic.nvm_writes,
+            nvm_left: traffic.nvm_left,
+            dram_read_lines: traffic.dram_read_lines,
+            dram_written_lines: traffic.dram_written_lines,
+            nvm_read_lines: traffic.nvm_read_lines,
+            nvm_written_lines: traffic.nvm_written_lines,
+            nvm_mean_line_writes: has_nvm
+                .then(|| traffic.nvm_written_lines as f64 / traffic.nvm_lines as f64),
+            nvm_hottest_line_writes: has_nvm.then_some(traffic.nvm_hottest_line_writes),
+        }
+    }
+}
+
+/// Time and energy on one memory.
+#[derive(Serialize)]
+struct MemoryRecord {
+    dram_s: f64,
+    nvm_read_s: f64,
+    nvm_write_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    energy_j: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    energy_mj_page_j: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    energy_quotient_w: Option<f64>,
+}
+
+impl From<&MemoryCost> for MemoryRecord {
+    fn from(cost: &MemoryCost) -> Self {
+        Self {
+            dram_s: cost.dram_s,
+            nvm_read_s: cost.nvm_read_s,
+            nvm_write_s: cost.nvm_write_s,
+            energy_j: cost.energy.map(|energy| energy.energy_j),
+            energy_mj_page_j: cost.energy.map(|energy| energy.energy_mj_page_j),
+            energy_quotient_w: cost.energy.map(|energy| energy.energy_quotient_w),
+        }
+    }
 }
 
 #[derive(Serialize)]
 struct DeviceRecord<'a> {
     device: &'a str,
     elapsed_s: f64,
+    /// The part of it that reads take; given where memory is compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage_read_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage_write_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stall_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +180,7 @@ pub(super) struct Shape<'a> {
     writes: bool,
     drain: bool,
     metadata: bool,
+    memory: bool,
 }
 
 /// The most programs, or reasons, of a cell.
@@ -135,6 +212,7 @@ impl<'a> Shape<'a> {
             writes: study.trace().about().knows.writes,
             drain: *drain,
             metadata: metadata.is_some(),
+            memory: study.compares_memory(),
         }
     }
 
@@ -153,7 +231,7 @@ impl<'a> Shape<'a> {
             schema: 1,
             trace: self.trace,
             policy: &row.policy,
-            system: "storage",
+            system: &row.system,
             frames: row.frames,
             memory_bytes: memory_bytes(self.unit, row.frames),
             writeback: &self.writeback,
@@ -186,7 +264,15 @@ impl<'a> Shape<'a> {
                 first.map(|(reason, writes)| ReasonRecord { reason, writes: *writes }).collect()
             }),
             cost_us: outcome.cost_us(),
-            on: on.map(DeviceRecord::from),
+            traffic: self.memory.then(|| TrafficRecord::new(&outcome.traffic)),
+            memory: (!row.memory.is_empty()).then(|| {
+                row.memory.iter().map(|(name, cost)| (*name, MemoryRecord::from(cost))).collect()
+            }),
+            on: on.map(|on| DeviceRecord {
+                storage_read_s: self.memory.then_some(on.read_s),
+                storage_write_s: self.memory.then_some(on.elapsed_s - on.read_s),
+                ..DeviceRecord::from(on)
+            }),
             cpu_ns_per_access: (row.cpu_ns_per_access * 10.0).round() / 10.0,
         }
     }
@@ -207,6 +293,8 @@ impl<'a> From<&'a DeviceResult> for DeviceRecord<'a> {
         Self {
             device: &on.device,
             elapsed_s: on.elapsed_s,
+            storage_read_s: None,
+            storage_write_s: None,
             stall_s: on.stall_s,
             fill: on.fill,
             write_amplification: on.write_amplification.ok(),

@@ -32,7 +32,7 @@ impl Schedule<'_> {
     fn run_cell(&self, cell: usize) -> anyhow::Result<CellResult> {
         let planned = &self.plan.cells()[cell];
         let mut writer = match self.after_cache {
-            Some(after_cache) => Some(after_cache.open(&planned.policy.label(), planned.frames)?),
+            Some(after_cache) => Some(after_cache.open(&planned.label(), planned.frames)?),
             None => None,
         };
         let mut grid = self.places.and_then(|places| places.grid_for(planned));

@@ -340,6 +340,7 @@ mod tests {
         let policy = policy.to_owned();
         ResultRow {
             system: "storage".to_owned(),
+            memory: Vec::new(),
             policy,
             kind,
             frames: 1,

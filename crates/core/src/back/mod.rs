@@ -110,6 +110,15 @@ pub trait Back {
     fn read(&mut self, page: Page, owner: Owner) -> Source;
     /// Takes a dirty page that is written back.
     fn write(&mut self, written: Written);
+    /// Takes a durable version of a page of which the cache holds a newer, dirty one. The page
+    /// stays dirty.
+    #[inline(always)]
+    fn write_older(&mut self, written: Written) {
+        self.write(written);
+    }
+    /// The cache made the dirty pages among these durable without a write to storage.
+    #[inline(always)]
+    fn durable(&mut self, _: Range<u32>) {}
     /// The reads and writes since the last call belong together: they come from one access of an
     /// application or from one write-back. A back that merges pages into longer requests sends them
     /// now.

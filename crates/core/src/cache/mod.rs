@@ -5,15 +5,20 @@
 //! there ([`Cache::DURABLE`]).
 
 use crate::{
-    back::{Back, Why},
+    back::{Back, Why, Written},
     nvm::Traffic,
-    page::{Access, Op, Page},
+    page::{Access, Frame, Op, Page},
     trace::{Bytes, Owner},
 };
 use std::ops::Range;
 
+mod facts;
+pub(crate) mod fslru;
+pub(crate) mod nvlru;
 mod page_cache;
 
+pub use fslru::{Fslru, Settings};
+pub use nvlru::Nvlru;
 pub use page_cache::{Frames, PageCache, Victims};
 
 /// Facts about an access that no policy uses.
@@ -78,3 +83,23 @@ pub trait Cache {
     /// If one of them is broken.
     fn check(&self);
 }
+
+/// A page that an application writes past the cache.
+fn direct(page: Page, owner: Owner) -> Written {
+    Written { page, why: Why::Direct, writes: 0, owner }
+}
+
+/// Checks that each frame below `frames` is in exactly one of the sets.
+///
+/// # Panics
+/// If one is in none or in two.
+fn assert_partition(frames: usize, sets: &[&[Frame]]) {
+    let mut seen = vec![0; frames];
+    for frame in sets.iter().copied().flatten() {
+        seen[frame.0 as usize] += 1;
+    }
+    assert!(seen.iter().all(|seen| *seen == 1), "a frame is in use, free or reserved: {seen:?}");
+}
+
+#[cfg(test)]
+mod testing;

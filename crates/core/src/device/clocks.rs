@@ -2,6 +2,7 @@
 //! times.
 
 use super::{AnyDevice, Device, Io, Prepared, Wear};
+use crate::back::IoOp;
 
 /// Latest time of a request, 146 years. Later times count as this one, so that no sum overflows.
 const END_OF_TIME_NS: u64 = 1 << 62;
@@ -12,6 +13,8 @@ pub struct DeviceTimes {
     /// From the first request to the last completion, each request sent when its predecessor
     /// completes: the measure of SpatialClock's Workload Player.
     pub elapsed_ns: u64,
+    /// The part of `elapsed_ns` that reads take. Writes, flushes and discards take the rest.
+    pub read_ns: u64,
     /// Total time that applications wait, with requests at their recorded times; `None` if the
     /// trace has no times.
     ///
@@ -29,6 +32,7 @@ pub struct DeviceTimes {
 pub struct Clocks {
     fast: AnyDevice,
     elapsed_ns: u64,
+    read_ns: u64,
     recorded: Option<Recorded>,
 }
 
@@ -44,7 +48,7 @@ impl Clocks {
     /// Starts both clocks on copies of a prepared device. `times`: the requests have times.
     pub fn new(prepared: &Prepared, times: bool) -> Self {
         let recorded = || Recorded { machine: prepared.machine(), sent_ns: 0, stall_ns: 0 };
-        Self { fast: prepared.machine(), elapsed_ns: 0, recorded: times.then(recorded) }
+        Self { fast: prepared.machine(), elapsed_ns: 0, read_ns: 0, recorded: times.then(recorded) }
     }
 
     /// Estimates the memory for a trace of `pages` pages, in bytes.
@@ -54,7 +58,11 @@ impl Clocks {
 
     /// Performs the next request under both clocks.
     pub fn io(&mut self, io: &Io) {
-        self.elapsed_ns = self.fast.serve(io, self.elapsed_ns);
+        let done_ns = self.fast.serve(io, self.elapsed_ns);
+        if io.op == IoOp::Read {
+            self.read_ns += done_ns - self.elapsed_ns;
+        }
+        self.elapsed_ns = done_ns;
         if let Some(recorded) = &mut self.recorded {
             let at_ns = io.at_us.saturating_mul(1000).min(END_OF_TIME_NS) + recorded.stall_ns;
             recorded.sent_ns = recorded.sent_ns.max(at_ns);
@@ -71,6 +79,7 @@ impl Clocks {
         let machine = self.recorded.as_ref().map_or(&self.fast, |recorded| &recorded.machine);
         DeviceTimes {
             elapsed_ns: self.elapsed_ns,
+            read_ns: self.read_ns,
             stall_ns: self.recorded.as_ref().map(|recorded| recorded.stall_ns),
             wear: machine.wear(),
         }

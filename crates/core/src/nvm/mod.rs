@@ -1,5 +1,12 @@
 //! Non-volatile memory beside DRAM: what it is asked, and what that costs.
 
+mod counting;
+mod memory;
+pub mod profile;
+
+pub use counting::Counting;
+pub use memory::{Memory, Place};
+
 use crate::{
     page::Page,
     trace::{Bytes, StepKind, Trace},

@@ -57,6 +57,8 @@ pub struct DeviceResult {
     /// Time from the first request to the completion of the last. Each is sent when the one before
     /// it completes.
     pub elapsed_s: f64,
+    /// The part of it that reads take.
+    pub read_s: f64,
     /// How long applications wait, with requests at their recorded times; `None` without times.
     pub stall_s: Option<f64>,
     /// Pages programmed for each page written, or the reason why the run does not show them.
@@ -91,6 +93,7 @@ impl DeviceResult {
             device: device.label.clone(),
             fill: device.profile().model.fill(),
             elapsed_s: times.elapsed_ns as f64 / 1e9,
+            read_s: times.read_ns as f64 / 1e9,
             stall_s: times.stall_ns.map(|ns| ns as f64 / 1e9),
             write_amplification,
             flash_pages: write_amplification.ok().map(|wear| wear * outcome.pages_due() as f64),

@@ -53,6 +53,16 @@ pub enum StudyError {
         /// The other part of the request.
         with: &'static str,
     },
+    /// The cache is too small for the system.
+    #[error("--system {system} needs a cache of at least {frames_min} pages; {frames} was asked")]
+    SystemFrames {
+        /// Name of the system.
+        system: &'static str,
+        /// The size that was asked for, in frames.
+        frames: u32,
+        /// The smallest size, in frames.
+        frames_min: u32,
+    },
     /// Objects have no place on a device, so no device can be modelled.
     #[error("objects have no place on a device: leave the devices out")]
     ObjectsOnDevices,

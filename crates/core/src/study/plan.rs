@@ -120,9 +120,16 @@ impl<'a> Study<'a> {
         }
         for system in systems.iter().filter(|system| !system.spec.is_plain()) {
             suits_beside_nvm(system, &request)?;
+            let frames_min = system.spec.frames_min();
+            if let Some(small) = frames.iter().find(|frames| **frames < frames_min) {
+                let (system, frames) = (system.spec.name, *small);
+                return Err(StudyError::SystemFrames { system, frames, frames_min });
+            }
         }
         let lru = policy::Selection::parse(REFERENCE).expect("it is in the list");
-        Ok(Self { trace, request, layout, frames, systems, lru })
+        let study = Self { trace, request, layout, frames, systems, lru };
+        assert!(!study.wants_bytes() || trace.tables().bytes, "the trace has the table of bytes");
+        Ok(study)
     }
 
     /// Returns the trace that the request was checked against.
@@ -138,6 +145,18 @@ impl<'a> Study<'a> {
     /// Returns the cache sizes in frames, ascending.
     pub fn frames(&self) -> &[u32] {
         &self.frames
+    }
+
+    /// Returns whether accesses to memory are counted.
+    pub fn compares_memory(&self) -> bool {
+        let has_nvm = self.systems.iter().any(|system| !system.spec.is_plain());
+        has_nvm || !self.request.memory.is_empty()
+    }
+
+    /// Returns whether a system keeps pages in non-volatile memory in place of the page cache. The
+    /// trace then has the table of bytes.
+    fn wants_bytes(&self) -> bool {
+        self.systems.iter().any(|system| !system.spec.takes_policies())
     }
 
     /// Returns each system with each of its policies, in the order of rows.
@@ -214,7 +233,7 @@ impl<'a> Plan<'a> {
         let cells: Vec<_> = study.frames.iter().flat_map(|frames| at_size(*frames)).collect();
         let free_bytes = free_bytes - if future.is_some() { future_bytes(trace) } else { 0 };
         let waves = waves(&cells, free_bytes, request.workers.max(1));
-        let counts = study.systems.iter().any(|system| !system.spec.is_plain());
+        let counts = study.compares_memory();
         let dram = if counts { Traffic::of_page_cache(trace) } else { Traffic::default() };
         Ok(Self { study, future, left_out, cells, waves, dram })
     }
@@ -254,6 +273,7 @@ fn suits_beside_nvm(system: &system::Selection, request: &Request) -> Result<(),
         (true, _) => "cluster write-back",
         (_, Some(_)) => "--metadata",
         _ if request.attribution => "--attribution",
+        _ if request.unit == Unit::Request => "--object-cache",
         _ => return Ok(()),
     };
     Err(StudyError::System { system: system.spec.name, with })

@@ -4,7 +4,9 @@ use super::{
     device::PreparedDevice,
     note::{Note, OmissionReason},
 };
-use crate::{layout, metadata, params, policy, system, trace::Unit, writeback::Modes};
+use crate::{
+    layout, metadata, nvm::profile, params, policy, system, trace::Unit, writeback::Modes,
+};
 
 /// A comparison to run over a trace. The default: every fast policy at the default sizes, dirty
 /// pages written on eviction, one cell at a time, no memory limit.
@@ -35,6 +37,8 @@ pub struct Request {
     /// Whether the pages written are counted by program and reason. The trace then has the table
     /// of owners.
     pub attribution: bool,
+    /// Modelled memory, whose time and energy are given for every cell.
+    pub memory: Vec<profile::Selection>,
     /// Modelled devices that take the requests of every cell.
     pub devices: Vec<PreparedDevice>,
     /// Memory of the observer that [`super::Plan::run`] gets for a cell; `None`: it gets none.
@@ -60,6 +64,7 @@ impl Default for Request {
             discards: true,
             metadata: None,
             attribution: false,
+            memory: Vec::new(),
             devices: Vec::new(),
             observer_bytes: None,
             memory_limit_bytes: u64::MAX,

@@ -14,6 +14,7 @@ use crate::{
         wear::{NotShown, lifetime_gain},
     },
     event::Side,
+    nvm::profile::MemoryCost,
     policy::Kind,
     system::Outcome,
     trace::{Totals, Trace},
@@ -58,6 +59,8 @@ pub struct ResultRow {
     pub cpu_ns_per_access: f64,
     /// Its result on each device of the request, in the request's order.
     pub devices: Vec<DeviceResult>,
+    /// Time and energy of each modelled memory of the request, by its name.
+    pub memory: Vec<(&'static str, MemoryCost)>,
     /// Pages written by program and reason, if the request asks for them.
     pub charged: Option<Charged>,
 }
@@ -120,7 +123,13 @@ impl<'a> Plan<'a> {
             let devices = devices.map(|(device, times)| {
                 DeviceResult::new(device, study.trace, &result.outcome, times)
             });
+            let device = &result.outcome.device;
+            let memory = study.request.memory.iter().map(|memory| {
+                let cost = memory.spec.cost(&result.outcome.traffic, device.reads, device.writes);
+                (memory.spec.name, cost)
+            });
             let row = ResultRow {
+                memory: memory.collect(),
                 system: planned.system.label(),
                 policy: planned.label(),
                 kind: planned.policy.spec.kind,

@@ -4,6 +4,7 @@
 use super::{Cell, Outcome};
 use crate::{
     back::{Io, Order, flush_nvm, hybrid_flush, storage},
+    cache::{fslru, nvlru},
     page::PAGE_BYTES,
     params::{self, Listed, Param, ParamKind, Params},
     system::FRAMES_MAX,
@@ -29,13 +30,21 @@ pub(crate) enum SystemKind {
     Storage,
     /// A page cache under any policy, over a write buffer of some slots. Builds the buffer's order.
     Buffer(fn(slots: u32) -> Box<dyn Order>),
-    /// A cache of its own, whose pages leave by recency. Runs a cell.
-    #[expect(dead_code, reason = "the caches follow")]
-    Memory(fn(&Cell<'_>, &Trace, Option<&mut dyn FnMut(Io)>) -> Outcome),
+    /// A cache of its own, whose pages leave by recency.
+    Memory {
+        /// The smallest cache, in frames.
+        frames_min: u32,
+        /// Runs a cell. The trace has the table of bytes.
+        run: RunMemory,
+    },
 }
 
+/// A function that runs a cell of a system without a policy.
+type RunMemory = fn(&Cell<'_>, &Trace, Option<&mut dyn FnMut(Io)>) -> Outcome;
+
 /// Every system.
-pub const ALL: &[SystemSpec] = &[storage::SPEC, flush_nvm::SPEC, hybrid_flush::SPEC];
+pub const ALL: &[SystemSpec] =
+    &[storage::SPEC, flush_nvm::SPEC, hybrid_flush::SPEC, nvlru::SPEC, fslru::SPEC];
 
 /// A system selected from the list, with its parameters.
 pub type Selection = params::Selection<SystemSpec>;
@@ -56,7 +65,7 @@ impl SystemSpec {
     /// Returns whether the page cache's policy can be chosen. Other systems have an order of their
     /// own.
     pub fn takes_policies(&self) -> bool {
-        !matches!(self.kind, SystemKind::Memory(_))
+        !matches!(self.kind, SystemKind::Memory { .. })
     }
 
     /// Returns whether it is the page cache over plain storage.
@@ -64,12 +73,20 @@ impl SystemSpec {
         matches!(self.kind, SystemKind::Storage)
     }
 
+    /// Returns the smallest cache that the system can have, in frames.
+    pub fn frames_min(&self) -> u32 {
+        match self.kind {
+            SystemKind::Memory { frames_min, .. } => frames_min,
+            _ => 1,
+        }
+    }
+
     /// Returns an estimate of the memory that the system takes beside a page cache over storage.
     pub(crate) fn bytes(selection: &Selection, pages: u32, frames: u32) -> u64 {
         match selection.spec.kind {
             SystemKind::Storage => 0,
             SystemKind::Buffer(_) => 4 * u64::from(pages) + 64 * u64::from(slots(selection, pages)),
-            SystemKind::Memory(_) => 8 * u64::from(pages) + 128 * u64::from(frames),
+            SystemKind::Memory { .. } => 8 * u64::from(pages) + 128 * u64::from(frames),
         }
     }
 }

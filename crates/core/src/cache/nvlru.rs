@@ -1,0 +1,401 @@
+//! NVLRU: one LRU queue in non-volatile memory, with copy-on-write. An fsync ends in the memory.
+//!
+//! Kang and Eom, "FSLRU: A Page Cache Algorithm for Mobile Devices with Hybrid Memory
+//! Architecture", IEEE TCE 62(2), 2016, section IV.A, which describes it in one sentence. How it is
+//! read here:
+//!
+//! - The first write to a durable page copies the whole page to a free frame and changes the copy.
+//!   The durable version keeps its frame until an fsync publishes the copy, or until the page
+//!   leaves. Other writes change their page in place.
+//! - If no frame is free, the least recently used other page leaves first.
+//! - A frame whose durable version is freed is used again first.
+//! - Partial write misses, FLUSHes, requests past the cache and removals are as in
+//!   [`super::Fslru`].
+
+use super::{Cache, Details, Settings, facts::Facts};
+use crate::{
+    back::{Back, Why},
+    nvm::{Counting, Memory, Place, Traffic},
+    page::{Access, Frame, Op, Page},
+    params::Param,
+    structure::Lists,
+    system::{self, SystemKind, SystemSpec},
+    trace::Owner,
+};
+use prefetch_index::prefetch_index;
+use std::ops::Range;
+
+pub(crate) const SPEC: SystemSpec = SystemSpec {
+    name: "nvlru",
+    paper: "Kang & Eom, IEEE TCE 2016 (NVLRU)",
+    what: "a cache in non-volatile memory alone, where fsyncs end",
+    params: PARAMS,
+    kind: SystemKind::Memory {
+        frames_min: Nvlru::<Counting>::FRAMES_MIN,
+        run: |cell, trace, sink| {
+            let (pages, frames) = (trace.pages(), cell.frames);
+            let memory = Counting::new(frames);
+            let cache = Nvlru::new(pages, frames, Settings::of(PARAMS, cell), memory);
+            system::run_memory(cell, trace, cache, sink)
+        },
+    },
+};
+
+const PARAMS: &[Param] = &[Settings::BATCH];
+
+const NONE: u32 = u32::MAX;
+/// Bit of an entry: storage lacks this version. Frame numbers are below 2^28.
+const DIRTY: u32 = 1 << 31;
+/// Bit of an entry: a power cut does not lose this version.
+const DURABLE: u32 = 1 << 30;
+const NUMBER: u32 = DURABLE - 1;
+
+/// A frame with the newest version of a page.
+#[derive(Clone, Copy)]
+struct Held {
+    page: u32,
+    /// The frame with the durable version, if the newest one is in another frame; with
+    /// [`DIRTY`] if storage lacks the durable version.
+    shadow: u32,
+}
+
+const FREE: Held = Held { page: NONE, shadow: NONE };
+
+/// The cache. A page is in one frame, or in two: its newest version, and the durable one.
+pub struct Nvlru<M> {
+    settings: Settings,
+    memory: M,
+    facts: Facts,
+    /// By page: the frame of its newest version, with bits.
+    table: Vec<u32>,
+    /// By frame.
+    frames: Vec<Held>,
+    free: Vec<Frame>,
+    queue: Lists<Frame, 1>,
+    victims: Vec<Frame>,
+}
+
+fn is_dirty(entry: u32) -> bool {
+    entry != NONE && entry & (DIRTY | DURABLE) == DIRTY
+}
+
+impl<M: Memory> Nvlru<M> {
+    /// The smallest cache: a page and its copy.
+    pub const FRAMES_MIN: u32 = 2;
+
+    /// Returns an empty cache for a trace of `pages` pages. All frames are non-volatile memory.
+    ///
+    /// # Panics
+    ///
+    /// `frames` is below [`Self::FRAMES_MIN`].
+    pub fn new(pages: u32, frames: u32, settings: Settings, memory: M) -> Self {
+        assert!(frames >= Self::FRAMES_MIN, "a cache with copy-on-write has 2 frames");
+        Self {
+            settings,
+            memory,
+            facts: Facts::new(pages),
+            table: vec![NONE; pages as usize],
+            frames: vec![FREE; frames as usize],
+            free: (0..frames).rev().map(Frame).collect(),
+            queue: Lists::new(frames),
+            victims: Vec::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn entry(&mut self, page: Page) -> &mut u32 {
+        &mut self.table[page.0 as usize]
+    }
+
+    /// Writes to a version that is not durable.
+    #[inline(always)]
+    fn write<B: Back>(&mut self, page: Page, details: Details, back: &mut B) {
+        let entry = *self.entry(page);
+        self.memory.write(Place::Nvm(Frame(entry & NUMBER)), details.bytes);
+        *self.entry(page) |= DIRTY;
+        self.facts.set_dirty(page);
+        if B::WANTS_DIRTIED && entry & DIRTY == 0 {
+            back.dirtied(page);
+        }
+    }
+
+    #[inline(never)]
+    fn miss<B: Back>(&mut self, page: Page, op: Op, details: Details, back: &mut B) {
+        let frame = self.take_frame(None, back);
+        self.facts.entered(page, back);
+        self.facts.accessed::<B>(page, op, details.owner);
+        self.frames[frame.0 as usize] = Held { page: page.0, shadow: NONE };
+        *self.entry(page) = frame.0;
+        self.queue.push_newest(0, frame);
+        if op == Op::Read || (details.partial && self.settings.write_miss_reads) {
+            back.read(page, details.owner);
+            self.memory.fetched(Place::Nvm(frame));
+        } else {
+            self.memory.blank(Place::Nvm(frame));
+        }
+        match op {
+            Op::Read => self.memory.read(Place::Nvm(frame), details.bytes),
+            Op::Write => self.write(page, details, back),
+        }
+    }
+
+    /// A write finds its page durable, and gets a copy to change.
+    #[inline(never)]
+    fn copy_for_write<B: Back>(&mut self, page: Page, back: &mut B) {
+        let durable = Frame(*self.entry(page) & NUMBER);
+        let frame = self.take_frame(Some(durable), back);
+        self.memory.copy(Place::Nvm(durable), Place::Nvm(frame));
+        self.frames[durable.0 as usize] = FREE;
+        let dirty = *self.entry(page) & DIRTY;
+        self.frames[frame.0 as usize] = Held { page: page.0, shadow: durable.0 | dirty };
+        self.queue.replace(durable, frame);
+        *self.entry(page) = frame.0 | dirty;
+    }
+
+    /// Takes a free frame; `keep` is the most recently used one and does not leave.
+    #[inline(always)]
+    fn take_frame<B: Back>(&mut self, keep: Option<Frame>, back: &mut B) -> Frame {
+        if let Some(frame) = self.free.pop() {
+            return frame;
+        }
+        self.evict(keep, back);
+        self.free.pop().expect("an eviction frees a frame")
+    }
+
+    fn evict<B: Back>(&mut self, keep: Option<Frame>, back: &mut B) {
+        let mut victims = std::mem::take(&mut self.victims);
+        let others = self.queue.iter(0).filter(|frame| Some(*frame) != keep);
+        victims.extend(others.take(self.settings.evict_batch.max(1) as usize));
+        let mut durable = false;
+        for frame in &victims {
+            let Held { page, shadow } = self.frames[frame.0 as usize];
+            durable |= shadow != NONE || self.table[page as usize] & DURABLE != 0;
+            self.write_out(Page(page), Why::Evict, back);
+        }
+        if durable {
+            // A durable copy may go only when storage has the page for good.
+            self.facts.flush(back);
+        }
+        for frame in victims.drain(..) {
+            self.remove(Page(self.frames[frame.0 as usize].page));
+        }
+        self.victims = victims;
+    }
+
+    /// Writes a page to storage if storage lacks its newest version. The page stays.
+    fn write_out<B: Back>(&mut self, page: Page, why: Why, back: &mut B) {
+        let entry = *self.entry(page);
+        if entry & DIRTY == 0 {
+            return;
+        }
+        *self.entry(page) &= !DIRTY;
+        self.memory.send(Place::Nvm(Frame(entry & NUMBER)));
+        if entry & DURABLE == 0 {
+            self.facts.sent(page);
+        }
+        self.facts.set_clean(page);
+        back.write(self.facts.written::<B>(page, why));
+    }
+
+    /// Frees the frames of a page.
+    fn remove(&mut self, page: Page) {
+        let entry = std::mem::replace(self.entry(page), NONE);
+        if entry == NONE {
+            return;
+        }
+        let frame = Frame(entry & NUMBER);
+        let Held { shadow, .. } = std::mem::replace(&mut self.frames[frame.0 as usize], FREE);
+        if entry & DURABLE != 0 {
+            self.memory.erase(frame);
+        }
+        self.queue.remove(frame);
+        self.free.push(frame);
+        self.free_shadow(shadow);
+        self.facts.set_clean(page);
+    }
+
+    fn free_shadow(&mut self, shadow: u32) {
+        if shadow != NONE {
+            self.memory.erase(Frame(shadow & NUMBER));
+            self.free.push(Frame(shadow & NUMBER));
+        }
+    }
+
+    fn make_durable<B: Back>(&mut self, page: Page, back: &mut B) {
+        let frame = Frame(*self.entry(page) & NUMBER);
+        self.memory.publish(frame, page);
+        *self.entry(page) |= DURABLE;
+        let shadow = std::mem::replace(&mut self.frames[frame.0 as usize].shadow, NONE);
+        self.free_shadow(shadow);
+        self.facts.set_clean(page);
+        back.durable(page.0..page.0 + 1);
+    }
+}
+
+impl<M: Memory> Cache for Nvlru<M> {
+    const OFFLINE: bool = false;
+    const WANTS_BYTES: bool = true;
+    const DURABLE: bool = true;
+
+    #[inline(always)]
+    fn access<B: Back>(&mut self, access: Access, details: Details, back: &mut B) -> bool {
+        let Access { page, op, .. } = access;
+        let entry = *self.entry(page);
+        if entry == NONE {
+            self.miss(page, op, details, back);
+            return false;
+        }
+        let frame = Frame(entry & NUMBER);
+        self.facts.accessed::<B>(page, op, details.owner);
+        self.queue.move_newest(0, frame);
+        if op == Op::Read {
+            self.memory.read(Place::Nvm(frame), details.bytes);
+            return true;
+        }
+        if entry & DURABLE != 0 {
+            self.copy_for_write(page, back);
+        }
+        self.write(page, details, back);
+        true
+    }
+
+    #[inline(always)]
+    fn far_ahead(&self, page: Page) {
+        prefetch_index(&self.table, page.0 as usize);
+    }
+
+    #[inline(always)]
+    fn near_ahead(&self, page: Page) {
+        let entry = self.table[page.0 as usize];
+        if entry != NONE {
+            self.queue.prefetch(Frame(entry & NUMBER));
+        }
+    }
+
+    fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B) {
+        for page in pages.clone().map(Page) {
+            if self.holds(page) {
+                back.dropped(*self.entry(page) & DIRTY != 0);
+                self.remove(page);
+            }
+        }
+        back.free(pages);
+    }
+
+    fn direct<B: Back>(&mut self, pages: Range<u32>, op: Op, owner: Owner, back: &mut B) {
+        // Pages become durable first: storage gets them without a FLUSH, and they are clean then.
+        self.sync(pages.clone(), Why::Direct, back);
+        let mut durable = false;
+        for page in pages.clone().map(Page) {
+            if self.holds(page) {
+                let entry = *self.entry(page);
+                let shadow = self.frames[(entry & NUMBER) as usize].shadow;
+                durable |= entry & DURABLE != 0 || shadow != NONE;
+                self.write_out(page, Why::Direct, back);
+            }
+        }
+        back.submit();
+        if op == Op::Read {
+            for page in pages.map(Page) {
+                back.read(page, owner);
+            }
+            return;
+        }
+        if durable {
+            self.facts.flush(back);
+        }
+        pages.clone().map(Page).for_each(|page| self.remove(page));
+        // The file system places the whole request at once.
+        if B::WANTS_DIRTIED {
+            pages.clone().map(Page).for_each(|page| back.dirtied(page));
+        }
+        for page in pages.map(Page) {
+            self.facts.sent(page);
+            back.write(super::direct(page, owner));
+        }
+    }
+
+    fn sync<B: Back>(&mut self, mut pages: Range<u32>, why: Why, back: &mut B) {
+        let all = pages.clone();
+        while let Some(page) = self.facts.next_dirty(&pages) {
+            pages.start = page.0 + 1;
+            self.make_durable(page, back);
+        }
+        if why.is_sync() && self.facts.is_unflushed(&all) {
+            self.facts.flush(back);
+        }
+    }
+
+    fn drain<B: Back>(&mut self, back: &mut B) {
+        let mut durable = false;
+        let held: Vec<Frame> = self.queue.iter(0).collect();
+        for frame in &held {
+            let Held { page, shadow } = self.frames[frame.0 as usize];
+            durable |= shadow != NONE || self.table[page as usize] & DURABLE != 0;
+            self.write_out(Page(page), Why::Drain, back);
+        }
+        if durable {
+            self.facts.flush(back);
+        }
+        for frame in held {
+            self.remove(Page(self.frames[frame.0 as usize].page));
+        }
+    }
+
+    fn holds(&self, page: Page) -> bool {
+        self.table[page.0 as usize] != NONE
+    }
+
+    fn is_dirty(&self, page: Page) -> bool {
+        self.facts.is_dirty(page)
+    }
+
+    fn dirty_pages(&self) -> u64 {
+        self.facts.dirty_pages()
+    }
+
+    fn pages(&self) -> u64 {
+        self.frames.iter().filter(|held| held.page != NONE).count() as u64
+    }
+
+    fn traffic(&self) -> Traffic {
+        let left = |held: &&Held| {
+            held.page != NONE && {
+                let entry = self.table[held.page as usize];
+                match held.shadow {
+                    NONE => entry & (DURABLE | DIRTY) == DURABLE | DIRTY,
+                    shadow => shadow & DIRTY != 0,
+                }
+            }
+        };
+        let nvm_left = self.frames.iter().filter(left).count() as u64;
+        Traffic { nvm_left, ..self.memory.traffic() }
+    }
+
+    fn check(&self) {
+        self.queue.check();
+        let queued: Vec<Frame> = self.queue.iter(0).collect();
+        let held = |frame: &Frame| self.frames[frame.0 as usize];
+        let shadows: Vec<Frame> = queued
+            .iter()
+            .filter(|frame| held(frame).shadow != NONE)
+            .map(|frame| Frame(held(frame).shadow & NUMBER))
+            .collect();
+        super::assert_partition(self.frames.len(), &[&queued, &shadows, &self.free]);
+        for frame in self.free.iter().chain(&shadows) {
+            assert_eq!(held(frame).page, NONE, "only the newest version counts as the page");
+        }
+        for frame in &queued {
+            let Held { page, shadow } = held(frame);
+            let entry = self.table[page as usize];
+            assert_eq!(entry & NUMBER, frame.0, "table and frames agree");
+            assert!(shadow == NONE || is_dirty(entry), "a page with two versions is dirty");
+        }
+        let in_table = self.table.iter().filter(|entry| **entry != NONE).count();
+        assert_eq!(in_table, queued.len(), "a page is in one frame of the queue");
+        self.facts.check(|page| is_dirty(self.table[page.0 as usize]));
+    }
+}
+
+#[cfg(test)]
+mod tests;

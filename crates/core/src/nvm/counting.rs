@@ -1,0 +1,131 @@
+//! Memory that counts lines.
+
+use super::{LINE_BYTES, Memory, PAGE_LINES, Place, Traffic, lines};
+use crate::{
+    page::{Frame, Page},
+    trace::Bytes,
+};
+
+/// Counts the lines of each access and the writes of each line of non-volatile memory; holds no
+/// content.
+///
+/// A frame has [`PAGE_LINES`] lines and one line more for its header. Publication and erasure write
+/// the header. A byte-atomic update reads and writes the lines of its bytes once for the undo copy,
+/// which has the same position in the log's frame, and writes them once more in place; it writes
+/// the header of the log's frame twice, to mark the undo copy valid and to clear the mark.
+pub struct Counting {
+    traffic: Traffic,
+    /// By frame.
+    frames: Vec<Wear>,
+    /// Writes of each line by writes that do not cover the whole page; allocated at the first of a
+    /// frame.
+    partial: Vec<Option<Box<[u32; PAGE_LINES as usize]>>>,
+}
+
+/// Writes of one frame.
+#[derive(Clone, Copy, Default)]
+struct Wear {
+    whole: u32,
+    header: u32,
+}
+
+impl Counting {
+    /// Returns memory with this many frames of non-volatile memory.
+    pub fn new(frames: u32) -> Self {
+        let traffic = Traffic { nvm_lines: u64::from(frames) * PAGE_LINES, ..Traffic::default() };
+        let frames = frames as usize;
+        Self { traffic, frames: vec![Wear::default(); frames], partial: vec![None; frames] }
+    }
+
+    #[inline(always)]
+    fn read_nvm(&mut self, bytes: Bytes) {
+        self.traffic.nvm_reads += 1;
+        self.traffic.nvm_read_lines += lines_of(bytes);
+    }
+
+    #[inline(always)]
+    fn write_nvm(&mut self, frame: Frame, bytes: Bytes) {
+        self.traffic.nvm_writes += 1;
+        let count = lines_of(bytes);
+        self.traffic.nvm_written_lines += count;
+        if count == PAGE_LINES {
+            let wear = &mut self.frames[frame.0 as usize];
+            wear.whole = wear.whole.saturating_add(1);
+        } else if count != 0 {
+            let partial = self.partial[frame.0 as usize]
+                .get_or_insert_with(|| Box::new([0; PAGE_LINES as usize]));
+            let first = (u64::from(bytes.from) / LINE_BYTES) as usize;
+            for writes in &mut partial[first..][..count as usize] {
+                *writes = writes.saturating_add(1);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn write_header(&mut self, frame: Frame) {
+        self.traffic.nvm_written_lines += 1;
+        let wear = &mut self.frames[frame.0 as usize];
+        wear.header = wear.header.saturating_add(1);
+    }
+
+    fn hottest_line_writes(&self) -> u64 {
+        let hottest = |(wear, partial): (&Wear, &Option<Box<[u32; PAGE_LINES as usize]>>)| {
+            let partial = partial.as_ref().and_then(|lines| lines.iter().max().copied());
+            (u64::from(wear.whole) + u64::from(partial.unwrap_or(0))).max(wear.header.into())
+        };
+        self.frames.iter().zip(&self.partial).map(hottest).max().unwrap_or(0)
+    }
+}
+
+#[inline(always)]
+fn lines_of(bytes: Bytes) -> u64 {
+    lines(bytes.from.into(), bytes.count().into())
+}
+
+impl Memory for Counting {
+    #[inline(always)]
+    fn read(&mut self, at: Place, bytes: Bytes) {
+        match at {
+            Place::Dram(_) => self.traffic.dram_read_lines += lines_of(bytes),
+            Place::Nvm(_) => self.read_nvm(bytes),
+        }
+    }
+
+    #[inline(always)]
+    fn write(&mut self, at: Place, bytes: Bytes) {
+        match at {
+            Place::Dram(_) => self.traffic.dram_written_lines += lines_of(bytes),
+            Place::Nvm(frame) => self.write_nvm(frame, bytes),
+        }
+    }
+
+    #[inline(always)]
+    fn copy(&mut self, from: Place, to: Place) {
+        self.read(from, Bytes::PAGE);
+        self.write(to, Bytes::PAGE);
+    }
+
+    #[inline(always)]
+    fn publish(&mut self, frame: Frame, _: Page) {
+        self.write_header(frame);
+    }
+
+    #[inline(always)]
+    fn update_bytes(&mut self, _: Frame, to: Frame, bytes: Bytes, log: Frame) {
+        self.read_nvm(bytes);
+        self.write_nvm(log, bytes);
+        self.write_header(log);
+        self.traffic.dram_read_lines += lines_of(bytes);
+        self.write_nvm(to, bytes);
+        self.write_header(log);
+    }
+
+    #[inline(always)]
+    fn erase(&mut self, frame: Frame) {
+        self.write_header(frame);
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic { nvm_hottest_line_writes: self.hottest_line_writes(), ..self.traffic }
+    }
+}

@@ -1,0 +1,173 @@
+//! Memory of a machine: latencies and energies of DRAM and non-volatile memory. One file each.
+
+use super::Traffic;
+use crate::{
+    page::PAGE_BYTES,
+    params::{self, Listed, Param},
+};
+
+mod optane;
+mod pcm_2016;
+mod pcm_board;
+
+/// A profile of memory in the list.
+pub struct MemoryProfile {
+    /// Name in `--nvm`.
+    pub name: &'static str,
+    /// One-line description.
+    pub what: &'static str,
+    /// The origin of every constant.
+    pub source: &'static str,
+    /// DRAM.
+    pub dram: Medium,
+    /// Non-volatile memory.
+    pub nvm: Medium,
+    /// Energy of the storage behind it, where the source gives one.
+    pub storage: Option<StorageEnergy>,
+}
+
+/// One kind of memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Medium {
+    /// Read of a line of 64 bytes, ns.
+    pub read_ns: f64,
+    /// Write of a line, ns.
+    pub write_ns: f64,
+    /// Energy of a read and of a write, nJ a bit.
+    pub energy_nj_per_bit: Option<[f64; 2]>,
+}
+
+/// Energy of storage as a current through the time of a page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StorageEnergy {
+    /// Current while a page is read or written, mA.
+    pub current_ma: f64,
+    /// Time of a page read, µs.
+    pub read_us: f64,
+    /// Time of a page write, µs.
+    pub write_us: f64,
+}
+
+/// Voltage of the storage, V. Table III of the FSLRU paper gives a current and no voltage; 3.3 V is
+/// the supply of NAND chips of its time.
+pub const STORAGE_V: f64 = 3.3;
+
+/// Every profile.
+pub const ALL: &[MemoryProfile] = &[pcm_2016::PROFILE, pcm_board::PROFILE, optane::PROFILE];
+
+/// A profile selected from the list.
+pub type Selection = params::Selection<MemoryProfile>;
+
+impl Listed for MemoryProfile {
+    const KIND: &'static str = "memory for --nvm";
+    const ALL: &'static [Self] = ALL;
+
+    fn declared(&self) -> (&'static str, &'static [Param]) {
+        (self.name, &[])
+    }
+}
+
+/// Time and energy of a cell's memory, and energy with its storage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryCost {
+    /// Time of all accesses to DRAM, seconds.
+    pub dram_s: f64,
+    /// Time of all reads of non-volatile memory, seconds.
+    pub nvm_read_s: f64,
+    /// Time of all writes of non-volatile memory, seconds.
+    pub nvm_write_s: f64,
+    /// Energy, where the profile tells it.
+    pub energy: Option<Energy>,
+}
+
+/// Energy of memory and storage. The paper's Table III gives storage a current, which can be read
+/// in three ways.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Energy {
+    /// Joules, storage drawing its current at [`STORAGE_V`] for the time of each page.
+    pub energy_j: f64,
+    /// Joules, each page of storage taking as many millijoules as its current has milliamperes:
+    /// the reading that comes nearest to the paper's figures.
+    pub energy_mj_page_j: f64,
+    /// The paper's own measure, energy / latency of each access, summed; watts.
+    pub energy_quotient_w: f64,
+}
+
+impl MemoryProfile {
+    /// Returns the cost of accesses to memory, with pages read from and written to storage.
+    pub fn cost(&self, traffic: &Traffic, pages_read: u64, pages_written: u64) -> MemoryCost {
+        let (dram, nvm) = (self.dram, self.nvm);
+        let dram_lines = [traffic.dram_read_lines, traffic.dram_written_lines].map(|n| n as f64);
+        let nvm_lines = [traffic.nvm_read_lines, traffic.nvm_written_lines].map(|n| n as f64);
+        let pages = [pages_read, pages_written].map(|n| n as f64);
+        let energy = match (dram.energy_nj_per_bit, nvm.energy_nj_per_bit, self.storage) {
+            (Some(of_dram), Some(of_nvm), Some(storage)) => {
+                let line_bits = super::LINE_BYTES as f64 * 8.0;
+                let of = |medium: Medium, nj_per_bit: [f64; 2], lines: [f64; 2]| {
+                    let ns = [medium.read_ns, medium.write_ns];
+                    let each = [0, 1].map(|n| {
+                        let line_nj = nj_per_bit[n] * line_bits;
+                        (lines[n] * line_nj, lines[n] * line_nj / ns[n])
+                    });
+                    (each[0].0 + each[1].0, each[0].1 + each[1].1)
+                };
+                let memory = [of(dram, of_dram, dram_lines), of(nvm, of_nvm, nvm_lines)];
+                let memory_j: f64 = memory.iter().map(|(nj, _)| nj * 1e-9).sum();
+                let memory_w: f64 = memory.iter().map(|(_, w)| w).sum();
+                let power_w = storage.current_ma * 1e-3 * STORAGE_V;
+                let storage_s = (pages[0] * storage.read_us + pages[1] * storage.write_us) * 1e-6;
+                let all_pages = pages[0] + pages[1];
+                Some(Energy {
+                    energy_j: memory_j + power_w * storage_s,
+                    energy_mj_page_j: memory_j + all_pages * storage.current_ma * 1e-3,
+                    energy_quotient_w: memory_w + all_pages * power_w,
+                })
+            }
+            _ => None,
+        };
+        MemoryCost {
+            dram_s: (dram_lines[0] * dram.read_ns + dram_lines[1] * dram.write_ns) * 1e-9,
+            nvm_read_s: nvm_lines[0] * nvm.read_ns * 1e-9,
+            nvm_write_s: nvm_lines[1] * nvm.write_ns * 1e-9,
+            energy,
+        }
+    }
+}
+
+/// Returns the time of a line at this throughput.
+const fn line_ns(gb_per_s: f64) -> f64 {
+    super::LINE_BYTES as f64 / gb_per_s
+}
+
+const _: () = assert!(PAGE_BYTES % super::LINE_BYTES == 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand, from Table III: one line of each kind and a page each way.
+    #[test]
+    fn costs_are_those_of_the_table() {
+        let traffic = Traffic {
+            dram_read_lines: 1,
+            dram_written_lines: 1,
+            nvm_read_lines: 1,
+            nvm_written_lines: 1,
+            ..Traffic::default()
+        };
+        let cost = pcm_2016::PROFILE.cost(&traffic, 1, 1);
+        let near = |found: f64, wanted: f64| {
+            assert!((found / wanted - 1.0).abs() < 1e-9, "{found}, not {wanted}");
+        };
+        near(cost.dram_s, 100e-9);
+        near(cost.nvm_read_s, 50e-9);
+        near(cost.nvm_write_s, 250e-9);
+        let energy = cost.energy.unwrap();
+        let memory_j = 512.0 * (0.1 + 0.1 + 0.2 + 1.0) * 1e-9;
+        near(energy.energy_j, memory_j + 3.3e-3 * 3.3 * 330e-6);
+        near(energy.energy_mj_page_j, memory_j + 6.6e-3);
+        let memory_w = 512.0 * (0.1 / 50.0 + 0.1 / 50.0 + 0.2 / 50.0 + 1.0 / 250.0);
+        near(energy.energy_quotient_w, memory_w + 2.0 * 3.3e-3 * 3.3);
+        assert_eq!(optane::PROFILE.cost(&traffic, 1, 1).energy, None);
+    }
+}
