@@ -19,8 +19,8 @@ use flashsift_core::{
     event::Event,
     layout, policy,
     synth::{Pattern, Recipe},
-    system::{Cell, Outcome},
-    trace::{Trace, TraceBuilder, Unit},
+    system::{self, Cell, Outcome},
+    trace::{Tables, Trace, TraceBuilder, Unit},
     writeback::Modes,
 };
 use nix::sys::{
@@ -162,6 +162,7 @@ fn speed(report: &mut Report, args: &Args) -> anyhow::Result<()> {
     sweep(report, args, &zipf, rival)?;
     loops(report, args, &trace)?;
     drop(trace);
+    systems(report, args)?;
     spatial_flatness(report)?;
     small_traces(report, args)
 }
@@ -363,12 +364,17 @@ fn densified(recipe: Recipe) -> anyhow::Result<Trace> {
     dense(recipe, recipe.events()?)
 }
 
-fn dense(
+fn dense(recipe: Recipe, events: impl Iterator<Item = Event<'static>>) -> anyhow::Result<Trace> {
+    with_tables(recipe, events, Tables::default())
+}
+
+fn with_tables(
     recipe: Recipe,
     mut events: impl Iterator<Item = Event<'static>>,
+    tables: Tables,
 ) -> anyhow::Result<Trace> {
     let unit = if recipe.objects { Unit::Request } else { Unit::Page };
-    let mut builder = TraceBuilder::new(recipe.about(), unit, u64::MAX);
+    let mut builder = TraceBuilder::new(recipe.about(), unit, u64::MAX).with_tables(tables);
     let mut batch: Vec<Event<'static>> = Vec::new();
     loop {
         batch.clear();
@@ -380,13 +386,56 @@ fn dense(
     }
 }
 
+/// Loops of all systems under LRU, with writes and syncs.
+fn systems(report: &mut Report, args: &Args) -> anyhow::Result<()> {
+    report.line(&format!(
+        "## System loops at {FRAMES} frames\n\nRequired: ≥ 20 M page accesses/s. Reads and writes, \
+         twice as many pages as frames, Zipf(0.8), written back as Linux does.\n\n| system | M \
+         accesses/s |\n|---|---|"
+    ));
+    let pages = 2 * u64::from(FRAMES);
+    let recipe = Recipe {
+        requests: REQUESTS,
+        pages,
+        pattern: Pattern::Zipf { alpha: 0.8 },
+        write_share: 0.3,
+        rate: 10_000.0,
+        seed: 1,
+        objects: false,
+    };
+    let trace = with_tables(recipe, recipe.events()?, Tables { bytes: true, ..Tables::default() })?;
+    for spec in system::ALL {
+        let system = system::Selection::default_of(spec);
+        let mut times = Vec::new();
+        for _ in 0..args.rounds.div_ceil(2) {
+            let modes = "linux".parse().map_err(anyhow::Error::msg)?;
+            times.push(run_system(&trace, &system, "lru", FRAMES, modes)?.0);
+        }
+        let accesses = trace.totals().read_accesses + trace.totals().write_accesses;
+        let rate = accesses as f64 / 1e6 / median(&mut times);
+        report.line(&format!("| {} | {rate:.1} |", spec.name));
+    }
+    report.line("");
+    Ok(())
+}
+
 /// Runs the trace through a policy, and returns the CPU seconds of this thread and the outcome.
 fn run_loop(trace: &Trace, name: &str, frames: u32) -> anyhow::Result<(f64, Outcome)> {
+    run_system(trace, &system::PLAIN, name, frames, Modes::default())
+}
+
+fn run_system(
+    trace: &Trace,
+    system: &system::Selection,
+    name: &str,
+    frames: u32,
+    writeback: Modes,
+) -> anyhow::Result<(f64, Outcome)> {
     let policy = policy::Selection::parse(name)?;
     let future = policy.spec.kind.is_offline().then(|| trace.future()).transpose()?;
     let layout = layout::Selection::default_for(trace.about().space);
-    let writeback = Modes::default();
     let cell = Cell {
+        system,
         policy: &policy,
         frames,
         layout: &layout,

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use flashsift_core::{
     layout, policy,
     synth::{Pattern, Recipe},
-    system::Cell,
+    system::{self, Cell},
     trace::Trace,
     writeback::Modes,
 };
@@ -131,6 +131,7 @@ fn cell_bytes(trace: &Trace, policy: &str, frames: u32) -> anyhow::Result<usize>
     let layout = layout::Selection::default_for(trace.about().space);
     let writeback = Modes::default();
     let cell = Cell {
+        system: &system::PLAIN,
         policy: &policy,
         frames,
         layout: &layout,

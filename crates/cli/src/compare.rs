@@ -43,6 +43,8 @@ mod verdict;
   flashsift compare trace.xz --policy spatialclock --memory 16M --after-cache out/
   flashsift compare trace.xz --metadata ext4 --drain              with journal and metadata
   flashsift compare trace.xz --device microsd-2012,ufs-3.1        with time and wear on devices
+  flashsift compare trace.xz --system all --writeback hf --memory 16MiB --device ufs-3.1
+  flashsift compare trace.xz --system hybrid-flush:pages=64,hybrid-flush:pages=1024
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -495,6 +497,10 @@ fn print_sizes(out: &mut impl Write, run: &Run<'_>, columns: usize) -> anyhow::R
         let rows = table::rows(size);
         let table = table::render(&rows, drain, color, columns);
         writeln!(out, "\ncache of {label}{in_pages}{mode}{all}\n{table}")?;
+        for (memory, rows) in table::rows_with_memory(size) {
+            let table = table::render(&rows, drain, color, columns);
+            writeln!(out, "\n  memory {memory}{mode}\n{table}")?;
+        }
         for (device, rows) in table::rows_on_devices(size) {
             let table = table::render(&rows, drain, color, columns);
             writeln!(out, "\n  on {device}{mode}\n{table}")?;

@@ -53,6 +53,7 @@ pub(super) fn build<'a>(
     several::merged(pages)
 }
 
+mod memory;
 mod several;
 
 /// Whether the page of a trace shows the places of writes on the device.
@@ -80,6 +81,8 @@ impl Comparison<'_> {
             figures.push(by_size("reads", "Read from storage", READS));
             figures.extend(on_devices.map(Block::Figure));
         }
+        let of_memory = [memory::time(self, lead), memory::energy(self, lead)];
+        figures.extend(of_memory.into_iter().flatten().map(Block::Figure));
         let tables = self
             .sizes()
             .iter()
@@ -148,7 +151,10 @@ impl Comparison<'_> {
         let on_devices = on_devices.map(|(n, (device, rows))| {
             table(format!("table-{at}-{n}"), format!(", on {device}"), &rows, false)
         });
-        std::iter::once(plain).chain(on_devices).collect()
+        let memory = table::rows_with_memory(size).enumerate().map(|(n, (memory, rows))| {
+            table(format!("table-{at}-memory-{n}"), format!(", memory {memory}"), &rows, false)
+        });
+        std::iter::once(plain).chain(on_devices).chain(memory).collect()
     }
 }
 
@@ -412,13 +418,14 @@ fn pareto(run: &Comparison<'_>, inks: &Inks, lead: usize) -> Figure {
 
 /// Counts the outcomes of the page writes: each reached storage or was avoided for a reason.
 fn fate(outcome: &Outcome) -> [u64; 4] {
-    [outcome.device.writes, outcome.dirty_left, outcome.overwritten(), outcome.device.dropped_dirty]
+    let left = outcome.dirty_left + outcome.traffic.nvm_left;
+    [outcome.device.writes, left, outcome.overwritten(), outcome.device.dropped_dirty]
 }
 
 fn fates(run: &Comparison<'_>, lead: usize) -> Figure {
     let parts = [
         ("written to storage", Ink::Series(1)),
-        ("still dirty at the end", Ink::Series(4)),
+        ("dirty, or in NVM, at the end", Ink::Series(4)),
         ("overwritten in memory first", Ink::Series(0)),
         ("deleted or truncated first", Ink::Series(2)),
     ];

@@ -5,6 +5,7 @@ use crate::size;
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
 use flashsift_core::{
     device::wear::NotShown,
+    nvm::profile::MemoryCost,
     policy::Kind,
     study::{DeviceResult, ResultRow, SizeResults},
 };
@@ -15,19 +16,30 @@ pub(super) struct Row<'a> {
     cell: &'a ResultRow,
     /// Time and wear on a device, for the table of that device.
     on: Option<&'a DeviceResult>,
+    /// Time and energy of a modelled memory, for the table of that memory.
+    memory: Option<&'a MemoryCost>,
 }
 
 /// The rows of a size.
 pub(super) fn rows(size: &SizeResults) -> Vec<Row<'_>> {
-    size.rows.iter().map(|cell| Row { cell, on: None }).collect()
+    size.rows.iter().map(|cell| Row { cell, on: None, memory: None }).collect()
 }
 
 /// The rows of a size on each device, by the device's label.
 pub(super) fn rows_on_devices(size: &SizeResults) -> impl Iterator<Item = (&str, Vec<Row<'_>>)> {
     let devices = size.rows.first().map_or(&[][..], |row| &row.devices);
     devices.iter().enumerate().map(|(n, device)| {
-        let row = |cell| Row { cell, on: Some(&cell.devices[n]) };
+        let row = |cell| Row { cell, on: Some(&cell.devices[n]), memory: None };
         (&*device.device, size.rows.iter().map(row).collect())
+    })
+}
+
+/// The rows of a size with each modelled memory, by its name.
+pub(super) fn rows_with_memory(size: &SizeResults) -> impl Iterator<Item = (&str, Vec<Row<'_>>)> {
+    let memories = size.rows.first().map_or(&[][..], |row| &row.memory);
+    memories.iter().enumerate().map(|(n, (name, _))| {
+        let row = |cell| Row { cell, on: None, memory: Some(&cell.memory[n].1) };
+        (*name, size.rows.iter().map(row).collect())
     })
 }
 
@@ -107,6 +119,12 @@ const LEFT: Column = Column {
     value: |row| row.cell.outcome.dirty_left as f64,
     show: |row| size::count(row.cell.outcome.dirty_left),
 };
+const IN_NVM: Column = Column {
+    title: "left\nin NVM",
+    best: Best::None,
+    value: |row| row.cell.outcome.traffic.nvm_left as f64,
+    show: |row| size::count(row.cell.outcome.traffic.nvm_left),
+};
 const DRAINED: Column = Column {
     title: "of them\ndrained",
     best: Best::None,
@@ -179,6 +197,56 @@ const YEARS: Column = Column {
     show: |row| of_device(row, |on| Some(size::significant(on.lifetime.ok()?.years))),
 };
 
+const NVM_READS: Column = Column {
+    title: "NVM\nreads",
+    best: Best::None,
+    value: |row| row.cell.outcome.traffic.nvm_reads as f64,
+    show: |row| size::count(row.cell.outcome.traffic.nvm_reads),
+};
+const NVM_WRITES: Column = Column {
+    title: "NVM\nwrites",
+    best: Best::None,
+    value: |row| row.cell.outcome.traffic.nvm_writes as f64,
+    show: |row| size::count(row.cell.outcome.traffic.nvm_writes),
+};
+const HOTTEST: Column = Column {
+    title: "writes of\nhottest line",
+    best: Best::None,
+    value: |row| row.cell.outcome.traffic.nvm_hottest_line_writes as f64,
+    show: |row| size::count(row.cell.outcome.traffic.nvm_hottest_line_writes),
+};
+const DRAM_S: Column = Column {
+    title: "DRAM\nms",
+    best: Best::None,
+    value: |row| row.memory.map_or(0.0, |cost| cost.dram_s),
+    show: |row| of_memory(row, |cost| Some(cost.dram_s * 1e3)),
+};
+const NVM_READ_S: Column = Column {
+    title: "NVM reads\nms",
+    best: Best::None,
+    value: |row| row.memory.map_or(0.0, |cost| cost.nvm_read_s),
+    show: |row| of_memory(row, |cost| Some(cost.nvm_read_s * 1e3)),
+};
+const NVM_WRITE_S: Column = Column {
+    title: "NVM writes\nms",
+    best: Best::None,
+    value: |row| row.memory.map_or(0.0, |cost| cost.nvm_write_s),
+    show: |row| of_memory(row, |cost| Some(cost.nvm_write_s * 1e3)),
+};
+const ENERGY: Column = Column {
+    title: "\nenergy J",
+    best: Best::Least,
+    value: |row| {
+        let energy = row.memory.and_then(|cost| cost.energy);
+        energy.map_or(f64::INFINITY, |energy| energy.energy_j)
+    },
+    show: |row| of_memory(row, |cost| Some(cost.energy?.energy_j)),
+};
+
+fn of_memory(row: &Row<'_>, value: impl Fn(&MemoryCost) -> Option<f64>) -> String {
+    row.memory.and_then(value).map_or_else(|| "–".to_owned(), size::significant)
+}
+
 /// A dash for an absent value.
 fn of_device(row: &Row<'_>, show: impl Fn(&DeviceResult) -> Option<String>) -> String {
     row.on.and_then(show).unwrap_or_else(|| "–".to_owned())
@@ -201,6 +269,13 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
         }
         return columns;
     }
+    if rows.iter().any(|row| row.memory.is_some()) {
+        let mut columns = vec![&NVM_READS, &NVM_WRITES, &HOTTEST];
+        columns.extend([&DRAM_S, &NVM_READ_S, &NVM_WRITE_S]);
+        let has_energy = |row: &Row<'_>| row.memory.is_some_and(|cost| cost.energy.is_some());
+        columns.extend(rows.iter().any(has_energy).then_some(&ENERGY));
+        return columns;
+    }
     let mut columns: Vec<&Column> = vec![&HITS, &READS];
     if rows.iter().any(|row| row.cell.outcome.write_accesses > 0) {
         let nonsequential = if narrow { &NONSEQUENTIAL_NARROW } else { &NONSEQUENTIAL };
@@ -209,7 +284,10 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
         if rows.iter().any(|row| row.cell.outcome.device.sync_writes > 0) {
             columns.push(&SYNCED);
         }
-        columns.extend([if drain { &DRAINED } else { &LEFT }, nonsequential]);
+        columns.push(if drain { &DRAINED } else { &LEFT });
+        let in_nvm = rows.iter().any(|row| row.cell.outcome.traffic.nvm_left > 0);
+        columns.extend(in_nvm.then_some(&IN_NVM));
+        columns.push(nonsequential);
         if rows.iter().any(|row| row.cell.outcome.device.dropped_dirty > 0) {
             columns.push(&DROPPED);
         }

@@ -1,4 +1,4 @@
-//! Traffic of files that applications can fetch again: CacheSifter (FAST '22), Fig. 1.
+//! RequestSums of files that applications can fetch again: CacheSifter (FAST '22), Fig. 1.
 //!
 //! A cache file is one whose path leads through a cache directory ([`crate::names::in_cache`]). A
 //! file is classified by its last name; files without a name are counted separately. (The paper
@@ -10,7 +10,7 @@
 
 use super::{
     Characterisation, CharacterisationSpec, Found, Ledger, Need, Seen, Table, Value,
-    ledger::{NO_NAMES, Traffic, UNNAMED},
+    ledger::{NO_NAMES, RequestSums, UNNAMED},
 };
 use crate::event::{Action, Event};
 
@@ -83,8 +83,8 @@ impl Characterisation for CacheFiles {
         ];
         let mut table = Table::new("shares", &columns);
         // Cache files, other files, files without a name.
-        let mut sums = [(0, Traffic::default(), Traffic::default()); 3];
-        let (mut all_reads, mut all_writes) = (Traffic::default(), Traffic::default());
+        let mut sums = [(0, RequestSums::default(), RequestSums::default()); 3];
+        let (mut all_reads, mut all_writes) = (RequestSums::default(), RequestSums::default());
         for file in ledger.files.all() {
             let is_cache = ledger.files.is_cache(file);
             let (files, reads, writes) = &mut sums[if is_cache {

@@ -239,14 +239,14 @@ impl Pages {
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Traffic {
+pub(super) struct RequestSums {
     /// Requests that touch a page.
     pub(super) requests: u64,
     pub(super) bytes: u64,
     pub(super) pages: u64,
 }
 
-impl Traffic {
+impl RequestSums {
     pub(super) fn add(&mut self, bytes: u64, pages: u64) {
         self.merge(Self { requests: 1, bytes, pages });
     }
@@ -265,8 +265,8 @@ pub(super) struct File {
     pub(super) id: FileId,
     /// Index of its last name in [`Files::names`].
     pub(super) name: Option<u32>,
-    pub(super) reads: Traffic,
-    pub(super) writes: Traffic,
+    pub(super) reads: RequestSums,
+    pub(super) writes: RequestSums,
     pub(super) syncs: u64,
     pub(super) created_us: Option<u64>,
     pub(super) gone_us: Option<u64>,
@@ -324,8 +324,8 @@ impl Files {
             self.files.push(File {
                 id,
                 name: None,
-                reads: Traffic::default(),
-                writes: Traffic::default(),
+                reads: RequestSums::default(),
+                writes: RequestSums::default(),
                 syncs: 0,
                 created_us: None,
                 gone_us: None,

@@ -5,7 +5,7 @@
 
 use super::{
     Characterisation, CharacterisationSpec, Figure, Found, Ledger, Seen, Table, Value,
-    ledger::Traffic,
+    ledger::RequestSums,
 };
 use crate::event::{Action, Event};
 
@@ -23,13 +23,13 @@ pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
 
 #[derive(Default)]
 struct Mix {
-    reads: Traffic,
-    writes: Traffic,
+    reads: RequestSums,
+    writes: RequestSums,
     /// Synchronous writes.
-    waiting: Traffic,
+    waiting: RequestSums,
     empty_requests: u64,
     /// Requests with direct I/O.
-    direct: Traffic,
+    direct: RequestSums,
     syncs: u64,
     sync_alls: u64,
 }
@@ -68,7 +68,7 @@ impl Characterisation for Mix {
                 ("page_accesses_share", ""),
             ],
         );
-        let mut row = |id, traffic: Traffic| {
+        let mut row = |id, traffic: RequestSums| {
             table.push([
                 Value::label(id, id),
                 Value::Count(traffic.requests),

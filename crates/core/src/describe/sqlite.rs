@@ -6,7 +6,7 @@
 
 use super::{
     Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Table, Value,
-    ledger::{File, NO_NAMES, Names, Traffic, UNNAMED},
+    ledger::{File, NO_NAMES, Names, RequestSums, UNNAMED},
 };
 use crate::names::{self, Sqlite};
 
@@ -65,8 +65,8 @@ impl Characterisation for SqliteShare {
         struct Sum {
             files: u64,
             syncs: u64,
-            reads: Traffic,
-            writes: Traffic,
+            reads: RequestSums,
+            writes: RequestSums,
         }
         let sum = |wanted: &dyn Fn(&File) -> bool| {
             let mut sum = Sum::default();

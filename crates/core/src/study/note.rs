@@ -53,6 +53,8 @@ pub enum Note {
     AfterCache,
     /// Devices are models; the meaning of elapsed time.
     Devices,
+    /// Memory is modelled; what its figures contain.
+    Memory,
     /// The meaning of stalls.
     Stall,
     /// The trace has no times.
@@ -159,6 +161,11 @@ impl fmt::Display for Note {
             ),
             Self::AfterCache => f.write_str(
                 "After-cache trace: the hits that matter to applications are no longer in it.",
+            ),
+            Self::Memory => f.write_str(
+                "Memory is modelled: accesses of applications and copies between DRAM and NVM, by \
+                 lines of 64 bytes, without transfers from and to storage. Left in NVM: pages of \
+                 which storage has an older version, or none.",
             ),
             Self::Devices => f.write_str(
                 "Devices are modelled: flashsift devices NAME has every constant with its source. \

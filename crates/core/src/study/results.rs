@@ -194,6 +194,7 @@ impl<'a> Results<'a> {
         if trace.about().side == Side::After {
             notes.push(Note::AfterCache);
         }
+        notes.extend(self.study.compares_memory().then_some(Note::Memory));
         if !request.devices.is_empty() {
             notes.push(Note::Devices);
             notes.push(if trace.about().knows.times { Note::Stall } else { Note::StallUnknown });
