@@ -8,6 +8,7 @@ mod golden;
 mod outputs;
 mod policies;
 mod recommend;
+mod systems;
 mod verdict;
 mod writeback;
 
