@@ -229,6 +229,26 @@ impl<M: Memory> Fslru<M> {
         }
     }
 
+    /// Takes the durable pages that recovery found in `memory` into an empty cache, the least
+    /// recently used first. Each has a frame of its own, and at least one frame is left.
+    ///
+    /// # Panics
+    ///
+    /// Two pages have the same frame, or no frame is left.
+    pub fn restore(&mut self, held: impl IntoIterator<Item = (Frame, Page)>) {
+        for (frame, page) in held {
+            self.insert(frame, page, DURABLE | DIRTY);
+        }
+        let free = |frame: &Frame| self.frames[frame.0 as usize] == NONE;
+        self.free_frames = (0..self.frames.len() as u32).rev().map(Frame).filter(free).collect();
+        self.reserved = self.free_frames.pop().expect("a frame is left");
+    }
+
+    /// Returns the memory.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
     #[inline(always)]
     fn copies(&mut self, page: Page) -> &mut Copies {
         &mut self.table[page.0 as usize]
@@ -309,6 +329,18 @@ impl<M: Memory> Fslru<M> {
             }
         }
         self.leave_dram(slot, page);
+        // The next victims' entries lie anywhere in the table, and are needed soon.
+        if let Some(next) = self.dqueue.oldest(0) {
+            prefetch_index(&self.table, self.slots[next.0 as usize].page as usize);
+            self.dqueue.prefetch(next);
+        }
+        if let (true, Some(next)) = (self.free_frames.is_empty(), self.nqueue.oldest(0)) {
+            prefetch_index(&self.table, self.frames[next.0 as usize] as usize);
+            if let Some(after) = self.nqueue.newer(next) {
+                prefetch_index(&self.frames, after.0 as usize);
+                self.nqueue.prefetch(after);
+            }
+        }
     }
 
     #[inline(always)]

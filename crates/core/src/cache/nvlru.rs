@@ -102,6 +102,27 @@ impl<M: Memory> Nvlru<M> {
         }
     }
 
+    /// Takes the durable pages that recovery found in `memory` into an empty cache, the least
+    /// recently used first. Each has a frame of its own.
+    ///
+    /// # Panics
+    ///
+    /// Two pages have the same frame.
+    pub fn restore(&mut self, held: impl IntoIterator<Item = (Frame, Page)>) {
+        for (frame, page) in held {
+            self.frames[frame.0 as usize] = Held { page: page.0, shadow: NONE };
+            *self.entry(page) = frame.0 | DURABLE | DIRTY;
+            self.queue.push_newest(0, frame);
+        }
+        let free = |frame: &Frame| self.frames[frame.0 as usize].page == NONE;
+        self.free = (0..self.frames.len() as u32).rev().map(Frame).filter(free).collect();
+    }
+
+    /// Returns the memory.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
     #[inline(always)]
     fn entry(&mut self, page: Page) -> &mut u32 {
         &mut self.table[page.0 as usize]
@@ -180,6 +201,14 @@ impl<M: Memory> Nvlru<M> {
             self.remove(Page(self.frames[frame.0 as usize].page));
         }
         self.victims = victims;
+        // The next victims' entries lie anywhere in the table, and are needed soon.
+        if let Some(next) = self.queue.oldest(0) {
+            prefetch_index(&self.table, self.frames[next.0 as usize].page as usize);
+            if let Some(after) = self.queue.newer(next) {
+                prefetch_index(&self.frames, after.0 as usize);
+                self.queue.prefetch(after);
+            }
+        }
     }
 
     /// Writes a page to storage if storage lacks its newest version. The page stays.

@@ -1,8 +1,16 @@
 //! Non-volatile memory beside DRAM: what it is asked, and what that costs.
 
 mod counting;
+#[cfg(any(test, feature = "naive"))]
+pub mod durable;
+#[cfg(any(test, feature = "naive"))]
+pub mod medium;
 mod memory;
+#[cfg(any(test, feature = "naive"))]
+pub mod power_cuts;
 pub mod profile;
+#[cfg(any(test, feature = "naive"))]
+pub mod store;
 
 pub use counting::Counting;
 pub use memory::{Memory, Place};
