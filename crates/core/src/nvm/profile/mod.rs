@@ -19,16 +19,16 @@ pub struct MemoryProfile {
     /// The origin of every constant.
     pub source: &'static str,
     /// DRAM.
-    pub dram: Medium,
+    pub dram: LineCost,
     /// Non-volatile memory.
-    pub nvm: Medium,
+    pub nvm: LineCost,
     /// Energy of the storage behind it, where the source gives one.
     pub storage: Option<StorageEnergy>,
 }
 
-/// One kind of memory.
+/// The cost of a line in one kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Medium {
+pub struct LineCost {
     /// Read of a line of 64 bytes, ns.
     pub read_ns: f64,
     /// Write of a line, ns.
@@ -103,7 +103,7 @@ impl MemoryProfile {
         let energy = match (dram.energy_nj_per_bit, nvm.energy_nj_per_bit, self.storage) {
             (Some(of_dram), Some(of_nvm), Some(storage)) => {
                 let line_bits = super::LINE_BYTES as f64 * 8.0;
-                let of = |medium: Medium, nj_per_bit: [f64; 2], lines: [f64; 2]| {
+                let of = |medium: LineCost, nj_per_bit: [f64; 2], lines: [f64; 2]| {
                     let ns = [medium.read_ns, medium.write_ns];
                     let each = [0, 1].map(|n| {
                         let line_nj = nj_per_bit[n] * line_bits;
