@@ -15,7 +15,9 @@ REQUESTS = {
 }
 PARTS = {"dram": Style("DRAM", "#009e73"), "nvm": Style("NVM", "#222222"), "nand": Style("NAND", "#d55e00")}
 ENERGIES = {
-    f"{system} {reading}": Style(NAMES[system] + (f", {name}" if system == FSLRU else ""), color, dashed=system == NVLRU)
+    f"{system} {reading}": Style(
+        NAMES[system] + (f", {name}" if system == FSLRU else ""), color, dashed=system == NVLRU
+    )
     for (reading, name), color in zip(READINGS.items(), ("#222222", "#d55e00", "#0072b2"))
     for system in (FSLRU, NVLRU)
 }
@@ -51,7 +53,11 @@ def figure_6(results: Results) -> str:
         for percent in PERCENTS:
             cells = [results.cell(trace, system, percent) for system in CURVES]
             groups.append([
-                [("read", cell.device_reads), ("write", cell.device_writes - cell.sync_writes), ("sync", cell.sync_writes)]
+                [
+                    ("read", cell.device_reads),
+                    ("write", cell.device_writes - cell.sync_writes),
+                    ("sync", cell.sync_writes),
+                ]
                 for cell in cells
             ])  # fmt: skip
         panels.append(Panel(trace.name, SIZES, bars=groups))

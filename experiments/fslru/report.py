@@ -6,7 +6,21 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "hybrid-flush"))
-from nvm_cells import (  # noqa: E402
+import charts
+import evaluation
+from evaluation import (
+    FSLRU,
+    LINUX,
+    LRU,
+    NVLRU,
+    SYNC,
+    TESTED,
+    VARIANTS,
+    Distance,
+    Results,
+    equal_memory,
+)
+from nvm_cells import (
     FOREIGN,
     SHORT,
     STATEMENTS,
@@ -22,21 +36,6 @@ from nvm_cells import (  # noqa: E402
     load,
     output,
     write,
-)
-
-import charts  # noqa: E402
-import evaluation  # noqa: E402
-from evaluation import (  # noqa: E402
-    FSLRU,
-    LINUX,
-    LRU,
-    NVLRU,
-    SYNC,
-    TESTED,
-    VARIANTS,
-    Distance,
-    Results,
-    equal_memory,
 )
 
 PROFILES = ["pcm-2016", "pcm-board"]
@@ -64,7 +63,9 @@ def main() -> int:
             ufs.cells(path, trace, SYNC, systems, two)
             if trace.name not in distances:
                 if args.check or path is None:
-                    raise RuntimeError(f"{trace.name}: a description is missing: run it with the trace, without --check")
+                    raise RuntimeError(
+                        f"{trace.name}: a description is missing: run it with the trace, without --check"
+                    )
                 distances[trace.name] = describe(args.flashsift, path, trace)
         if trace.split == TESTED:
             for nvm in evaluation.nvm_sizes(trace):
@@ -103,9 +104,7 @@ def describe(program: Path, path: Path, trace: Trace) -> Distance:
     described = json.loads(output(program, "describe", path, "--json", "--quiet"))
     of_file = next(one for one in described["sync_distance"]["distances"] if one["of"] == "file")
     requests = {one["operation"]: one["requests"] for one in described["mix"]["operations"]}
-    least = min(
-        (one["writes"] for one in described["sync_distance"]["histogram"] if one["of"] == "file"), default=0
-    )
+    least = min((one["writes"] for one in described["sync_distance"]["histogram"] if one["of"] == "file"), default=0)
     return Distance(
         trace.name, requests["reads"], requests["writes"], of_file["syncs"], of_file["without_writes"], least,
         float(of_file["median"]), of_file["most"], float(of_file["mean"]),

@@ -130,7 +130,9 @@ class Runner:
             row |= {"trace": trace.name, "writeback": writeback, "device": self._name}
             row |= {name: round(row[f"{name[:-3]}_s"] * 1e6) for name in ("storage_read_us", "storage_write_us")}
             row["nvm_mean_line_writes"] = round(float(row["nvm_mean_line_writes"]), 3)
-            costs = {name: {of: float(f"{cost:.6g}") for of, cost in one.items()} for name, one in row["memory"].items()}
+            costs = {
+                name: {of: float(f"{cost:.6g}") for of, cost in one.items()} for name, one in row["memory"].items()
+            }
             row["memory"] = json.dumps(costs, separators=(",", ":"))
             cell = Cell(**{field.name: row[field.name] for field in fields(Cell)})
             self._known[key(cell)] = cell

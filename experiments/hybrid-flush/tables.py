@@ -292,7 +292,9 @@ def flushes(results: Results) -> str:
             no, yes = results.cell(place, without), results.cell(place, with_flush)
             row += [count(no.flushes), count(yes.flushes), signed(change(time_s(yes), time_s(no)))]
         rows.append(row)
-    head = "trace|buffer|Flush-storage: FLUSHes|Flush-NVM, `flush=no`|`flush=yes`|time, %|hybrid, `flush=no`|`flush=yes`"
+    head = (
+        "trace|buffer|Flush-storage: FLUSHes|Flush-NVM, `flush=no`|`flush=yes`|time, %|hybrid, `flush=no`|`flush=yes`"
+    )
     return markdown(f"{head}|time, %", rows)
 
 
