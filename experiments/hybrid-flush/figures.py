@@ -8,7 +8,11 @@ CURVES = {
     NVM: Style("Flush-NVM", "#0072b2"),
     HYBRID: Style("hybrid flush", "#d55e00"),
 }
-PARTS = {"read": Style("storage read", "#56b4e9"), "write": Style("storage write", "#d55e00"), "nvm": Style("NVM", "#222222")}
+PARTS = {
+    "read": Style("storage read", "#56b4e9"),
+    "write": Style("storage write", "#d55e00"),
+    "nvm": Style("NVM", "#222222"),
+}
 
 
 def draw_all(results: Results) -> dict[str, str]:

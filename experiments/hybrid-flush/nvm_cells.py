@@ -50,6 +50,7 @@ class Cell:
     hits: int
     device_reads: int
     device_writes: int
+    device_write_requests: int
     sync_writes: int
     flushes: int
     dirty_left: int
@@ -120,7 +121,7 @@ class Runner:
 
     def _run(self, path: Path, trace: Trace, writeback: str, systems: list[str], sizes: list[int]) -> None:
         self.ran += 1
-        print(f"{trace.name}, {writeback}: {len(systems)} systems, {len(sizes)} sizes", file=sys.stderr)
+        print(f"{trace.name}, {writeback}: {len(systems) * len(sizes)} cells", file=sys.stderr)
         args = ["--system", ",".join(systems), "--frames", ",".join(map(str, sizes)), "--writeback", writeback]
         args += ["--device", self._device, "--nvm", ",".join(self._profiles), "--json", "--quiet"]
         for line in output(self._program, "compare", path, *args).splitlines():
@@ -129,7 +130,9 @@ class Runner:
             row |= {"trace": trace.name, "writeback": writeback, "device": self._name}
             row |= {name: round(row[f"{name[:-3]}_s"] * 1e6) for name in ("storage_read_us", "storage_write_us")}
             row["nvm_mean_line_writes"] = round(float(row["nvm_mean_line_writes"]), 3)
-            costs = {name: {of: float(f"{cost:.6g}") for of, cost in one.items()} for name, one in row["memory"].items()}
+            costs = {
+                name: {of: float(f"{cost:.6g}") for of, cost in one.items()} for name, one in row["memory"].items()
+            }
             row["memory"] = json.dumps(costs, separators=(",", ":"))
             cell = Cell(**{field.name: row[field.name] for field in fields(Cell)})
             self._known[key(cell)] = cell
@@ -207,6 +210,8 @@ def load(kind: type, path: Path) -> list:
     text = (lzma.decompress(content) if path.suffix == ".xz" else content).decode()
     read = {bool: "True".__eq__, str: str, int: int, float: float}
     rows = csv.DictReader(io.StringIO(text))
+    if rows.fieldnames != [field.name for field in fields(kind)]:
+        raise RuntimeError(f"{path} has other columns than this program writes: delete it and run it again")
     return [kind(**{field.name: read[field.type](row[field.name]) for field in fields(kind)}) for row in rows]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from nvm_cells import Trace, output
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "spatialclock"))
-from cells import LAYOUTS, _requests  # noqa: E402
+from cells import LAYOUTS, fio_requests  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def count_rewritten(program: Path, path: Path, trace: Trace, frames: int) -> Rew
         (log,) = Path(out).iterdir()
         writes: Counter[tuple[int, int]] = Counter()
         discards: Counter[int] = Counter()
-        for operation, places in _requests(log):
+        for operation, places in fio_requests(log):
             if operation == "trim":
                 discards.update(places)
             elif operation == "write":

@@ -168,7 +168,7 @@ class Simulator:
             one += ["--writeback", "evict"]
             self._call("compare", path, "--drain", *one, "--after-cache", out, "--after-cache-format", "fio-iolog-3")
             (log,) = Path(out).iterdir()
-            requests = list(_requests(log))
+            requests = list(fio_requests(log))
         known, live = set(), set()
         for operation, pages in requests:
             if operation == "read":
@@ -270,7 +270,7 @@ def _count_requests(cell: Cell, folder: Path) -> Cell:
     policy = re.sub("[:,=]", "-", cell.policy)
     (path,) = folder.glob(f"*.{policy}.{cell.frames}.iolog")
     nonsequential, backward, previous = [], 0, None
-    for operation, pages in _requests(path):
+    for operation, pages in fio_requests(path):
         if operation == "write":
             nonsequential.append(previous is None or pages.start != previous + 1)
             backward += previous is not None and pages.start < previous
@@ -282,7 +282,7 @@ def _count_requests(cell: Cell, folder: Path) -> Cell:
     return replace(cell, backward=backward, nonsequential_drained=in_drain)
 
 
-def _requests(path: Path) -> Iterator[tuple[str, range]]:
+def fio_requests(path: Path) -> Iterator[tuple[str, range]]:
     """Operations and pages of a fio log, version 3."""
     with path.open() as log:
         for line in log:

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Compares LRU, NVLRU and FSLRU on traces, as the FSLRU paper does, and systems of equal DRAM and
+# non-volatile memory on the test recordings of testdata/days. Writes traces.csv, distances.csv,
+# cells.csv.xz, figures, and the tables and sentences of RESULTS.md.
+#
+#   run.sh [TRACES_DIR…]   # runs what is missing: the cells of new and of changed traces
+#   run.sh --again         # runs everything, as after a change of the simulator
+#   run.sh --check         # runs and writes nothing; fails if a result is missing or stale
+#
+# It uses the traces of testdata/, the recordings of SQLite statements in testdata/days, and the
+# trace `facebook` where TRACES_DIR… or $FLASHSIFT_TRACES (a folder, or several joined by `:`) has
+# it; else its cells are those of an earlier run. It needs only cargo and Python 3.11 or later.
+# $FLASHSIFT names a program instead of the build.
+set -eu -o pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+program=${FLASHSIFT:-}
+if [ -z "$program" ]; then
+  cargo build --release --locked --quiet -p flashsift
+  program=${CARGO_TARGET_DIR:-target}/release/flashsift
+fi
+exec python3 -B experiments/fslru/report.py --flashsift "$program" --own testdata "$@"
