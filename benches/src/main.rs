@@ -8,6 +8,7 @@ mod counted;
 mod devices;
 mod memory;
 mod mount;
+mod nvm;
 mod record;
 mod replay;
 mod saving;
@@ -63,6 +64,10 @@ struct Args {
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay"])]
     mount: bool,
 
+    /// Instead: caches in non-volatile memory and their power cuts, into NVM.md
+    #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
+    nvm: bool,
+
     /// Instead: bytes and flushes that a mount saves (as root), into SAVING.md
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
     saving: bool,
@@ -110,6 +115,7 @@ fn main() -> anyhow::Result<()> {
         _ if args.record => ("Recording", "make bench BENCH_ARGS=--record", "RECORD.md"),
         _ if args.devices => ("Modelled devices", "make bench BENCH_ARGS=--devices", "DEVICES.md"),
         _ if args.mount => ("Mounting", "make bench BENCH_ARGS=--mount", "MOUNT.md"),
+        _ if args.nvm => ("Non-volatile memory", "make bench BENCH_ARGS=--nvm", "NVM.md"),
         _ if args.saving => ("Writes saved", "make bench BENCH_ARGS=--saving", "SAVING.md"),
         _ if args.replay => ("Replaying", "make bench BENCH_ARGS=--replay", "REPLAY.md"),
         (true, _) => ("Policy loops by cache size", "make bench BENCH_ARGS=--sizes", "SIZES.md"),
@@ -122,6 +128,7 @@ fn main() -> anyhow::Result<()> {
         _ if args.record => record::report(&mut report, args.rounds)?,
         _ if args.devices => devices::report(&mut report, args.rounds)?,
         _ if args.mount => mount::report(&mut report, args.rounds)?,
+        _ if args.nvm => nvm::report(&mut report, args.rounds)?,
         _ if args.saving => {
             failed = saving::report(&mut report, args.rounds, &args.saving_options)?;
         }

@@ -200,7 +200,7 @@ impl<M: Memory> Fslru<M> {
     /// least one frame and leaves at least two.
     pub fn dram_frames(frames: u32, settings: Settings) -> u32 {
         let share = (f64::from(frames) * settings.dram_share).round() as u32;
-        share.clamp(1, (frames - 2).max(1))
+        share.clamp(1, frames.saturating_sub(2).max(1))
     }
 
     /// Returns an empty cache for a trace of `pages` pages. `memory` has the frames that DRAM does
@@ -329,16 +329,24 @@ impl<M: Memory> Fslru<M> {
             }
         }
         self.leave_dram(slot, page);
-        // The next victims' entries lie anywhere in the table, and are needed soon.
-        if let Some(next) = self.dqueue.oldest(0) {
-            prefetch_index(&self.table, self.slots[next.0 as usize].page as usize);
-            self.dqueue.prefetch(next);
+        self.expect_victims();
+    }
+
+    /// Prefetches what the next evictions read. Their pages lie anywhere in the table.
+    #[inline(always)]
+    fn expect_victims(&self) {
+        let third = |queue: &Lists<Frame, 1>| queue.newer(queue.newer(queue.oldest(0)?)?);
+        if let Some(slot) = third(&self.dqueue) {
+            prefetch_index(&self.table, self.slots[slot.0 as usize].page as usize);
+            self.dqueue.newer(slot).into_iter().for_each(|next| self.dqueue.prefetch(next));
         }
-        if let (true, Some(next)) = (self.free_frames.is_empty(), self.nqueue.oldest(0)) {
-            prefetch_index(&self.table, self.frames[next.0 as usize] as usize);
-            if let Some(after) = self.nqueue.newer(next) {
-                prefetch_index(&self.frames, after.0 as usize);
-                self.nqueue.prefetch(after);
+        if self.free_frames.is_empty()
+            && let Some(frame) = third(&self.nqueue)
+        {
+            prefetch_index(&self.table, self.frames[frame.0 as usize] as usize);
+            if let Some(next) = self.nqueue.newer(frame) {
+                prefetch_index(&self.frames, next.0 as usize);
+                self.nqueue.prefetch(next);
             }
         }
     }

@@ -14,6 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 mod durable_cache;
+mod hybrid_memory;
 mod merging_back;
 mod placed_policy;
 mod write_buffer;
