@@ -4,6 +4,7 @@ use crate::duration::{self, Exact};
 use std::fmt;
 
 /// One parameter that an entry of a list declares.
+#[derive(Clone, Copy)]
 pub struct Param {
     /// Key before the `=`.
     pub name: &'static str,

@@ -3,17 +3,17 @@
 
 use super::nvm_order::Order;
 use crate::{
-    page::Frame,
+    page::{Frame, Page},
     structure::Lists,
-    system::{BUFFER_PARAMS, SystemKind, SystemSpec},
+    system::{BUFFER, SystemKind, SystemSpec},
 };
 
 pub(crate) const SPEC: SystemSpec = SystemSpec {
     name: "flush-nvm",
     paper: "Lim & Bahn, IEEE Access 2021 (Flush-NVM)",
     what: "dirty pages go to a non-volatile buffer, which the one flushed least recently leaves",
-    params: BUFFER_PARAMS,
-    kind: SystemKind::Buffer(|slots| Box::new(FlushNvm::new(slots))),
+    params: BUFFER,
+    kind: SystemKind::Buffer(|_, _, slots| Box::new(FlushNvm::new(slots))),
 };
 
 /// Slots from the least to the most recently flushed.
@@ -26,7 +26,7 @@ impl FlushNvm {
 }
 
 impl Order for FlushNvm {
-    fn admits(&self, _: u32) -> bool {
+    fn admits(&mut self, _: Page, _: u32) -> bool {
         true
     }
 
@@ -39,7 +39,7 @@ impl Order for FlushNvm {
         self.0.remove(slot);
     }
 
-    fn victim(&self, _: [Option<Frame>; 2]) -> Frame {
+    fn victim(&mut self, _: [Option<Frame>; 2]) -> Frame {
         self.0.oldest(0).expect("a slot is in use")
     }
 
