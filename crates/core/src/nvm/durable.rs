@@ -382,8 +382,9 @@ fn checksum(words: &[u64; HEADER_WORDS]) -> u64 {
 
 impl Memory for Durable {
     fn read(&mut self, at: Place, _: Bytes) {
-        let loaded = self.content(at).to_vec();
-        self.bus.borrow_mut().loaded = loaded;
+        let loaded = &mut self.bus.borrow_mut().loaded;
+        loaded.clear();
+        loaded.extend_from_slice(self.content(at));
     }
 
     fn write(&mut self, at: Place, bytes: Bytes) {
@@ -403,8 +404,10 @@ impl Memory for Durable {
     }
 
     fn copy(&mut self, from: Place, to: Place) {
-        let content = self.content(from).to_vec();
-        self.set_all(to, content);
+        for word in 0..self.shape.page_words() {
+            let value = self.content(from)[word];
+            self.set(to, word, value);
+        }
     }
 
     fn publish(&mut self, frame: Frame, page: Page) {
@@ -447,7 +450,8 @@ impl Memory for Durable {
     }
 
     fn send(&mut self, from: Place) {
-        let leaving = self.content(from).to_vec();
-        self.bus.borrow_mut().leaving = leaving;
+        let leaving = &mut self.bus.borrow_mut().leaving;
+        leaving.clear();
+        leaving.extend_from_slice(self.content(from));
     }
 }
