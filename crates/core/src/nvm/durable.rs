@@ -12,9 +12,10 @@
 //! | 4 | page in the file | word after the last |
 //! | 5 | sequence number | sequence number |
 //!
-//! A header whose checksum is wrong was torn by a power cut, and counts as free. Clearing word 0
-//! frees a header in one store. The words of an earlier header stay behind it: were word 0 the
-//! kind, the first store of a later header could make the earlier one valid again.
+//! Clearing word 0 frees a header in one store. The words of an earlier header stay behind it: were
+//! word 0 the kind, the first store of a later header could make the earlier one valid again. A
+//! header whose checksum is wrong was torn by a power cut. It counts as free, and recovery clears
+//! it: otherwise a later header, torn too, could complete it.
 //!
 //! Each effect is durable before the next step relies on it; [`PersistStep`] names the flushes and
 //! fences that this takes:
@@ -84,7 +85,7 @@ pub enum PersistStep {
     UnmarkFlush,
     /// Recovery: the mark is gone before the frame is used again.
     UnmarkFence,
-    /// Recovery: flushes the cleared headers of superseded and removed pages.
+    /// Recovery: flushes the cleared headers of superseded and removed pages, and torn ones.
     DiscardFlush,
     /// Recovery: they are free before their frames are used again.
     DiscardFence,
@@ -219,7 +220,7 @@ impl Durable {
     /// first. `rank` returns the rank of a page that exists.
     ///
     /// An update in progress is undone. Of several versions of a page the one published last is
-    /// kept. Pages that exist no more, and older versions, are erased.
+    /// kept. Pages that exist no more, older versions and torn headers are erased.
     pub fn recover(
         shape: Shape,
         medium: Medium,
@@ -251,6 +252,8 @@ impl Durable {
                         }
                     }
                 }
+                // Torn: a later header of this frame, torn too, could complete it.
+                _ if !memory.is_free(frame) => discarded.push(frame),
                 _ => {}
             }
         }
@@ -302,6 +305,11 @@ impl Durable {
         let (sum, words) = self.medium.load(first, 1 + HEADER_WORDS).split_first()?;
         let words = words.try_into().ok()?;
         (*sum == checksum(&words)).then_some(words)
+    }
+
+    fn is_free(&self, frame: Frame) -> bool {
+        let first = self.shape.header_line(frame) * LINE_WORDS;
+        self.medium.load(first, 1) == [0]
     }
 
     fn set_header(
@@ -382,8 +390,9 @@ fn checksum(words: &[u64; HEADER_WORDS]) -> u64 {
 
 impl Memory for Durable {
     fn read(&mut self, at: Place, _: Bytes) {
-        let loaded = self.content(at).to_vec();
-        self.bus.borrow_mut().loaded = loaded;
+        let loaded = &mut self.bus.borrow_mut().loaded;
+        loaded.clear();
+        loaded.extend_from_slice(self.content(at));
     }
 
     fn write(&mut self, at: Place, bytes: Bytes) {
@@ -403,8 +412,10 @@ impl Memory for Durable {
     }
 
     fn copy(&mut self, from: Place, to: Place) {
-        let content = self.content(from).to_vec();
-        self.set_all(to, content);
+        for word in 0..self.shape.page_words() {
+            let value = self.content(from)[word];
+            self.set(to, word, value);
+        }
     }
 
     fn publish(&mut self, frame: Frame, page: Page) {
@@ -447,7 +458,8 @@ impl Memory for Durable {
     }
 
     fn send(&mut self, from: Place) {
-        let leaving = self.content(from).to_vec();
-        self.bus.borrow_mut().leaving = leaving;
+        let leaving = &mut self.bus.borrow_mut().leaving;
+        leaving.clear();
+        leaving.extend_from_slice(self.content(from));
     }
 }

@@ -316,7 +316,8 @@ impl<'a, C: Rebuilt> Machine<'a, C> {
             if !self.power.is_on() {
                 break;
             }
-            if cfg!(debug_assertions) && self.fault.is_none() {
+            // The runs that a cut ends repeat the one that none ends.
+            if self.fault.is_none() && self.power.left() > u64::MAX / 2 {
                 self.cache.check();
             }
         }

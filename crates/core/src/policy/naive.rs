@@ -41,7 +41,7 @@ pub trait Naive {
 pub enum Placing {
     /// Each page lies at its rank.
     Fixed,
-    /// Every second group of [`GROUP`] pages is new: its pages get neighbouring places, in groups
+    /// Every second group of `GROUP` pages is new: its pages get neighbouring places, in groups
     /// of descending order, when the first of them is written back.
     Late,
     /// Each write-back moves its page to the next place of a log.
