@@ -68,9 +68,6 @@ def equal_memory(trace: Trace, nvm: int) -> dict[str, tuple[str, int]]:
         "Flush-NVM": (f"flush-nvm:pages={nvm}", dram),
         "hybrid flush": (f"hybrid-flush:pages={nvm}", dram),
         "FSLRU": (f"fslru:dram={round(100 * dram / (dram + nvm), 5)!r}", dram + nvm),
-        # Beyond the papers.
-        "hybrid with a sketch": (f"hybrid-sketch:pages={nvm}", dram),
-        "expected rewrite": (f"expected-rewrite:pages={nvm}", dram),
     }
 
 
@@ -371,14 +368,6 @@ def equal_sentences(results: Results) -> str:
         f"In {better} of {len(places)} cells the best of the three writes less, pages left included, than a page cache "
         "that has that much more DRAM instead."
     )
-    for name in ("hybrid with a sketch", "expected rewrite"):
-        pairs = [(writes_and_left(cells[name]), min(writes_and_left(cells[paper]) for paper in names))
-                 for cells in places]
-        said.append(
-            f"Beyond the papers, *{name}*: against the best of the three in each cell it writes less, pages left "
-            f"included, in {sum(ours < best for ours, best in pairs)} of {len(pairs)} cells and more in "
-            f"{sum(ours > best for ours, best in pairs)}; all cells together {signed(change(sum(a for a, _ in pairs), sum(b for _, b in pairs)))} %."
-        )
     return bullets(said)
 
 

@@ -4,7 +4,6 @@ use crate::duration::{self, Exact};
 use std::fmt;
 
 /// One parameter that an entry of a list declares.
-#[derive(Clone, Copy)]
 pub struct Param {
     /// Key before the `=`.
     pub name: &'static str,

@@ -2,7 +2,7 @@
 
 use crate::{
     back::{
-        Attribution, Back, DeviceCounts, Io, Nowhere, NvmBuffer, Sink, Source, Storage, Why,
+        Attribution, Back, DeviceCounts, Io, Nowhere, NvmBuffer, Order, Sink, Source, Storage, Why,
         Written,
     },
     cache::{Cache, Details, PageCache},
@@ -20,7 +20,7 @@ use std::{cell::RefCell, ops::Range};
 mod spec;
 
 pub use spec::{ALL, PLAIN, Selection, SystemSpec};
-pub(crate) use spec::{BUFFER, BuildOrder, SystemKind};
+pub(crate) use spec::{BUFFER_PARAMS, SystemKind};
 
 /// One cell of a comparison: one system, policy and size.
 pub struct Cell<'a> {
@@ -215,20 +215,14 @@ fn run_buffer<P: Build>(
     cell: &Cell<'_>,
     trace: &Trace,
     future: Option<&Future>,
-    order: BuildOrder,
+    order: fn(u32) -> Box<dyn Order>,
     sink: Option<&mut dyn FnMut(Io)>,
 ) -> Outcome {
     let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
     let storage = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
     let slots = spec::slots(cell.system, trace.pages());
-    let flushes = cell.system.params.word(BUFFER, "flush") == "yes";
-    let buffer = NvmBuffer::new(
-        storage,
-        order(&cell.system.params, trace.pages(), slots),
-        trace.pages(),
-        slots,
-        flushes,
-    );
+    let flushes = cell.system.params.word(BUFFER_PARAMS, "flush") == "yes";
+    let buffer = NvmBuffer::new(storage, order(slots), trace.pages(), slots, flushes);
     let machine = Machine::new(cell.writeback, trace, cell.frames);
     system::<P, _, _>(cell, trace, buffer, machine).replay(cell, trace, future)
 }

@@ -3,17 +3,17 @@
 
 use super::nvm_order::Order;
 use crate::{
-    page::{Frame, Page},
+    page::Frame,
     structure::Lists,
-    system::{BUFFER, SystemKind, SystemSpec},
+    system::{BUFFER_PARAMS, SystemKind, SystemSpec},
 };
 
 pub(crate) const SPEC: SystemSpec = SystemSpec {
     name: "flush-nvm",
     paper: "Lim & Bahn, IEEE Access 2021 (Flush-NVM)",
     what: "dirty pages go to a non-volatile buffer, which the one flushed least recently leaves",
-    params: BUFFER,
-    kind: SystemKind::Buffer(|_, _, slots| Box::new(FlushNvm::new(slots))),
+    params: BUFFER_PARAMS,
+    kind: SystemKind::Buffer(|slots| Box::new(FlushNvm::new(slots))),
 };
 
 /// Slots from the least to the most recently flushed.
@@ -26,7 +26,7 @@ impl FlushNvm {
 }
 
 impl Order for FlushNvm {
-    fn admits(&mut self, _: Page, _: u32) -> bool {
+    fn admits(&self, _: u32) -> bool {
         true
     }
 
@@ -39,7 +39,7 @@ impl Order for FlushNvm {
         self.0.remove(slot);
     }
 
-    fn victim(&mut self, _: [Option<Frame>; 2]) -> Frame {
+    fn victim(&self, _: [Option<Frame>; 2]) -> Frame {
         self.0.oldest(0).expect("a slot is in use")
     }
 

@@ -15,10 +15,8 @@ use std::ops::Range;
 
 mod attribution;
 mod clusters;
-pub(crate) mod expected_rewrite;
 pub(crate) mod flush_nvm;
 pub(crate) mod hybrid_flush;
-pub(crate) mod hybrid_sketch;
 mod nvm_buffer;
 mod nvm_order;
 pub(crate) mod storage;

@@ -84,7 +84,7 @@ impl<S: Sink> NvmBuffer<S> {
         self.free.push(slot);
     }
 
-    fn store(&mut self, written: Written) {
+    fn to_storage(&mut self, written: Written) {
         self.unflushed = true;
         self.storage.write(written);
     }
@@ -105,7 +105,7 @@ impl<S: Sink> NvmBuffer<S> {
         };
         let page = Page(self.page[victim.0 as usize]);
         let writes = self.writes[victim.0 as usize];
-        self.store(Written { page, why, writes, owner: Owner::UNKNOWN });
+        self.to_storage(Written { page, why, writes, owner: Owner::UNKNOWN });
         if self.flushes_victims && why != Why::Drain {
             self.flush_storage();
         }
@@ -154,13 +154,11 @@ impl<S: Sink> Back for NvmBuffer<S> {
             if let Some(slot) = held {
                 self.release(slot);
             }
-            return self.store(written);
+            return self.to_storage(written);
         }
-        if !self.order.admits(page, writes) {
-            if let Some(slot) = held {
-                self.release(slot);
-            }
-            return self.store(written);
+        if !self.order.admits(writes) {
+            assert!(held.is_none(), "a page in the buffer gives its count to the cache");
+            return self.to_storage(written);
         }
         let slot = match held {
             Some(slot) => slot,
@@ -202,7 +200,6 @@ impl<S: Sink> Back for NvmBuffer<S> {
             if let Some(slot) = self.slot(Page(page)) {
                 self.release(slot);
             }
-            self.order.removed(Page(page));
         }
         self.storage.free(pages);
     }
@@ -278,6 +275,7 @@ impl<S: Sink> Back for NvmBuffer<S> {
         }
         for (slot, page) in self.page.iter().enumerate().filter(|(slot, _)| !free[*slot]) {
             assert_eq!(self.table[*page as usize], slot as u32, "table and slots agree");
+            assert!(self.order.admits(self.writes[slot]), "a cold page is not in the buffer");
         }
         let in_table = self.table.iter().filter(|slot| **slot != NONE).count();
         assert_eq!(in_table + self.free.len(), self.page.len(), "each slot is free or used");

@@ -3,7 +3,7 @@
 
 use super::{Cell, Outcome};
 use crate::{
-    back::{Io, Order, expected_rewrite, flush_nvm, hybrid_flush, hybrid_sketch, storage},
+    back::{Io, Order, flush_nvm, hybrid_flush, storage},
     cache::{fslru, nvlru},
     page::PAGE_BYTES,
     params::{self, Listed, Param, ParamKind, Params},
@@ -29,7 +29,7 @@ pub(crate) enum SystemKind {
     /// A page cache under any policy, over storage.
     Storage,
     /// A page cache under any policy, over a write buffer of some slots. Builds the buffer's order.
-    Buffer(BuildOrder),
+    Buffer(fn(slots: u32) -> Box<dyn Order>),
     /// A cache of its own, whose pages leave by recency.
     Memory {
         /// The smallest cache, in frames.
@@ -39,22 +39,12 @@ pub(crate) enum SystemKind {
     },
 }
 
-/// A function that builds the order of a buffer, for the pages of the trace and the buffer's slots.
-pub(crate) type BuildOrder = fn(params: &Params, pages: u32, slots: u32) -> Box<dyn Order>;
-
 /// A function that runs a cell of a system without a policy.
 type RunMemory = fn(&Cell<'_>, &Trace, Option<&mut dyn FnMut(Io)>) -> Outcome;
 
 /// Every system.
-pub const ALL: &[SystemSpec] = &[
-    storage::SPEC,
-    flush_nvm::SPEC,
-    hybrid_flush::SPEC,
-    nvlru::SPEC,
-    fslru::SPEC,
-    hybrid_sketch::SPEC,
-    expected_rewrite::SPEC,
-];
+pub const ALL: &[SystemSpec] =
+    &[storage::SPEC, flush_nvm::SPEC, hybrid_flush::SPEC, nvlru::SPEC, fslru::SPEC];
 
 /// A system selected from the list, with its parameters.
 pub type Selection = params::Selection<SystemSpec>;
@@ -102,7 +92,7 @@ impl SystemSpec {
 }
 
 /// Parameters of every buffer.
-pub(crate) const BUFFER: &[Param] = &[
+pub(crate) const BUFFER_PARAMS: &[Param] = &[
     Param {
         name: "pages",
         what: "size of the buffer",
@@ -127,7 +117,7 @@ pub(crate) const BUFFER: &[Param] = &[
 
 /// Returns the size of a buffer in pages, at least 1.
 pub(crate) fn slots(selection: &Selection, pages: u32) -> u32 {
-    let number = |name| selection.params.number(BUFFER, name);
+    let number = |name| selection.params.number(BUFFER_PARAMS, name);
     let slots = match (number("mib"), number("share")) {
         (mib, _) if mib > 0.0 => mib * (1024.0 * 1024.0) / PAGE_BYTES as f64,
         (_, share) if share > 0.0 => f64::from(pages) * share / 100.0,

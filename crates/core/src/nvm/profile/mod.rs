@@ -1,7 +1,10 @@
 //! Memory of a machine: latencies and energies of DRAM and non-volatile memory. One file each.
 
 use super::Traffic;
-use crate::params::{self, Listed, Param};
+use crate::{
+    page::PAGE_BYTES,
+    params::{self, Listed, Param},
+};
 
 mod optane;
 mod pcm_2016;
@@ -135,6 +138,8 @@ impl MemoryProfile {
 const fn line_ns(gb_per_s: f64) -> f64 {
     super::LINE_BYTES as f64 / gb_per_s
 }
+
+const _: () = assert!(PAGE_BYTES % super::LINE_BYTES == 0);
 
 #[cfg(test)]
 mod tests {
