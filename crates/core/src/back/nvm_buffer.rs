@@ -84,7 +84,7 @@ impl<S: Sink> NvmBuffer<S> {
         self.free.push(slot);
     }
 
-    fn to_storage(&mut self, written: Written) {
+    fn store(&mut self, written: Written) {
         self.unflushed = true;
         self.storage.write(written);
     }
@@ -105,7 +105,7 @@ impl<S: Sink> NvmBuffer<S> {
         };
         let page = Page(self.page[victim.0 as usize]);
         let writes = self.writes[victim.0 as usize];
-        self.to_storage(Written { page, why, writes, owner: Owner::UNKNOWN });
+        self.store(Written { page, why, writes, owner: Owner::UNKNOWN });
         if self.flushes_victims && why != Why::Drain {
             self.flush_storage();
         }
@@ -154,11 +154,11 @@ impl<S: Sink> Back for NvmBuffer<S> {
             if let Some(slot) = held {
                 self.release(slot);
             }
-            return self.to_storage(written);
+            return self.store(written);
         }
         if !self.order.admits(writes) {
             assert!(held.is_none(), "a page in the buffer gives its count to the cache");
-            return self.to_storage(written);
+            return self.store(written);
         }
         let slot = match held {
             Some(slot) => slot,

@@ -2,14 +2,16 @@
 
 use super::*;
 use crate::{
-    back::{Nowhere, flush_nvm::FlushNvm, hybrid_flush::HybridFlush},
+    back::{Io, IoOp, Nowhere, flush_nvm::FlushNvm, hybrid_flush::HybridFlush},
     event::{About, Action, Event, Knows, Side, Space},
     layout,
     page::PAGE_BYTES,
+    system::{self, SystemKind},
     trace::{Trace, TraceBuilder, Unit},
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use std::cell::RefCell;
 
 /// The buffer as the paper describes it: pages in the order of their flushes, oldest first.
 struct Model {
@@ -34,7 +36,7 @@ impl Model {
         self.reads[usize::from(self.at(page).is_some())] += 1;
     }
 
-    fn to_storage(&mut self) {
+    fn store(&mut self) {
         self.writes[0] += 1;
         self.unflushed = true;
     }
@@ -55,14 +57,14 @@ impl Model {
 
     fn write(&mut self, page: u32, writes: u32) {
         if self.is_hybrid && writes == 1 {
-            return self.to_storage();
+            return self.store();
         }
         match self.at(page) {
             Some(n) => drop(self.held.remove(n)),
             None if self.held.len() == self.slots => {
                 let victim = self.victim();
                 self.held.remove(victim);
-                self.to_storage();
+                self.store();
                 if self.flushes_victims {
                     self.flush();
                 }
@@ -157,7 +159,7 @@ fn compare(seed: u64) -> u64 {
                     owner: Owner::UNKNOWN,
                 });
                 model.held.retain(|(held, _)| *held != page);
-                model.to_storage();
+                model.store();
             }
         }
         if rng.random() {
@@ -186,4 +188,60 @@ fn compare(seed: u64) -> u64 {
 fn both_orders_do_what_the_paper_says() {
     let written: u64 = (0..3000).map(compare).sum();
     assert!(written > 10_000, "{written} pages went to storage");
+}
+
+/// Under every order, a page is in the buffer exactly while storage has an older version of it, and
+/// at the end storage has them all.
+#[test]
+fn a_page_is_in_the_buffer_while_storage_lacks_it() {
+    const PAGES: u32 = 40;
+    let trace = trace_of(PAGES);
+    let layout = layout::Selection::default_for(Space::Blocks);
+    let mut evictions = 0;
+    for spec in system::ALL {
+        let SystemKind::Buffer(build) = spec.kind else { continue };
+        for seed in 0..300 {
+            let mut rng = Pcg64::seed_from_u64(seed);
+            let case = format!("{}, seed {seed}", spec.name);
+            let slots = rng.random_range(1..12);
+            let stored = RefCell::new(Vec::new());
+            let mut sink = |io: Io| {
+                if io.op == IoOp::Write {
+                    stored.borrow_mut().extend((0..u64::from(io.pages)).map(|n| io.lba + n));
+                }
+            };
+            let sink: &mut dyn FnMut(Io) = &mut sink;
+            let storage = Storage::new(Some((layout.spec.build)(&trace, &layout.params)), sink);
+            let order = build(slots);
+            let mut buffer = NvmBuffer::new(storage, order, PAGES, slots, rng.random());
+            let mut lacking = [false; PAGES as usize];
+            for step in 0..400 {
+                // Some pages are written more often than others.
+                let page = rng.random_range(0..PAGES).min(rng.random_range(0..PAGES));
+                if rng.random_range(0..20) == 0 {
+                    buffer.free(page..page + 1);
+                    lacking[page as usize] = false;
+                } else {
+                    let writes = buffer.inherited_writes(Page(page)) + rng.random_range(1..3);
+                    let (why, owner) = (Why::Sync, Owner::UNKNOWN);
+                    lacking[page as usize] = true;
+                    buffer.write(Written { page: Page(page), why, writes, owner });
+                }
+                buffer.submit();
+                for lba in stored.borrow_mut().drain(..) {
+                    assert!(std::mem::take(&mut lacking[lba as usize]), "{case}, step {step}");
+                    evictions += 1;
+                }
+                for (page, lacks) in (0..).zip(lacking) {
+                    let held = buffer.slot(Page(page)).is_some();
+                    assert_eq!(held, lacks, "{case}, step {step}, page {page}");
+                }
+                buffer.check(0, |_| false);
+            }
+            buffer.unmount();
+            let left = lacking.iter().filter(|lacks| **lacks).count();
+            assert_eq!(stored.borrow().len(), left, "{case}");
+        }
+    }
+    assert!(evictions > 100_000, "{evictions} pages went to storage");
 }

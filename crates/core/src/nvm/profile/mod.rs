@@ -1,11 +1,9 @@
 //! Memory of a machine: latencies and energies of DRAM and non-volatile memory. One file each.
 
 use super::Traffic;
-use crate::{
-    page::PAGE_BYTES,
-    params::{self, Listed, Param},
-};
+use crate::params::{self, Listed, Param};
 
+mod battery_dram;
 mod optane;
 mod pcm_2016;
 mod pcm_board;
@@ -53,7 +51,8 @@ pub struct StorageEnergy {
 pub const STORAGE_V: f64 = 3.3;
 
 /// Every profile.
-pub const ALL: &[MemoryProfile] = &[pcm_2016::PROFILE, pcm_board::PROFILE, optane::PROFILE];
+pub const ALL: &[MemoryProfile] =
+    &[pcm_2016::PROFILE, pcm_board::PROFILE, optane::PROFILE, battery_dram::PROFILE];
 
 /// A profile selected from the list.
 pub type Selection = params::Selection<MemoryProfile>;
@@ -138,8 +137,6 @@ impl MemoryProfile {
 const fn line_ns(gb_per_s: f64) -> f64 {
     super::LINE_BYTES as f64 / gb_per_s
 }
-
-const _: () = assert!(PAGE_BYTES % super::LINE_BYTES == 0);
 
 #[cfg(test)]
 mod tests {
