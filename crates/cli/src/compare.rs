@@ -139,7 +139,7 @@ pub(crate) struct Args {
     json: bool,
 
     /// Print a verdict at the end: the best policies for hits and for writes, and the distance to
-    /// the bound. Tables of more than two policies always have one; with --json it is one more
+    /// the bound. Tables of more than two online rows always have one; with --json it is one more
     /// line, {"schema":1,"verdict":{…}}
     #[arg(long)]
     verdict: bool,
@@ -280,7 +280,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let mut cells = plan.cells().iter();
         cells.try_for_each(|cell| after_cache.check_free(&cell.label(), cell.frames))?;
     }
-    let online = request.policies.iter().filter(|policy| !policy.spec.kind.is_offline()).count();
+    let online = plans.first().map_or(0, online_rows);
     let prints_verdict = args.verdict || (!args.json && online > 2);
     let mut runs = Vec::new();
     for (plan, after_cache) in plans.iter().zip(&after_cache) {
@@ -307,6 +307,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         false => print_tables(&mut out, &runs, prints_verdict)?,
     }
     out.flush().context("writing to standard output")
+}
+
+/// Returns how many rows of each size are of online policies.
+fn online_rows(plan: &Plan<'_>) -> usize {
+    let cells = plan.cells();
+    let of_size = cells.iter().take_while(|cell| cell.frames == cells[0].frames);
+    of_size.filter(|cell| !cell.policy.spec.kind.is_offline()).count()
 }
 
 /// The finished comparison under one choice of write-back modes.

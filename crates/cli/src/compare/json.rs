@@ -8,8 +8,8 @@ use flashsift_core::{
     nvm::{Traffic, profile::MemoryCost},
     page::PAGE_BYTES,
     study::{
-        Best, DeviceResult, DeviceVerdict, Request, ResultRow, Results, SizeVerdict, StudyVerdict,
-        Writes,
+        Best, DeviceResult, DeviceVerdict, Knee, Request, ResultRow, Results, SizeVerdict,
+        StudyVerdict, Writes,
     },
     trace::Unit,
     writeback::Syncs,
@@ -50,6 +50,9 @@ pub(super) struct Record<'a> {
     flushes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     drained: Option<u64>,
+    /// Pages of the write buffer in non-volatile memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nvm_pages: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dropped_dirty: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -249,6 +252,7 @@ impl<'a> Shape<'a> {
             flushes: (writes && syncs).then_some(device.flushes),
             sync_writes: (writes && syncs).then_some(device.sync_writes),
             drained: drain.then_some(device.drained),
+            nvm_pages: row.nvm_pages,
             dropped_dirty: writes.then_some(device.dropped_dirty),
             dirty_left: writes.then_some(outcome.dirty_left),
             nonsequential_writes: writes.then_some(device.nonsequential_writes),
@@ -332,6 +336,8 @@ struct SizeRecord<'a> {
     frames: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "<[Knee]>::is_empty")]
+    knees: &'a [Knee],
     most_hits: BestRecord<'a>,
     #[serde(flatten)]
     writes: Option<WritesRecord<'a>>,
@@ -405,15 +411,17 @@ impl<'a> VerdictLine<'a> {
             least_elapsed_us: (&device.fastest).into(),
             fewest_programs: device.lives_longest.as_ref().map(Into::into),
         };
-        let size = |SizeVerdict { frames, verdict, devices }: &'a SizeVerdict<'a>| SizeRecord {
-            frames: *frames,
-            memory_bytes: memory_bytes(found.unit, *frames),
-            most_hits: (&verdict.hits).into(),
-            writes: verdict.writes.as_ref().map(Into::into),
-            bound: verdict.bound.map(|(policy, hits)| BoundRecord { policy, hits }),
-            gap_closed: verdict.gap_closed(),
-            devices: devices.iter().map(on_device).collect(),
-        };
+        let size =
+            |SizeVerdict { frames, verdict, devices, knees }: &'a SizeVerdict<'a>| SizeRecord {
+                knees,
+                frames: *frames,
+                memory_bytes: memory_bytes(found.unit, *frames),
+                most_hits: (&verdict.hits).into(),
+                writes: verdict.writes.as_ref().map(Into::into),
+                bound: verdict.bound.map(|(policy, hits)| BoundRecord { policy, hits }),
+                gap_closed: verdict.gap_closed(),
+                devices: devices.iter().map(on_device).collect(),
+            };
         let verdict = VerdictRecord {
             trace: shape.trace,
             writeback: &shape.writeback,

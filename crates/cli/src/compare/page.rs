@@ -423,9 +423,13 @@ fn fate(outcome: &Outcome) -> [u64; 4] {
 }
 
 fn fates(run: &Comparison<'_>, lead: usize) -> Figure {
+    let left = match run.results.study().compares_memory() {
+        true => "dirty, or in NVM, at the end",
+        false => "still dirty at the end",
+    };
     let parts = [
         ("written to storage", Ink::Series(1)),
-        ("dirty, or in NVM, at the end", Ink::Series(4)),
+        (left, Ink::Series(4)),
         ("overwritten in memory first", Ink::Series(0)),
         ("deleted or truncated first", Ink::Series(2)),
     ];

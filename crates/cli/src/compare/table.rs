@@ -418,6 +418,8 @@ mod tests {
         let policy = policy.to_owned();
         ResultRow {
             system: "storage".to_owned(),
+            is_plain: true,
+            nvm_pages: None,
             memory: Vec::new(),
             policy,
             kind,

@@ -1,7 +1,11 @@
 //! The verdict: a summary of the tables in words.
 
 use crate::{size, text::labelled};
-use flashsift_core::study::{Best, REFERENCE, StudyVerdict, Verdict};
+use flashsift_core::{
+    page::PAGE_BYTES,
+    study::{Best, Knee, REFERENCE, StudyVerdict, Verdict},
+    trace::Unit,
+};
 use std::cmp::Reverse;
 
 /// Column at which the text begins.
@@ -70,6 +74,8 @@ pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     }
     line("left to gain", left_to_gain(found, accesses));
     lines.extend(on_devices(found));
+    let knees = found.sizes.iter().flat_map(|size| &size.knees);
+    lines.extend(knees.map(|knee| knee_words(knee, found.unit)));
     lines
 }
 
@@ -142,6 +148,24 @@ enum Winners<'a> {
 }
 
 /// For each device: the policy with the least time, and the one with the longest flash lifetime.
+/// Says what non-volatile memory saves, and how much of it is enough.
+fn knee_words(knee: &Knee, unit: Unit) -> (String, String) {
+    let sized = |pages: u32| {
+        let bytes = u64::from(pages) * PAGE_BYTES;
+        format!("{} ({})", size::counted(pages.into(), "page"), size::bytes(bytes))
+    };
+    let text = format!(
+        "with a cache of {}, {} of NVM write {} less to storage than without; the knee is at {}, \
+         which save {}",
+        size::of_cache(knee.frames, unit),
+        sized(knee.most_pages),
+        size::share(knee.most_saving),
+        sized(knee.knee_pages),
+        size::share(knee.knee_saving),
+    );
+    (knee.system.clone(), text)
+}
+
 fn on_devices(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
     let fastest = Criterion {
         pick: |_| None,
@@ -351,7 +375,7 @@ mod tests {
                 .collect();
             let frames = 256 << n;
             let verdict = Verdict::of(&contenders).unwrap();
-            SizeVerdict { frames, verdict, devices: Vec::new() }
+            SizeVerdict { frames, verdict, devices: Vec::new(), knees: Vec::new() }
         };
         StudyVerdict {
             sizes: sizes.iter().enumerate().map(size).collect(),

@@ -126,3 +126,25 @@ fn tables_show_memory() {
     assert!(printed.contains("in NVM") && printed.contains("memory optane"), "{printed}");
     assert!(!printed.contains("energy"), "the source gives none: {printed}");
 }
+
+/// Three sizes of a buffer and the cache without it show how much of it is enough.
+#[test]
+fn the_verdict_names_the_knee_of_a_buffer() {
+    let sizes = "storage,flush-nvm:pages=16,flush-nvm:pages=256,flush-nvm:pages=1024";
+    let lines = compare("messenger", &["--system", sizes, "--verdict"]);
+    let (verdict, cells) = lines.split_last().unwrap();
+    let knee = &verdict["verdict"]["sizes"][0]["knees"][0];
+    let due = |cell: &Value| {
+        number(cell, "device_writes") + number(cell, "dirty_left") + number(cell, "nvm_left")
+    };
+    let saving = |cell: &Value| 1.0 - due(cell) as f64 / due(&cells[0]) as f64;
+    let most = cells[1..].iter().map(saving).fold(0.0, f64::max);
+    let wanted = cells[1..].iter().find(|cell| saving(cell) >= 0.9 * most).unwrap();
+    assert_eq!(knee["knee_pages"], wanted["nvm_pages"], "{verdict}");
+    assert!((knee["most_saving"].as_f64().unwrap() - most).abs() < 1e-9, "{verdict}");
+    let trace = repository("testdata/messenger.parquet");
+    let args = ["compare", &trace, "--memory", "4MiB", "--writeback", "hf", "--system", sizes];
+    let printed = String::from_utf8(run(&args).stdout).unwrap();
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    assert!(words.join(" ").contains("the knee is at"), "{printed}");
+}

@@ -44,6 +44,7 @@
 
 mod device;
 mod error;
+mod knee;
 mod note;
 mod pareto;
 mod plan;
@@ -59,6 +60,7 @@ mod tests;
 
 pub use device::{DeviceResult, PreparedDevice};
 pub use error::{FutureProblem, PlacesLack, StudyError};
+pub use knee::{KNEE_SHARE, Knee};
 pub use note::{Note, OmissionReason};
 pub use plan::{Plan, PlannedCell, Study, Wave};
 pub use request::{Policies, Request};

@@ -16,7 +16,7 @@ use crate::{
     event::Side,
     nvm::profile::MemoryCost,
     policy::Kind,
-    system::Outcome,
+    system::{Outcome, SystemSpec},
     trace::{Totals, Trace},
 };
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -49,6 +49,10 @@ pub struct ResultRow {
     /// The policy's name with the parameters that were given. Where several systems are compared,
     /// the system's name follows, or stands alone if it takes no policy.
     pub policy: String,
+    /// Whether the system is the page cache over plain storage.
+    pub is_plain: bool,
+    /// Pages of the write buffer in non-volatile memory, where the system has one.
+    pub nvm_pages: Option<u32>,
     /// Whether the policy knows the future.
     pub kind: Kind,
     /// The cache size in frames.
@@ -132,6 +136,8 @@ impl<'a> Plan<'a> {
                 memory: memory.collect(),
                 system: planned.system.label(),
                 policy: planned.label(),
+                is_plain: planned.system.spec.is_plain(),
+                nvm_pages: SystemSpec::buffer_pages(planned.system, study.trace.pages()),
                 kind: planned.policy.spec.kind,
                 frames: planned.frames,
                 outcome: result.outcome,

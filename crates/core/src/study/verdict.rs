@@ -9,6 +9,7 @@
 
 use super::{
     device::{DeviceResult, PreparedDevice},
+    knee::{self, Knee},
     pareto,
     results::{REFERENCE, ResultRow, Results, SizeResults},
 };
@@ -196,6 +197,8 @@ pub struct SizeVerdict<'a> {
     pub verdict: Verdict<'a>,
     /// On each device of the request, in its order.
     pub devices: Vec<DeviceVerdict<'a>>,
+    /// The knees of write buffers.
+    pub knees: Vec<Knee>,
 }
 
 /// The best on a device at one size.
@@ -237,6 +240,7 @@ impl Results<'_> {
             frames: size.frames,
             verdict: Verdict::of(&contenders)?,
             devices: devices.collect::<Option<_>>()?,
+            knees: knee::knees(size),
         })
     }
 }

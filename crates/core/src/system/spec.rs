@@ -81,6 +81,11 @@ impl SystemSpec {
         }
     }
 
+    /// Returns the pages of a system's write buffer, where it has one. `pages`: those of the trace.
+    pub fn buffer_pages(selection: &Selection, pages: u32) -> Option<u32> {
+        matches!(selection.spec.kind, SystemKind::Buffer(_)).then(|| slots(selection, pages))
+    }
+
     /// Returns an estimate of the memory that the system takes beside a page cache over storage.
     pub(crate) fn bytes(selection: &Selection, pages: u32, frames: u32) -> u64 {
         match selection.spec.kind {

@@ -112,6 +112,7 @@ for (const [name, args] of [
   ["one size", ["compare", trace, "--memory", "16MiB"]],
   ["on devices", ["compare", trace, "--device", "microsd-2012,emmc-5.1,latency-100-800", "--memory", "4MiB,16MiB,64MiB"]],
   ["one policy at one size", ["compare", trace, "--policy", "lru", "--memory", "16MiB"]],
+  ["systems", ["compare", trace, "--system", "all", "--device", "ufs-3.1", "--memory", "4MiB,16MiB", "--writeback", "hf"]],
   ["two modes of write-back", ["compare", trace, "--policy", "lru,arc,belady", "--memory", "4MiB,16MiB", "--writeback", "linux", "--writeback", "evict"]],
   ["two modes at one size", ["compare", trace, "--memory", "16MiB", "--writeback", "hf", "--writeback", "linux,cluster:128KiB"]],
   ["a description", ["describe", trace]],
