@@ -128,7 +128,10 @@ fn main() -> anyhow::Result<()> {
         _ if args.record => record::report(&mut report, args.rounds)?,
         _ if args.devices => devices::report(&mut report, args.rounds)?,
         _ if args.mount => mount::report(&mut report, args.rounds)?,
-        _ if args.nvm => nvm::report(&mut report, args.rounds)?,
+        _ if args.nvm => {
+            systems(&mut report, &args)?;
+            nvm::report(&mut report, args.rounds)?;
+        }
         _ if args.saving => {
             failed = saving::report(&mut report, args.rounds, &args.saving_options)?;
         }
@@ -169,7 +172,6 @@ fn speed(report: &mut Report, args: &Args) -> anyhow::Result<()> {
     sweep(report, args, &zipf, rival)?;
     loops(report, args, &trace)?;
     drop(trace);
-    systems(report, args)?;
     spatial_flatness(report)?;
     small_traces(report, args)
 }

@@ -34,12 +34,12 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
 
 fn accesses(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     let pattern = Pattern::Zipf { alpha: 1.0 };
-    let (write_share, rate, seed, objects) = (0.4, 1000.0, 1, true);
+    let (write_share, rate, seed, objects) = (0.4, 1000.0, 1, false);
     let (requests, pages) = (REQUESTS, PAGES);
     let recipe = Recipe { requests, pages, pattern, write_share, rate, seed, objects };
     let trace = dense(recipe, recipe.events()?)?;
     report.line(&format!(
-        "M accesses/s, one core: Zipf(1.0), {REQUESTS} requests, 40 % writes, {} objects, {FRAMES} \
+        "M accesses/s, one core: Zipf(1.0), {REQUESTS} requests, 40 % writes, {} pages, {FRAMES} \
          frames, an fsync for each {SYNC_EVERY} accesses. Required: 20.\n\n| cache | M accesses/s \
          | hits | storage reads | storage writes | FLUSHes |\n|---|---:|---:|---:|---:|---:|",
         trace.pages()
