@@ -88,8 +88,8 @@ impl<'a> Writers<'a> {
             Format::Parquet => "parquet",
             Format::FioIolog3 => "iolog",
         };
-        // A policy's parameters are part of its label: `clock:insert_ref=1`.
-        let plain = |label: &str| label.replace([':', ',', '='], "-");
+        // Parameters are part of a label, and a system follows its policy: `lru flush-nvm:mib=1`.
+        let plain = |label: &str| label.replace([':', ',', '=', ' '], "-");
         let mode = self.mode.as_ref().map_or_else(String::new, |mode| format!(".{}", plain(mode)));
         self.dir.join(format!("{}.{}{mode}.{frames}.{ending}", self.stem, plain(policy)))
     }

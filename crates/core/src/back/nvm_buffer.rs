@@ -238,7 +238,7 @@ impl<S: Sink> Back for NvmBuffer<S> {
     }
 
     fn unmount(&mut self) {
-        while self.held().next().is_some() {
+        while self.free.len() < self.page.len() {
             self.evict(Why::Drain);
         }
         self.storage.submit();

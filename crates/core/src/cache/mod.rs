@@ -84,9 +84,21 @@ pub trait Cache {
     fn check(&self);
 }
 
-/// A page that an application writes past the cache.
-fn direct(page: Page, owner: Owner) -> Written {
-    Written { page, why: Why::Direct, writes: 0, owner }
+/// Reads or writes pages past the cache (`O_DIRECT`), which holds no newer version of them.
+fn past_the_cache<B: Back>(pages: Range<u32>, op: Op, owner: Owner, back: &mut B) {
+    if op == Op::Read {
+        for page in pages.map(Page) {
+            back.read(page, owner);
+        }
+        return;
+    }
+    // The file system places the whole request at once.
+    if B::WANTS_DIRTIED {
+        pages.clone().map(Page).for_each(|page| back.dirtied(page));
+    }
+    for page in pages.map(Page) {
+        back.write(Written { page, why: Why::Direct, writes: 0, owner });
+    }
 }
 
 /// Checks that each frame below `frames` is in exactly one of the sets.

@@ -324,24 +324,14 @@ impl<M: Memory> Cache for Nvlru<M> {
             }
         }
         back.submit();
-        if op == Op::Read {
-            for page in pages.map(Page) {
-                back.read(page, owner);
+        if op == Op::Write {
+            if durable {
+                self.facts.flush(back);
             }
-            return;
+            pages.clone().map(Page).for_each(|page| self.remove(page));
+            pages.clone().map(Page).for_each(|page| self.facts.sent(page));
         }
-        if durable {
-            self.facts.flush(back);
-        }
-        pages.clone().map(Page).for_each(|page| self.remove(page));
-        // The file system places the whole request at once.
-        if B::WANTS_DIRTIED {
-            pages.clone().map(Page).for_each(|page| back.dirtied(page));
-        }
-        for page in pages.map(Page) {
-            self.facts.sent(page);
-            back.write(super::direct(page, owner));
-        }
+        super::past_the_cache(pages, op, owner, back);
     }
 
     fn sync<B: Back>(&mut self, mut pages: Range<u32>, why: Why, back: &mut B) {

@@ -337,20 +337,10 @@ impl<P: Policy> Cache for PageCache<P> {
     fn direct<B: Back>(&mut self, pages: Range<u32>, op: Op, owner: Owner, back: &mut B) {
         self.sync(pages.clone(), Why::Direct, back);
         back.submit();
-        if op == Op::Read {
-            for page in pages.map(Page) {
-                back.read(page, owner);
-            }
-            return;
+        if op == Op::Write {
+            self.remove(pages.clone(), |was_dirty| assert!(!was_dirty, "they were written"));
         }
-        self.remove(pages.clone(), |was_dirty| assert!(!was_dirty, "they were written"));
-        // The file system places the whole request at once.
-        if B::WANTS_DIRTIED {
-            pages.clone().map(Page).for_each(|page| back.dirtied(page));
-        }
-        for page in pages.map(Page) {
-            back.write(Written { page, why: Why::Direct, writes: 0, owner });
-        }
+        super::past_the_cache(pages, op, owner, back);
         self.deliver_moves(back);
     }
 

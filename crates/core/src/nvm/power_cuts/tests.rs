@@ -10,13 +10,6 @@ fn a_power_cut_loses_and_tears_no_synced_page() {
     cut_often::<Fslru<Durable>>(13..=64, 1_000, 61).unwrap();
 }
 
-/// As above, with a million cuts.
-#[test]
-#[ignore = "takes half a minute"]
-fn a_million_power_cuts() {
-    cut_power(500_000).unwrap();
-}
-
 /// Asserts that power cuts find the fault in a history in which they find nothing without it.
 fn assert_found<C: Rebuilt>(fault: Fault) {
     let tried = |seed, fault| try_cuts::<C>(&History::random(seed, 3, 8, 40), fault, 3);
