@@ -356,8 +356,9 @@ mod tests {
         used: Vec<bool>,
         waiting: Vec<bool>,
         kind: Vec<usize>,
-        /// By log: its segment, the slot behind the last one that it used, and whether it uses
-        /// holes.
+        /// By log: its segment, the slot that it uses next, and whether it uses holes. F2FS chooses
+        /// that slot when it uses the one before (`__refresh_next_blkoff`): a checkpoint between
+        /// the two may free an earlier hole, which the log then passes over.
         logs: [Option<(u32, u32, bool)>; LOGS],
     }
 
@@ -406,20 +407,19 @@ mod tests {
             if self.logs[log].is_none() {
                 self.open(log);
             }
-            let slot = self.next(log).expect("a full segment is left at once");
-            let (_, behind, _) = self.logs[log].as_mut().unwrap();
-            *behind = slot + 1;
+            let (segment, slot, in_holes) = self.logs[log].expect("it was opened");
             self.used[slot as usize] = true;
             old.into_iter().for_each(|old| self.free(old));
-            if self.next(log).is_none() {
-                self.open(log);
+            match self.from(segment, slot + 1, in_holes) {
+                Some(next) => self.logs[log] = Some((segment, next, in_holes)),
+                None => self.open(log),
             }
             slot
         }
 
-        fn next(&self, log: usize) -> Option<u32> {
-            let (segment, behind, in_holes) = self.logs[log]?;
-            (behind..(segment + 1) * SEGMENT_PAGES)
+        /// The first slot of a segment from `slot` on that a log may use.
+        fn from(&self, segment: u32, slot: u32, in_holes: bool) -> Option<u32> {
+            (slot..(segment + 1) * SEGMENT_PAGES)
                 .find(|slot| !in_holes || !self.is_taken(*slot as usize))
         }
 
@@ -473,7 +473,8 @@ mod tests {
                 _ => return false,
             };
             self.kind[segment as usize] = log;
-            self.logs[log] = Some((segment, segment * SEGMENT_PAGES, in_holes));
+            let first = self.from(segment, segment * SEGMENT_PAGES, in_holes);
+            self.logs[log] = Some((segment, first.expect("it has holes"), in_holes));
             true
         }
     }
