@@ -61,7 +61,7 @@ pub(crate) fn requests(about: About, requests: u64, duration_us: u64) -> String 
 /// Describes the subject of the page in one line.
 pub(crate) fn line(loaded: &Loaded) -> String {
     let totals = loaded.trace.totals();
-    let pages = u64::from(loaded.trace.pages());
+    let pages = u64::from(loaded.trace.touched_pages());
     let footprint = match loaded.trace.runs().is_empty() {
         true => format!("{} different", size::count(pages)),
         false => format!("{} of different pages", size::bytes(pages * PAGE_BYTES)),

@@ -14,6 +14,7 @@ use flashsift_core::{
     layout, metadata, nvm,
     page::PAGE_BYTES,
     params, policy,
+    readahead::{self, Model},
     study::{Note, Plan, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
     system,
     trace::{Tables, Trace, Unit},
@@ -45,6 +46,7 @@ mod verdict;
   flashsift compare trace.xz --device microsd-2012,ufs-3.1        with time and wear on devices
   flashsift compare trace.xz --system all --writeback hf --memory 16MiB --device ufs-3.1
   flashsift compare trace.xz --system hybrid-flush:pages=64,hybrid-flush:pages=1024
+  flashsift compare trace.parquet --policy lru --readahead off,linux:32k,linux:128k
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -57,6 +59,10 @@ pub(crate) struct Args {
     /// Systems with and without non-volatile memory, with parameters as name:key=value
     #[arg(long, value_delimiter = ',', value_name = "SYSTEM,…", conflicts_with_all = ["object_cache", "metadata", "attribution"], help = systems_help())]
     system: Vec<String>,
+
+    /// Read-aheads to compare, with parameters as name:key=value
+    #[arg(long, value_delimiter = ',', value_name = "READAHEAD,…", conflicts_with_all = ["object_cache", "system"], help = readaheads_help())]
+    readahead: Vec<String>,
 
     /// Modelled memory, whose time and energy are given; default with systems that have
     /// non-volatile memory: pcm-2016
@@ -194,6 +200,18 @@ fn systems_help() -> String {
     )
 }
 
+fn readaheads_help() -> String {
+    let each = readahead::ALL.iter().map(|spec| {
+        let params = spec.params.iter().map(|param| format!(" [{param}]")).collect::<String>();
+        format!("\n  {:<13} {}{params}", spec.name, spec.what)
+    });
+    format!(
+        "Read-aheads to compare; parameters as name:key=value, or the maximum alone: linux:128k, \
+         paper:32. With this option --policy is lru by default{}\n",
+        each.collect::<String>()
+    )
+}
+
 fn memory_help() -> String {
     let each = nvm::profile::ALL.iter().map(|spec| format!("\n  {:<13} {}", spec.name, spec.what));
     format!(
@@ -246,7 +264,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let operations = request.metadata.is_some();
     let owners = args.after_cache.is_some() || args.attribution;
     let bytes = !request.memory.is_empty();
-    let tables = Tables { places, operations, owners, bytes, ..Tables::default() };
+    let reaches = request.readaheads.iter().map(|selection| Model::of(selection).reach_pages());
+    let reads_ahead_pages = reaches.max().unwrap_or(0);
+    let tables =
+        Tables { places, operations, owners, bytes, reads_ahead_pages, ..Tables::default() };
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory, tables)?;
     loaded.log_summary(&name);
     let wants_places = report.is_some() && page::shows_places(&loaded.trace);
@@ -365,8 +386,9 @@ fn modes(args: &Args, trace: &Trace) -> anyhow::Result<Vec<Modes>> {
 fn request(args: &Args) -> anyhow::Result<Request> {
     let usage = |error: params::Error| Usage(error.to_string());
     let systems = systems(&args.system).map_err(usage)?;
+    let readaheads = readaheads(&args.readahead).map_err(usage)?;
     let policies = match (&args.policy[..], &systems[..]) {
-        ([], []) => Policies::all(),
+        ([], []) if readaheads.is_empty() => Policies::all(),
         ([], _) => Policies::parse(["lru"]).map_err(usage)?,
         (named, _) => Policies::parse(text::joined(named)).map_err(usage)?,
     };
@@ -394,6 +416,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Request {
         systems,
+        readaheads,
         memory,
         policies,
         frames: args.memory.iter().chain(&args.frames).copied().collect(),
@@ -429,6 +452,18 @@ fn systems(texts: &[String]) -> Result<Vec<system::Selection>, params::Error> {
         }
     }
     Ok(systems)
+}
+
+/// Reads the read-aheads, each once.
+fn readaheads(texts: &[String]) -> Result<Vec<readahead::Selection>, params::Error> {
+    let mut chosen: Vec<readahead::Selection> = Vec::new();
+    for text in text::joined(texts) {
+        let readahead = readahead::parse(&text)?;
+        if chosen.iter().all(|known| known.label() != readahead.label()) {
+            chosen.push(readahead);
+        }
+    }
+    Ok(chosen)
 }
 
 /// Logs notes, each once.
@@ -499,7 +534,7 @@ fn print_sizes(out: &mut impl Write, run: &Run<'_>, columns: usize) -> anyhow::R
             Unit::Request => String::new(),
         };
         let label = size::of_cache(size.frames, unit);
-        let holds_all = size.frames >= study.trace().pages();
+        let holds_all = size.frames >= study.trace().touched_pages();
         let all = if holds_all { ": holds every page of the trace" } else { "" };
         let rows = table::rows(size);
         let table = table::render(&rows, drain, color, columns);
@@ -507,6 +542,10 @@ fn print_sizes(out: &mut impl Write, run: &Run<'_>, columns: usize) -> anyhow::R
         for (memory, rows) in table::rows_with_memory(size) {
             let table = table::render(&rows, drain, color, columns);
             writeln!(out, "\n  memory {memory}{mode}\n{table}")?;
+        }
+        if let Some(rows) = table::rows_reading_ahead(size) {
+            let table = table::render(&rows, drain, color, columns);
+            writeln!(out, "\n  read-ahead{mode}\n{table}")?;
         }
         for (device, rows) in table::rows_on_devices(size) {
             let table = table::render(&rows, drain, color, columns);

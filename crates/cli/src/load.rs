@@ -213,7 +213,7 @@ impl Loaded {
             Space::Blocks => "block device",
             Space::Objects => "objects",
         };
-        let pages = u64::from(self.trace.pages());
+        let pages = u64::from(self.trace.touched_pages());
         let footprint = if self.trace.runs().is_empty() {
             format!("{} different", size::count(pages))
         } else {

@@ -20,6 +20,7 @@ pub mod nvm;
 pub mod page;
 pub mod params;
 pub mod policy;
+pub mod readahead;
 pub mod show;
 pub mod sift;
 pub mod structure;

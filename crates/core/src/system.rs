@@ -12,6 +12,7 @@ use crate::{
     nvm::Traffic,
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
     policy::{self, Build, Setup},
+    readahead::{self, Ahead, Before, Model, NoReadAhead, ReadAhead},
     trace::{Bytes, Future, Operation, Owner, StepKind, Trace},
     writeback::{self, Machine, OnEviction, Syncs, WriteBack},
 };
@@ -45,6 +46,9 @@ pub struct Cell<'a> {
     /// The file system whose own writes are added. It suits the trace and the layout
     /// ([`metadata::Selection::suits`]), and the trace has the table of operations.
     pub metadata: Option<&'a metadata::Selection>,
+    /// The read-ahead; `None`: only what is asked for is read, and prefetches are not counted. The
+    /// trace has the table of reads, reaching as far as the model ([`Model::reach_pages`]).
+    pub readahead: Option<Model>,
     /// Gets the pages written by process and reason, if there is a place for them. The trace then
     /// has the table of owners.
     pub attribution: Option<&'a RefCell<Attribution>>,
@@ -69,6 +73,10 @@ pub struct Outcome {
     pub direct_writes: u64,
     /// Accesses to memory, where the system counts them.
     pub traffic: Traffic,
+    /// Prefetches; all 0 without read-ahead.
+    pub readahead: readahead::Counts,
+    /// Reads sent to the device, where a read-ahead or a sink is.
+    pub read_requests: u64,
     /// Dirty pages still in the cache at the end.
     pub dirty_left: u64,
 }
@@ -184,6 +192,9 @@ pub(crate) fn run<P: Build>(
     if let SystemKind::Buffer(order) = cell.system.spec.kind {
         return run_buffer::<P>(cell, trace, future, order, sink);
     }
+    if cell.readahead.is_some() {
+        return run_ahead::<P>(cell, trace, future, sink.unwrap_or(&mut |_| {}));
+    }
     match sink {
         // The file system's own writes go by time, as a sink does; processes are known there, too.
         None if cell.metadata.is_some() || cell.attribution.is_some() => {
@@ -206,7 +217,7 @@ pub(crate) fn run_memory<C: Cache>(
         .with_requests_up_to(cell.request_pages_max)
         .with_discards(cell.discards);
     let machine = Machine::new(cell.writeback, trace, cell.frames);
-    System::new(cache, storage, machine).replay(cell, trace, None)
+    System::new(cache, storage, machine, NoReadAhead).replay(cell, trace, None)
 }
 
 /// Runs a page cache over a write buffer.
@@ -225,6 +236,22 @@ fn run_buffer<P: Build>(
     let buffer = NvmBuffer::new(storage, order(slots), trace.pages(), slots, flushes);
     let machine = Machine::new(cell.writeback, trace, cell.frames);
     system::<P, _, _>(cell, trace, buffer, machine).replay(cell, trace, future)
+}
+
+/// Runs a page cache that reads ahead.
+#[inline(never)]
+fn run_ahead<P: Build>(
+    cell: &Cell<'_>,
+    trace: &Trace,
+    future: Option<&Future>,
+    sink: &mut dyn FnMut(Io),
+) -> Outcome {
+    let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
+    let storage = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
+    let machine = Machine::new(cell.writeback, trace, cell.frames);
+    let ahead = Ahead::new(cell.readahead.expect("it reads ahead"), trace);
+    let System { cache, back, .. } = system::<P, _, _>(cell, trace, storage, machine);
+    System::new(cache, back.back, back.writeback, ahead).replay(cell, trace, future)
 }
 
 #[inline(never)]
@@ -288,17 +315,18 @@ fn system<P: Build, B: Back, W: WriteBack>(
     trace: &Trace,
     back: B,
     writeback: W,
-) -> System<PageCache<P>, B, W> {
+) -> System<PageCache<P>, B, W, NoReadAhead> {
     let Cell { frames, write_miss_reads, .. } = *cell;
     let pages = trace.pages();
     let setup = Setup { frames, pages, runs: trace.runs(), params: &cell.policy.params };
     let cache = PageCache::new::<B>(P::build(&setup), pages, frames, write_miss_reads);
-    System::new(cache, back, writeback)
+    System::new(cache, back, writeback, NoReadAhead)
 }
 
-struct System<C, B, W> {
+struct System<C, B, W, R> {
     cache: C,
     back: Watched<B, W>,
+    ahead: R,
     /// Empty, except while a range of addresses is written ahead.
     cluster: Vec<Page>,
 }
@@ -337,6 +365,19 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
             machine.busy();
         }
         source
+    }
+
+    #[inline(always)]
+    fn read_ahead(&mut self, page: Page, owner: Owner) -> Source {
+        let source = self.back.read_ahead(page, owner);
+        if let (Some(machine), Source::Storage) = (self.writeback.machine(), source) {
+            machine.busy();
+        }
+        source
+    }
+
+    fn read_requests(&self) -> u64 {
+        self.back.read_requests()
     }
 
     #[inline(always)]
@@ -458,9 +499,9 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     }
 }
 
-impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
-    fn new(cache: C, back: B, writeback: W) -> Self {
-        Self { cache, back: Watched { back, writeback }, cluster: Vec::new() }
+impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
+    fn new(cache: C, back: B, writeback: W, ahead: R) -> Self {
+        Self { cache, back: Watched { back, writeback }, ahead, cluster: Vec::new() }
     }
 
     // A function of its own: beside others in one, the loop's variables lose their registers.
@@ -516,6 +557,9 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             };
             let owner = if B::WANTS_OWNERS { trace.owner(n) } else { Owner::UNKNOWN };
             let mut hits = 0;
+            if R::ON && op == Op::Read {
+                self.ahead.plan(trace, n, &self.cache);
+            }
             for page in step.range() {
                 let next_use = match future {
                     Some(future) if C::OFFLINE => future.next(position),
@@ -526,7 +570,13 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
                 let bytes = if C::WANTS_BYTES { trace.bytes(n, Page(page)) } else { Bytes::PAGE };
                 let partial = op == Op::Write && step.is_partial(page);
                 let details = Details { partial, bytes, owner };
-                hits += u64::from(self.cache.access(access, details, &mut self.back));
+                let before = if R::ON { self.meet(&access) } else { Before::default() };
+                let hit = self.cache.access(access, details, &mut self.back);
+                hits += u64::from(hit);
+                if R::ON {
+                    let read = op == Op::Read;
+                    self.ahead.accessed(before, hit, read, &self.cache, &self.back);
+                }
                 if B::WANTS_ACCESSES {
                     self.back.accessed(Page(page));
                 }
@@ -537,6 +587,9 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             all_hits += hits;
             if op == Op::Write {
                 write_hits += hits;
+            }
+            if R::ON && op == Op::Read {
+                self.ahead.fetch(owner, &mut self.cache, &mut self.back);
             }
             self.back.submit();
             if kind == StepKind::WriteSync {
@@ -569,7 +622,18 @@ impl<C: Cache, B: Back, W: WriteBack> System<C, B, W> {
             direct_writes: totals.direct_writes,
             traffic: self.back.traffic(&|page| self.cache.is_dirty(page)) + self.cache.traffic(),
             dirty_left: self.cache.dirty_pages(),
+            readahead: self.ahead.counts(),
+            read_requests: self.back.read_requests(),
         }
+    }
+
+    /// Prepares an access where pages are read ahead.
+    #[inline(always)]
+    fn meet(&mut self, access: &Access) -> Before {
+        if self.ahead.begins(access.page.0) {
+            self.back.submit();
+        }
+        self.ahead.meet(access, &mut self.cache, &mut self.back)
     }
 
     /// Passes the operations on that come before step `n`.

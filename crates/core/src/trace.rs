@@ -26,7 +26,7 @@ pub(crate) use operations::Collector;
 pub use operations::{Directory, DirectoryId, Entry, Operation, OperationKind, Operations, ROOT};
 pub use places::RecordedPlaces;
 use tables::StepTables;
-pub use tables::{Bytes, Owner, Tables};
+pub use tables::{Bytes, Owner, Read, Tables};
 
 /// The effect of a [`Step`] on its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,12 @@ impl Step {
     #[inline(always)]
     pub fn is_data_only(self) -> bool {
         self.kind() == StepKind::Sync && self.bits & DATA_ONLY != 0
+    }
+
+    /// Returns whether a read or write ends before the end of its last page.
+    #[inline(always)]
+    pub fn ends_inside_page(self) -> bool {
+        self.bits & TAIL_PARTIAL != 0
     }
 
     /// Returns a step of the same kind over other pages.
@@ -214,6 +220,10 @@ pub struct Trace {
     /// Shared with the layouts of all cells.
     runs: Arc<Vec<Run>>,
     pages: u32,
+    /// Pages without those that only read-ahead can reach.
+    touched_pages: u32,
+    /// Number of descriptors in the table of reads.
+    descriptors: u32,
     created: Vec<FileId>,
     /// By file: the number of the directory of its first name.
     directories: Vec<(FileId, u32)>,
@@ -249,9 +259,27 @@ impl Trace {
         self.times.get(n).unwrap_or(0)
     }
 
-    /// Returns the number of different pages that the trace touches: ranks are `0..pages`.
+    /// Returns the number of ranked pages: ranks are `0..pages`. They are the different pages that
+    /// the trace touches and, with [`Tables::reads_ahead_pages`], pages near them.
     pub fn pages(&self) -> u32 {
         self.pages
+    }
+
+    /// Returns the number of different pages that the trace touches: its footprint.
+    pub fn touched_pages(&self) -> u32 {
+        self.touched_pages
+    }
+
+    /// Returns the number of descriptors: those of [`Read::descriptor`] are smaller.
+    pub fn descriptors(&self) -> u32 {
+        self.descriptors
+    }
+
+    /// Returns the facts of step `n`, a read, on which read-ahead depends. Requires
+    /// [`Tables::reads_ahead_pages`].
+    #[inline(always)]
+    pub fn read(&self, n: usize) -> Read {
+        self.step_tables.read(n)
     }
 
     /// Returns the pages by rank. Empty for units that are whole requests, which have no place.

@@ -65,6 +65,7 @@ fn direct_requests_are_those_of_the_block_layer() {
         request_pages_max: 128,
         discards: true,
         metadata: None,
+        readahead: None,
         attribution: None,
     };
     let mut requests = [0; 4];

@@ -194,6 +194,7 @@ fn run(trace: &Trace, memory_bytes: u64, modes: Option<&str>) -> Outcome {
         request_pages_max: 1,
         discards: false,
         metadata: None,
+        readahead: None,
         attribution: None,
     }
     .run(trace, None, None)

@@ -11,6 +11,7 @@ use flashsift_core::{
         Best, DeviceResult, DeviceVerdict, Knee, Request, ResultRow, Results, SizeVerdict,
         StudyVerdict, Writes,
     },
+    system::Outcome,
     trace::Unit,
     writeback::Syncs,
 };
@@ -24,6 +25,9 @@ pub(super) struct Record<'a> {
     trace: &'a str,
     policy: &'a str,
     system: &'a str,
+    /// If read-aheads are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    readahead: Option<&'a str>,
     frames: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes: Option<u64>,
@@ -71,6 +75,8 @@ pub(super) struct Record<'a> {
     by_reason: Option<Vec<ReasonRecord>>,
     cost_us: u64,
     #[serde(flatten)]
+    ahead: Option<ReadAheadRecord>,
+    #[serde(flatten)]
     traffic: Option<TrafficRecord>,
     /// By the name of the profile.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +84,51 @@ pub(super) struct Record<'a> {
     #[serde(flatten)]
     on: Option<DeviceRecord<'a>>,
     cpu_ns_per_access: f64,
+}
+
+/// Prefetches, where read-aheads are compared. A ratio is absent where it has no meaning.
+#[derive(Serialize)]
+struct ReadAheadRecord {
+    device_read_requests: u64,
+    windows: u64,
+    windows_at_max: u64,
+    window_pages: u64,
+    prefetched_asked: u64,
+    prefetched_read: u64,
+    prefetched_used: u64,
+    wasted_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    readahead_efficiency: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    readahead_efficiency_of_read: Option<f64>,
+    evicted: u64,
+    reads_cached: u64,
+    reads_free: u64,
+    reads_evict_clean: u64,
+    reads_evict_dirty: u64,
+}
+
+impl ReadAheadRecord {
+    fn new(outcome: &Outcome) -> Self {
+        let ahead = &outcome.readahead;
+        Self {
+            device_read_requests: outcome.read_requests,
+            windows: ahead.windows,
+            windows_at_max: ahead.windows_at_max,
+            window_pages: ahead.window_pages,
+            prefetched_asked: ahead.asked,
+            prefetched_read: ahead.read,
+            prefetched_used: ahead.used,
+            wasted_bytes: ahead.wasted() * PAGE_BYTES,
+            readahead_efficiency: ahead.efficiency(),
+            readahead_efficiency_of_read: ahead.efficiency_of_read(),
+            evicted: ahead.evicted,
+            reads_cached: ahead.reads_cached,
+            reads_free: ahead.reads_free,
+            reads_evict_clean: ahead.reads_evict_clean,
+            reads_evict_dirty: ahead.reads_evict_dirty,
+        }
+    }
 }
 
 /// Accesses to memory, where they are counted.
@@ -235,6 +286,7 @@ impl<'a> Shape<'a> {
             trace: self.trace,
             policy: &row.policy,
             system: &row.system,
+            readahead: row.readahead.as_deref(),
             frames: row.frames,
             memory_bytes: memory_bytes(self.unit, row.frames),
             writeback: &self.writeback,
@@ -268,6 +320,7 @@ impl<'a> Shape<'a> {
                 first.map(|(reason, writes)| ReasonRecord { reason, writes: *writes }).collect()
             }),
             cost_us: outcome.cost_us(),
+            ahead: row.readahead.as_ref().map(|_| ReadAheadRecord::new(outcome)),
             traffic: self.memory.then(|| TrafficRecord::new(&outcome.traffic)),
             memory: (!row.memory.is_empty()).then(|| {
                 row.memory.iter().map(|(name, cost)| (*name, MemoryRecord::from(cost))).collect()

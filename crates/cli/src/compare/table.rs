@@ -7,7 +7,9 @@ use flashsift_core::{
     device::wear::NotShown,
     nvm::profile::MemoryCost,
     policy::Kind,
+    readahead,
     study::{DeviceResult, ResultRow, SizeResults},
+    system::Outcome,
 };
 use flashsift_report as report;
 
@@ -18,19 +20,28 @@ pub(super) struct Row<'a> {
     on: Option<&'a DeviceResult>,
     /// Time and energy of a modelled memory, for the table of that memory.
     memory: Option<&'a MemoryCost>,
+    /// The row is of the table of read-ahead.
+    ahead: bool,
+}
+
+impl<'a> Row<'a> {
+    fn of(cell: &'a ResultRow) -> Self {
+        Self { cell, on: None, memory: None, ahead: false }
+    }
 }
 
 /// The rows of a size.
 pub(super) fn rows(size: &SizeResults) -> Vec<Row<'_>> {
-    size.rows.iter().map(|cell| Row { cell, on: None, memory: None }).collect()
+    size.rows.iter().map(Row::of).collect()
 }
 
 /// The rows of a size on each device, by the device's label.
 pub(super) fn rows_on_devices(size: &SizeResults) -> impl Iterator<Item = (&str, Vec<Row<'_>>)> {
     let devices = size.rows.first().map_or(&[][..], |row| &row.devices);
     devices.iter().enumerate().map(|(n, device)| {
-        let row = |cell| Row { cell, on: Some(&cell.devices[n]), memory: None };
-        (&*device.device, size.rows.iter().map(row).collect())
+        let rows = size.rows.iter();
+        let on = rows.map(|cell| Row { on: Some(&cell.devices[n]), ..Row::of(cell) });
+        (&*device.device, on.collect())
     })
 }
 
@@ -38,9 +49,16 @@ pub(super) fn rows_on_devices(size: &SizeResults) -> impl Iterator<Item = (&str,
 pub(super) fn rows_with_memory(size: &SizeResults) -> impl Iterator<Item = (&str, Vec<Row<'_>>)> {
     let memories = size.rows.first().map_or(&[][..], |row| &row.memory);
     memories.iter().enumerate().map(|(n, (name, _))| {
-        let row = |cell| Row { cell, on: None, memory: Some(&cell.memory[n].1) };
-        (*name, size.rows.iter().map(row).collect())
+        let rows = size.rows.iter();
+        let with = rows.map(|cell| Row { memory: Some(&cell.memory[n].1), ..Row::of(cell) });
+        (*name, with.collect())
     })
+}
+
+/// The rows of a size for the table of read-ahead, if read-aheads are compared.
+pub(super) fn rows_reading_ahead(size: &SizeResults) -> Option<Vec<Row<'_>>> {
+    size.rows.first()?.readahead.as_ref()?;
+    Some(size.rows.iter().map(|cell| Row { ahead: true, ..Row::of(cell) }).collect())
 }
 
 enum Best {
@@ -243,6 +261,78 @@ const ENERGY: Column = Column {
     show: |row| of_memory(row, |cost| Some(cost.energy?.energy_j)),
 };
 
+const READ_REQUESTS: Column = Column {
+    title: "read\nrequests",
+    best: Best::Least,
+    value: |row| row.cell.outcome.read_requests as f64,
+    show: |row| size::count(row.cell.outcome.read_requests),
+};
+const WINDOWS: Column = Column {
+    title: "\nwindows",
+    best: Best::None,
+    value: |row| row.cell.outcome.readahead.windows as f64,
+    show: |row| size::count(row.cell.outcome.readahead.windows),
+};
+const WINDOW_PAGES: Column = Column {
+    title: "mean\npages",
+    best: Best::None,
+    value: |row| row.cell.outcome.readahead.mean_pages().unwrap_or(0.0),
+    show: |row| of_ahead(row, |ahead| Some(format!("{:.1}", ahead.mean_pages()?))),
+};
+const AT_MAX: Column = Column {
+    title: "at the\nmaximum %",
+    best: Best::None,
+    value: |row| row.cell.outcome.readahead.share_at_max().unwrap_or(0.0),
+    show: |row| of_ahead(row, |ahead| Some(format!("{:.1}", ahead.share_at_max()? * 100.0))),
+};
+const ASKED: Column = Column {
+    title: "pages\nahead",
+    best: Best::None,
+    value: |row| row.cell.outcome.readahead.asked as f64,
+    show: |row| size::count(row.cell.outcome.readahead.asked),
+};
+const FETCHED: Column = Column {
+    title: "of them\nread",
+    best: Best::None,
+    value: |row| row.cell.outcome.readahead.read as f64,
+    show: |row| size::count(row.cell.outcome.readahead.read),
+};
+const USED: Column = Column {
+    title: "of them\nused",
+    best: Best::None,
+    value: |row| row.cell.outcome.readahead.used as f64,
+    show: |row| size::count(row.cell.outcome.readahead.used),
+};
+const EFFICIENCY: Column = Column {
+    title: "efficiency\n%",
+    best: Best::Most,
+    value: |row| row.cell.outcome.readahead.efficiency_of_read().unwrap_or(f64::NEG_INFINITY),
+    show: |row| of_ahead(row, |ahead| Some(format!("{:.1}", ahead.efficiency_of_read()? * 100.0))),
+};
+const WASTED: Column = Column {
+    title: "wasted\nMiB",
+    best: Best::Least,
+    value: |row| row.cell.outcome.readahead.wasted() as f64,
+    show: |row| size::significant(row.cell.outcome.readahead.wasted() as f64 / 256.0),
+};
+const EVICTED: Column = Column {
+    title: "evicted /\nasked",
+    best: Best::Least,
+    value: |row| evicted_share(&row.cell.outcome),
+    show: |row| format!("{:.3}", evicted_share(&row.cell.outcome)),
+};
+
+/// The paper's eviction ratio: pages evicted / pages that applications asked for. Known only where
+/// pages are read ahead.
+fn evicted_share(outcome: &Outcome) -> f64 {
+    outcome.readahead.evicted as f64 / outcome.accesses().max(1) as f64
+}
+
+/// A dash for an absent value.
+fn of_ahead(row: &Row<'_>, show: impl Fn(&readahead::Counts) -> Option<String>) -> String {
+    show(&row.cell.outcome.readahead).unwrap_or_else(|| "–".to_owned())
+}
+
 fn of_memory(row: &Row<'_>, value: impl Fn(&MemoryCost) -> Option<f64>) -> String {
     row.memory.and_then(value).map_or_else(|| "–".to_owned(), size::significant)
 }
@@ -267,6 +357,12 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
             columns.extend((drive_writes && !narrow).then_some(&DRIVE_WRITES));
             columns.extend(on().any(|on| on.lifetime.is_ok()).then_some(&YEARS));
         }
+        return columns;
+    }
+    if rows.iter().any(|row| row.ahead) {
+        let mut columns = vec![&READ_REQUESTS, &WINDOWS, &WINDOW_PAGES, &AT_MAX];
+        columns.extend((!narrow).then_some(&ASKED));
+        columns.extend([&FETCHED, &USED, &EFFICIENCY, &WASTED, &EVICTED]);
         return columns;
     }
     if rows.iter().any(|row| row.memory.is_some()) {

@@ -220,6 +220,7 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
         request_pages_max: 128,
         discards: false,
         metadata: Some(&metadata),
+        readahead: None,
         attribution: None,
     };
     cell.run(&trace, None, None)

@@ -108,6 +108,11 @@ pub trait Back {
     fn running(&mut self, _process: u32) {}
     /// Fetches a page for `owner`. Returns the medium that it came from.
     fn read(&mut self, page: Page, owner: Owner) -> Source;
+    /// Fetches a page for `owner` that nobody waits for.
+    #[inline(always)]
+    fn read_ahead(&mut self, page: Page, owner: Owner) -> Source {
+        self.read(page, owner)
+    }
     /// Takes a dirty page that is written back.
     fn write(&mut self, written: Written);
     /// Takes a durable version of a page of which the cache holds a newer, dirty one. The page
@@ -173,6 +178,10 @@ pub trait Back {
     /// Returns the pages written by process and reason, if they were to be counted.
     fn take_attribution(&mut self) -> Option<Attribution> {
         None
+    }
+    /// The reads sent to the device until now, where a sink takes them.
+    fn read_requests(&self) -> u64 {
+        0
     }
     /// The requests to the device until now.
     fn counts(&self) -> DeviceCounts;

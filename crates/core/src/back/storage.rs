@@ -165,6 +165,7 @@ pub struct Storage<S> {
     discards: bool,
     sink: S,
     counts: DeviceCounts,
+    read_requests: u64,
     /// Set if the cache shows addresses to its policy.
     addresses: Option<Addresses>,
     clusters: Option<Clusters>,
@@ -225,6 +226,7 @@ impl<S: Sink> Storage<S> {
             discards: false,
             sink,
             counts,
+            read_requests: 0,
             addresses: None,
             clusters: None,
             metadata: None,
@@ -371,6 +373,19 @@ impl<S: Sink> Storage<S> {
         }
     }
 
+    #[inline(always)]
+    fn fetch(&mut self, page: Page, awaited: bool) -> Source {
+        self.counts.reads += 1;
+        if S::WANTS_READS {
+            let lba = self.layout().read(page);
+            let lba = self.on_device(lba);
+            let (at_us, op) = (self.at_us, IoOp::Read);
+            let cause = Cause { process: self.process, page: Some(page) };
+            self.join(Io { at_us, op, lba, pages: 1, sync: false, awaited, cause });
+        }
+        Source::Storage
+    }
+
     /// Sends a page, alone or joined to others.
     #[inline(always)]
     fn join(&mut self, page: Io) {
@@ -415,6 +430,7 @@ impl<S: Sink> Storage<S> {
     #[inline(always)]
     fn send(&mut self, request: Io) {
         self.counts.write_requests += u64::from(request.op == IoOp::Write);
+        self.read_requests += u64::from(request.op == IoOp::Read);
         self.sink.io(request);
     }
 
@@ -509,15 +525,11 @@ impl<S: Sink> Back for Storage<S> {
 
     #[inline]
     fn read(&mut self, page: Page, _: Owner) -> Source {
-        self.counts.reads += 1;
-        if S::WANTS_READS {
-            let lba = self.layout().read(page);
-            let lba = self.on_device(lba);
-            let (at_us, op) = (self.at_us, IoOp::Read);
-            let cause = Cause { process: self.process, page: Some(page) };
-            self.join(Io { at_us, op, lba, pages: 1, sync: false, awaited: true, cause });
-        }
-        Source::Storage
+        self.fetch(page, true)
+    }
+
+    fn read_ahead(&mut self, page: Page, _: Owner) -> Source {
+        self.fetch(page, false)
     }
 
     fn write(&mut self, Written { page, why, .. }: Written) {
@@ -664,6 +676,10 @@ impl<S: Sink> Back for Storage<S> {
 
     fn take_attribution(&mut self) -> Option<Attribution> {
         self.attribution.take()
+    }
+
+    fn read_requests(&self) -> u64 {
+        self.read_requests
     }
 
     fn counts(&self) -> DeviceCounts {

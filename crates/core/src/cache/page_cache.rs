@@ -12,7 +12,7 @@ use super::{Cache, Details};
 use crate::{
     back::{Back, Why, Written},
     layout::Address,
-    page::{Access, Frame, Op, Page},
+    page::{Access, Frame, NEVER, Op, Page},
     policy::Policy,
     trace::Owner,
 };
@@ -172,8 +172,9 @@ impl<P: Policy> PageCache<P> {
         &self.frames
     }
 
-    #[inline(never)]
-    fn miss<B: Back>(&mut self, access: &Access, partial: bool, back: &mut B) {
+    /// Gives the page a frame, which its policy does not order yet.
+    #[inline(always)]
+    fn take_frame<B: Back>(&mut self, access: &Access, back: &mut B) -> Frame {
         let frame = match self.free.pop() {
             Some(frame) => frame,
             None => {
@@ -183,6 +184,50 @@ impl<P: Policy> PageCache<P> {
         };
         self.frames.page[frame.0 as usize] = access.page.0;
         self.frames.table[access.page.0 as usize] = frame.0;
+        frame
+    }
+
+    /// Reads an absent page that nobody asked for. `awaited`: an application waits for the request
+    /// that it is part of.
+    pub(crate) fn prefetch<B: Back>(
+        &mut self,
+        page: Page,
+        awaited: bool,
+        owner: Owner,
+        back: &mut B,
+    ) {
+        let access = Access { page, op: Op::Read, was_dirty: false, next_use: NEVER };
+        let frame = self.take_frame(&access, back);
+        match awaited {
+            true => back.read(page, owner),
+            false => back.read_ahead(page, owner),
+        };
+        self.belongings.entered(frame, page, back);
+        self.order(frame, &access, back);
+        self.deliver_moves(back);
+    }
+
+    /// Lets the policy see a prefetched page as one that comes in with this access.
+    pub(crate) fn come_again<B: Back>(&mut self, access: &Access, back: &mut B) {
+        if let Some(frame) = self.frames.frame(access.page) {
+            self.policy.remove(frame, &self.frames);
+            self.order(frame, access, back);
+        }
+    }
+
+    /// Passes a page that has a frame to the policy.
+    #[inline(always)]
+    fn order<B: Back>(&mut self, frame: Frame, access: &Access, back: &mut B) {
+        self.policy.insert(frame, access);
+        if P::WANTS_ADDRESSES {
+            self.frames.address[frame.0 as usize] = back.address(access.page);
+            self.policy.moved(frame, None, &self.frames);
+        }
+    }
+
+    #[inline(never)]
+    fn miss<B: Back>(&mut self, access: &Access, partial: bool, back: &mut B) {
+        let frame = self.take_frame(access, back);
         if access.op == Op::Read || (partial && self.write_miss_reads) {
             back.read(access.page, self.belongings.present);
         }
@@ -190,11 +235,7 @@ impl<P: Policy> PageCache<P> {
         if B::WANTS_DIRTIED && access.op == Op::Write {
             back.dirtied(access.page);
         }
-        self.policy.insert(frame, access);
-        if P::WANTS_ADDRESSES {
-            self.frames.address[frame.0 as usize] = back.address(access.page);
-            self.policy.moved(frame, None, &self.frames);
-        }
+        self.order(frame, access, back);
         self.deliver_moves(back);
         if access.op == Op::Write {
             self.belongings.written::<B>(frame);

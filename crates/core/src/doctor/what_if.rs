@@ -162,6 +162,7 @@ pub(super) fn written(
         request_pages_max: 1,
         discards: false,
         metadata: Some(&metadata),
+        readahead: None,
         attribution: None,
     };
     let slice_us = (end_us / SLICES as u64 + 1).max(1);

@@ -321,6 +321,7 @@ mod tests {
             request_pages_max: 8,
             discards: true,
             metadata: None,
+            readahead: None,
             attribution: None,
         };
         system::run::<P>(&cell, trace, None, None)

@@ -53,6 +53,15 @@ pub enum StudyError {
         /// The other part of the request.
         with: &'static str,
     },
+    /// The request asks for something that is not modelled together with read-ahead.
+    #[error("--readahead cannot be combined with {0}: that is not modelled")]
+    ReadAhead(String),
+    /// An offline policy knows accesses, and no prefetches.
+    #[error(
+        "--readahead cannot be combined with --policy {0}, which knows the next accesses but not \
+         what is read ahead: leave it out"
+    )]
+    ReadAheadOffline(&'static str),
     /// The cache is too small for the system.
     #[error("--system {system} needs a cache of at least {frames_min} pages; {frames} was asked")]
     SystemFrames {
@@ -125,6 +134,9 @@ pub enum FutureProblem {
         /// The limit of the request.
         limit_bytes: u64,
     },
+    /// Pages are read ahead of accesses, which the future does not tell.
+    #[error("with read-ahead they are no bound")]
+    ReadAhead,
     /// The trace has too many accesses to number them.
     #[error("{0}")]
     Trace(TraceError),

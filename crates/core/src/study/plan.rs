@@ -15,6 +15,7 @@ use crate::{
     layout,
     nvm::Traffic,
     policy,
+    readahead::{self, Ahead, Model},
     system::{self, SystemSpec},
     trace::{Future, RecordedPlaces, Trace, Unit},
     writeback,
@@ -51,6 +52,8 @@ pub struct PlannedCell<'a> {
     pub system: &'a system::Selection,
     /// The policy.
     pub policy: &'a policy::Selection,
+    /// The read-ahead, if read-aheads are compared.
+    pub readahead: Option<&'a readahead::Selection>,
     /// The cache size in frames.
     pub frames: u32,
     /// Estimate of the memory that the cell takes while it runs, beside the trace.
@@ -58,14 +61,34 @@ pub struct PlannedCell<'a> {
 }
 
 impl PlannedCell<'_> {
-    /// Returns the name of its row: the policy, with a system that is not plain storage.
+    /// Returns the name of its row: the policy, with the read-ahead, or with a system that is not
+    /// plain storage.
     pub fn label(&self) -> String {
         let (system, policy) = (self.system.label(), self.policy.label());
+        if let Some(readahead) = self.readahead {
+            return format!("{policy} readahead={}", readahead.label());
+        }
         match (self.system.spec.is_plain(), self.system.spec.takes_policies()) {
             (true, _) => policy,
             (_, true) => format!("{policy} {system}"),
             _ => system,
         }
+    }
+}
+
+/// A cell without its size.
+#[derive(Clone, Copy)]
+struct Combination<'a> {
+    system: &'a system::Selection,
+    policy: &'a policy::Selection,
+    readahead: Option<&'a readahead::Selection>,
+}
+
+impl Combination<'_> {
+    /// Returns an estimate of the memory that the cell takes beside the trace.
+    fn bytes(&self, study: &Study<'_>, frames: u32) -> u64 {
+        let ahead = if self.readahead.is_some() { Ahead::bytes(study.trace) } else { 0 };
+        cell_bytes(study, frames, self.system, self.policy) + ahead
     }
 }
 
@@ -110,10 +133,11 @@ impl<'a> Study<'a> {
         if request.policies.is_empty() {
             return Err(StudyError::NoPolicies);
         }
+        suits_readahead(trace, &request)?;
         if request.unit == Unit::Request && !request.devices.is_empty() {
             return Err(StudyError::ObjectsOnDevices);
         }
-        let frames = sizes::chosen(&request.frames, trace.pages())?;
+        let frames = sizes::chosen(&request.frames, trace.touched_pages())?;
         let mut systems = request.systems.clone();
         if systems.is_empty() {
             systems.push(system::PLAIN.clone());
@@ -160,15 +184,26 @@ impl<'a> Study<'a> {
     }
 
     /// Returns each system with each of its policies, in the order of rows.
-    fn combinations(&self) -> impl Iterator<Item = (&system::Selection, &policy::Selection)> {
-        self.systems.iter().flat_map(|system| {
+    fn combinations(&self) -> impl Iterator<Item = Combination<'_>> {
+        self.systems.iter().flat_map(move |system| {
             let policies: Box<dyn Iterator<Item = &policy::Selection>> =
                 match system.spec.takes_policies() {
                     true => Box::new(self.request.policies.iter()),
                     false => Box::new(std::iter::once(&self.lru)),
                 };
-            policies.map(move |policy| (system, policy))
+            policies.flat_map(move |policy| self.with_each_readahead(system, policy))
         })
+    }
+
+    fn with_each_readahead<'b>(
+        &'b self,
+        system: &'b system::Selection,
+        policy: &'b policy::Selection,
+    ) -> impl Iterator<Item = Combination<'b>> {
+        let readaheads = &self.request.readaheads;
+        let none = readaheads.is_empty().then_some(None);
+        let each = none.into_iter().chain(readaheads.iter().map(Some));
+        each.map(move |readahead| Combination { system, policy, readahead })
     }
 
     /// Returns the notes on the request that are known before it is planned.
@@ -176,7 +211,7 @@ impl<'a> Study<'a> {
         let caveats = self.request.writeback.caveats(self.trace).into_iter().map(Note::WriteBack);
         let places = self.trace.places().filter(|_| self.layout.spec.from_recording);
         let without = places.map_or(0, RecordedPlaces::pages_without);
-        let pages = self.trace.pages();
+        let pages = self.trace.touched_pages();
         let without = (without > 0).then_some(Note::PagesWithoutPlaces { without, pages });
         caveats.chain(self.request.policies.left_out_as_slow()).chain(without).collect()
     }
@@ -204,7 +239,7 @@ impl<'a> Plan<'a> {
         let at_size = |frames: &u32| {
             let frames = *frames;
             let combinations = study.combinations();
-            combinations.map(move |(system, policy)| cell_bytes(study, frames, system, policy))
+            combinations.map(move |combination| combination.bytes(study, frames))
         };
         let cell_bytes = study.frames.iter().flat_map(at_size).max().unwrap_or(0);
         let free_bytes = limit_bytes.saturating_sub(trace.held_bytes() as u64);
@@ -213,7 +248,11 @@ impl<'a> Plan<'a> {
         }
         let is_offline = |policy: &policy::Selection| policy.spec.kind.is_offline();
         let needs_future = request.policies.iter().any(is_offline);
-        let future = needs_future.then(|| future(trace, cell_bytes, limit_bytes));
+        let reads_ahead = request.readaheads.iter().any(|ahead| Model::of(ahead).reads_ahead());
+        let future = match reads_ahead {
+            true if needs_future => Some(Err(FutureProblem::ReadAhead)),
+            _ => needs_future.then(|| future(trace, cell_bytes, limit_bytes)),
+        };
         let (future, left_out) = match future.transpose() {
             Ok(future) => (future, None),
             Err(problem) if request.policies.offline_is_optional() => {
@@ -222,12 +261,12 @@ impl<'a> Plan<'a> {
             }
             Err(problem) => return Err(StudyError::Future(problem)),
         };
-        let is_kept = |policy: &&policy::Selection| left_out.is_none() || !is_offline(policy);
+        let is_kept = |cell: &Combination<'_>| left_out.is_none() || !is_offline(cell.policy);
         let at_size = |frames: u32| {
-            let combinations = study.combinations().filter(|(_, policy)| is_kept(policy));
-            combinations.map(move |(system, policy)| {
-                let memory_bytes = self::cell_bytes(study, frames, system, policy);
-                PlannedCell { system, policy, frames, memory_bytes }
+            study.combinations().filter(&is_kept).map(move |combination| {
+                let memory_bytes = combination.bytes(study, frames);
+                let Combination { system, policy, readahead } = combination;
+                PlannedCell { system, policy, readahead, frames, memory_bytes }
             })
         };
         let cells: Vec<_> = study.frames.iter().flat_map(|frames| at_size(*frames)).collect();
@@ -277,6 +316,24 @@ fn suits_beside_nvm(system: &system::Selection, request: &Request) -> Result<(),
         _ => return Ok(()),
     };
     Err(StudyError::System { system: system.spec.name, with })
+}
+
+/// Checks that the rest of a request makes sense with read-ahead.
+fn suits_readahead(trace: &Trace, request: &Request) -> Result<(), StudyError> {
+    let reaches = request.readaheads.iter().map(|selection| Model::of(selection).reach_pages());
+    let Some(reach_pages) = reaches.max() else { return Ok(()) };
+    let tables = trace.tables();
+    assert!(tables.reads_ahead_pages >= reach_pages, "the trace has the table of reads");
+    let with = match request.systems.iter().find(|system| !system.spec.is_plain()) {
+        Some(system) => format!("--system {}", system.spec.name),
+        None if request.writeback.cluster.is_some() => "cluster write-back".to_owned(),
+        None if request.unit == Unit::Request => "--object-cache".to_owned(),
+        None => {
+            let named = request.policies.named_offline().filter(|_| reach_pages > 0);
+            return named.map_or(Ok(()), |policy| Err(StudyError::ReadAheadOffline(policy)));
+        }
+    };
+    Err(StudyError::ReadAhead(with))
 }
 
 /// Checks that a layout can take the places of this trace.

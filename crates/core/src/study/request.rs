@@ -5,7 +5,8 @@ use super::{
     note::{Note, OmissionReason},
 };
 use crate::{
-    layout, metadata, nvm::profile, params, policy, system, trace::Unit, writeback::Modes,
+    layout, metadata, nvm::profile, params, policy, readahead, system, trace::Unit,
+    writeback::Modes,
 };
 
 /// A comparison to run over a trace. The default: every fast policy at the default sizes, dirty
@@ -14,6 +15,9 @@ use crate::{
 pub struct Request {
     /// The systems, in the order in which rows list them; empty: plain storage.
     pub systems: Vec<system::Selection>,
+    /// The read-aheads, in the order in which rows list them; empty: none, and rows do not name it.
+    /// The trace has the table of reads for the farthest of them.
+    pub readaheads: Vec<readahead::Selection>,
     /// The policies, in the order in which rows list them.
     pub policies: Policies,
     /// Cache sizes in frames; empty: [`super::default_frames`].
@@ -53,6 +57,7 @@ impl Default for Request {
     fn default() -> Self {
         Self {
             systems: Vec::new(),
+            readaheads: Vec::new(),
             policies: Policies::all(),
             frames: Vec::new(),
             unit: Unit::Page,
@@ -144,6 +149,12 @@ impl Policies {
     pub(super) fn offline_is_optional(&self) -> bool {
         let named = |choice: &Choice| choice.by_name && choice.policy.spec.kind.is_offline();
         self.all && !self.chosen.iter().any(named)
+    }
+
+    /// Returns an offline policy that was asked for by name.
+    pub(super) fn named_offline(&self) -> Option<&'static str> {
+        let named = |choice: &&Choice| choice.by_name && choice.policy.spec.kind.is_offline();
+        self.chosen.iter().find(named).map(|choice| choice.policy.spec.name)
     }
 
     /// Returns a note on the slow policies, if `all` was asked for and none of them by name.

@@ -16,6 +16,7 @@ use crate::{
     event::Side,
     nvm::profile::MemoryCost,
     policy::Kind,
+    readahead,
     system::{Outcome, SystemSpec},
     trace::{Totals, Trace},
 };
@@ -49,6 +50,8 @@ pub struct ResultRow {
     /// The policy's name with the parameters that were given. Where several systems are compared,
     /// the system's name follows, or stands alone if it takes no policy.
     pub policy: String,
+    /// The read-ahead's name with the parameters that were given, if read-aheads are compared.
+    pub readahead: Option<String>,
     /// Whether the system is the page cache over plain storage.
     pub is_plain: bool,
     /// Pages of the write buffer in non-volatile memory, where the system has one.
@@ -135,6 +138,7 @@ impl<'a> Plan<'a> {
             let row = ResultRow {
                 memory: memory.collect(),
                 system: planned.system.label(),
+                readahead: planned.readahead.map(readahead::Selection::label),
                 policy: planned.label(),
                 is_plain: planned.system.spec.is_plain(),
                 nvm_pages: SystemSpec::buffer_pages(planned.system, study.trace.pages()),

@@ -4,6 +4,7 @@ use super::{device::PreparedDevice, plan::Plan};
 use crate::{
     back::{Attribution, Io},
     device::{Clocks, DeviceTimes},
+    readahead::Model,
     system::{Cell, Outcome},
     trace::{Future, Trace},
 };
@@ -54,6 +55,7 @@ impl Plan<'_> {
             discards: request.discards,
             metadata: request.metadata.as_ref(),
             attribution: request.attribution.then_some(&attribution),
+            readahead: planned.readahead.map(Model::of),
         };
         let times = trace.about().knows.times;
         let mut feed = Feed::new(&request.devices, times, observer, cpu_ns);

@@ -71,6 +71,7 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
         request_pages_max: 1,
         discards: false,
         metadata: None,
+        readahead: None,
         attribution: None,
     })
 }

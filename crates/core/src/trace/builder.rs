@@ -5,10 +5,10 @@ use super::{
     TAIL_PARTIAL, Tables, Times, Totals, Trace, TraceError, Unit,
     operations::{Collector, Operations},
     places::PlacesBuilder,
-    tables::untouched,
+    tables::{ReadRow, untouched, widened},
 };
 use crate::{
-    event::{About, Action, Event, FileId},
+    event::{About, Action, Event, FileId, OpenId},
     names::{self, Heat},
     page::PAGE_BYTES,
     structure::BitTree,
@@ -61,6 +61,7 @@ pub struct TraceBuilder {
     programs: HashMap<u32, Box<str>, FixedState>,
     /// The largest size of each file, in bytes, where untouched pages are wanted.
     sizes: HashMap<FileId, u64, FixedState>,
+    reads: Readers,
     first_names: FirstNames,
     places: PlacesBuilder,
     operations: Collector,
@@ -127,6 +128,7 @@ impl TraceBuilder {
             process: 0,
             programs: HashMap::default(),
             sizes: HashMap::default(),
+            reads: Readers::default(),
             first_names: FirstNames::default(),
             places: PlacesBuilder::default(),
             operations: Collector::default(),
@@ -154,6 +156,7 @@ impl TraceBuilder {
             + self.ranges.capacity() * size_of::<(FileId, u64, u64)>()
             + self.step_tables.held_bytes()
             + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1)
+            + self.reads.held_bytes()
             + self.first_names.held_bytes()
             + self.places.held_bytes()
             + self.operations.held_bytes();
@@ -177,11 +180,19 @@ impl TraceBuilder {
     #[inline]
     fn push(&mut self, event: &Event) -> Result<(), TraceError> {
         self.process = event.pid;
-        if self.tables.untouched_within_pages > 0
+        let reads_ahead = self.tables.reads_ahead_pages > 0;
+        if (self.tables.untouched_within_pages > 0 || reads_ahead)
             && let Some((file, size)) = size_after(&event.action)
         {
             let largest = self.sizes.entry(file).or_default();
             *largest = size.max(*largest);
+        }
+        if reads_ahead {
+            if let Action::Size { file, size } = event.action {
+                let largest = self.sizes.entry(file).or_default();
+                *largest = size.max(*largest);
+            }
+            self.reads.push(&event.action, self.about.knows.opens);
         }
         match event.action {
             Action::Read { file, offset, len, .. } => {
@@ -303,7 +314,7 @@ impl TraceBuilder {
                 to: ((offset.saturating_add(len) - 1) % PAGE_BYTES) as u16 + 1,
             },
         };
-        self.step_tables.push(self.tables, bytes, self.process, owner);
+        self.step_tables.push(self.tables, bytes, self.process, owner, self.reads.row);
         self.step(at_us, step);
         Ok(())
     }
@@ -354,7 +365,7 @@ impl TraceBuilder {
     }
 
     fn range(&mut self, at_us: u64, kind: StepKind, file: FileId, from: u64, to: u64) {
-        self.step_tables.push(self.tables, Bytes::PAGE, self.process, file);
+        self.step_tables.push(self.tables, Bytes::PAGE, self.process, file, self.reads.row);
         self.step(at_us, Step::new(kind, self.ranges.len() as u32, 0));
         self.ranges.push((file, from, to));
         if self.tables.places && kind == StepKind::Drop {
@@ -379,7 +390,15 @@ impl TraceBuilder {
         drop(std::mem::take(&mut self.leaf_at));
         self.created.sort_unstable();
         self.created.dedup();
-        let (mut runs, pages) = rank(&mut self.leaves, self.unit)?;
+        let (mut runs, mut pages) = rank(&mut self.leaves, self.unit)?;
+        let touched_pages = pages;
+        if self.tables.reads_ahead_pages > 0 && self.unit == Unit::Page {
+            // Then all touched pages of a leaf lie in one run.
+            let within = self.tables.reads_ahead_pages.max(64);
+            let sizes = &self.sizes;
+            (runs, pages) = widened(&runs, within, |file| sizes.get(&file).copied().unwrap_or(0))?;
+            rank_within(&mut self.leaves, &runs);
+        }
         runs.shrink_to_fit();
         let collector = std::mem::take(&mut self.operations);
         let mut operations =
@@ -444,6 +463,12 @@ impl TraceBuilder {
         self.steps.shrink_to_fit();
         self.times.low.shrink_to_fit();
         self.step_tables.shrink_to_fit();
+        if self.tables.reads_ahead_pages > 0 {
+            let sizes = &self.sizes;
+            let largest = |file| sizes.get(&file).copied().unwrap_or(0);
+            self.step_tables.place_reads(&self.steps, &runs, largest);
+        }
+        let descriptors = self.reads.descriptors;
         let Self { about, steps, times, created, totals, tables, step_tables, sizes, .. } = self;
         let mut directories: Vec<_> = self.first_names.directory.into_iter().collect();
         directories.sort_unstable();
@@ -470,6 +495,8 @@ impl TraceBuilder {
             times,
             runs: Arc::new(runs),
             pages,
+            touched_pages,
+            descriptors,
             created,
             directories,
             heats,
@@ -482,6 +509,64 @@ impl TraceBuilder {
             operations,
             programs: self.programs,
         })
+    }
+}
+
+/// The open files of a trace, and the sizes of its files so far.
+#[derive(Default)]
+struct Readers {
+    /// By open, the number of its descriptor.
+    opens: HashMap<OpenId, u32, FixedState>,
+    /// By file, the number that stands for its reads without an open.
+    files: HashMap<FileId, u32, FixedState>,
+    descriptors: u32,
+    /// Sizes of the files whose size is known, bytes.
+    sizes: HashMap<FileId, u64, FixedState>,
+    /// The row of the present read.
+    row: ReadRow,
+}
+
+impl Readers {
+    fn push(&mut self, action: &Action, knows_opens: bool) {
+        match *action {
+            Action::Open { open: Some(open), .. } => {
+                self.opens.remove(&open);
+            }
+            Action::Create(ref create) => {
+                self.sizes.insert(create.file, 0);
+            }
+            Action::Size { file, size } | Action::Truncate { file, size } => {
+                self.sizes.insert(file, size);
+            }
+            Action::Write { file, offset, len, .. }
+            | Action::Direct { file, offset, len, write: true, .. } => {
+                if let Some(size) = self.sizes.get_mut(&file) {
+                    *size = (*size).max(offset.saturating_add(len));
+                }
+            }
+            Action::Gone { file } => {
+                self.files.remove(&file);
+                self.sizes.remove(&file);
+            }
+            Action::Read { file, open, .. } => {
+                let fresh = self.descriptors;
+                let descriptor = match open {
+                    Some(open) => *self.opens.entry(open).or_insert(fresh),
+                    None => *self.files.entry(file).or_insert(fresh),
+                };
+                self.descriptors += u32::from(descriptor == fresh);
+                let pages = self.sizes.get(&file).map(|size| size.div_ceil(PAGE_BYTES));
+                // Where opens are known, only accesses through mappings name none.
+                self.row = ReadRow::new(descriptor, knows_opens && open.is_none(), pages);
+            }
+            _ => {}
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.opens.capacity() * (size_of::<(OpenId, u32)>() + 1)
+            + self.files.capacity() * (size_of::<(FileId, u32)>() + 1)
+            + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1)
     }
 }
 
@@ -505,7 +590,7 @@ impl Step {
         let leaf = &leaves[self.first as usize];
         let below = (1 << (self.bits >> BUILDER)) - 1;
         Self {
-            first: leaf.rank + (leaf.touched & below).count_ones(),
+            first: leaf.rank.wrapping_add((leaf.touched & below).count_ones()),
             bits: self.bits & ((1 << BUILDER) - 1),
         }
     }
@@ -543,6 +628,20 @@ fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> 
             .ok_or(TraceError::TooManyPages)?;
     }
     Ok((runs, pages))
+}
+
+/// Gives every leaf the rank that its first page has in runs that hold all pages between its
+/// touched ones.
+fn rank_within(leaves: &mut [Leaf], runs: &[Run]) {
+    for leaf in leaves.iter_mut().filter(|leaf| leaf.touched != 0) {
+        let (file, block) = (FileId(leaf.file), leaf.block * 64);
+        let first = block + u64::from(leaf.touched.trailing_zeros());
+        let n = runs.partition_point(|run| (run.file, run.page) <= (file, first)) - 1;
+        let behind = block.wrapping_sub(runs[n].page) as u32;
+        // The run may begin inside the leaf: the pages before have no ranks, and are not asked for.
+        leaf.rank = runs[n].first.wrapping_add(behind);
+        leaf.touched = !0;
+    }
 }
 
 /// Returns the ranks of the touched pages among a file's pages `from..to`. They are one interval,

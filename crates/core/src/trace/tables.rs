@@ -5,7 +5,7 @@
 //! requested takes no memory, and the steps and ranks of a trace are the same with and without
 //! tables.
 
-use super::{Run, Step, TraceError};
+use super::{Run, Step, StepKind, TraceError};
 use crate::{
     event::FileId,
     page::{PAGE_BYTES, Page},
@@ -21,6 +21,10 @@ pub struct Tables {
     /// Untouched pages inside their file's size, at most this many pages before or after a touched
     /// page of the file; 0: no table. 24 bytes a gap.
     pub untouched_within_pages: u32,
+    /// The open file and the end of the file of each read: 12 bytes a step. Untouched pages inside
+    /// their file's size, at most this many pages before or behind a touched page, have ranks
+    /// between those of touched pages; 0: no table.
+    pub reads_ahead_pages: u32,
     /// The places that the recording tells: 16 bytes for each time that a page is placed or
     /// removed, and 4 bytes a page.
     pub places: bool,
@@ -61,6 +65,67 @@ impl Owner {
     pub const UNKNOWN: Self = Self { process: 0, file: None };
 }
 
+/// The facts of a read on which read-ahead depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Number of the open file description, or of the file where the trace names none.
+    pub descriptor: u32,
+    /// The read is a fault of a mapping.
+    pub is_fault: bool,
+    /// Index of the run that holds the pages of the read.
+    pub run: u32,
+    /// The rank behind the file's last page at that time, at most the run's end.
+    pub end: u32,
+}
+
+/// A row of the table of reads.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ReadRow {
+    /// The number of the descriptor, and [`FAULT`].
+    descriptor: u32,
+    run: u32,
+    /// Until ranks are known: pages of the file at that time, or [`UNKNOWN_SIZE`].
+    end: u32,
+}
+
+const FAULT: u32 = 1 << 31;
+const UNKNOWN_SIZE: u32 = u32::MAX;
+
+impl ReadRow {
+    pub(super) fn new(descriptor: u32, is_fault: bool, file_pages: Option<u64>) -> Self {
+        let fault = if is_fault { FAULT } else { 0 };
+        let end = file_pages.map_or(UNKNOWN_SIZE, |pages| {
+            u32::try_from(pages).unwrap_or(UNKNOWN_SIZE - 1).min(UNKNOWN_SIZE - 1)
+        });
+        Self { descriptor: descriptor | fault, run: 0, end }
+    }
+
+    /// Finds the run of a step, which may be the one of the read before.
+    fn placed(
+        self,
+        first: u32,
+        runs: &[Run],
+        last_run: u32,
+        largest: impl Fn(FileId) -> u64,
+    ) -> Self {
+        let holds = |n: u32| {
+            let run = &runs[n as usize];
+            first >= run.first && first - run.first < run.pages
+        };
+        let n = match holds(last_run) {
+            true => last_run,
+            false => runs.partition_point(|run| run.first <= first) as u32 - 1,
+        };
+        let run = &runs[n as usize];
+        let file_pages = match self.end {
+            UNKNOWN_SIZE => largest(run.file).div_ceil(PAGE_BYTES),
+            pages => u64::from(pages),
+        };
+        let inside = file_pages.saturating_sub(run.page).min(u64::from(run.pages)) as u32;
+        Self { run: n, end: run.first + inside, ..self }
+    }
+}
+
 /// The tables that have a row for each step.
 #[derive(Default)]
 pub(super) struct StepTables {
@@ -69,11 +134,23 @@ pub(super) struct StepTables {
     pub(super) processes: Vec<u32>,
     /// The file of each step; any file for a sync of all files.
     pub(super) files: Vec<FileId>,
+    /// A row that means nothing for steps that are no reads.
+    pub(super) reads: Vec<ReadRow>,
 }
 
 impl StepTables {
     #[inline(always)]
-    pub(super) fn push(&mut self, tables: Tables, bytes: Bytes, process: u32, file: FileId) {
+    pub(super) fn push(
+        &mut self,
+        tables: Tables,
+        bytes: Bytes,
+        process: u32,
+        file: FileId,
+        read: ReadRow,
+    ) {
+        if tables.reads_ahead_pages > 0 {
+            self.reads.push(read);
+        }
         if tables.bytes {
             self.bytes.push(bytes);
         }
@@ -88,18 +165,47 @@ impl StepTables {
         self.bytes.extend(other.bytes.get(n));
         self.processes.extend(other.processes.get(n));
         self.files.extend(other.files.get(n));
+        self.reads.extend(other.reads.get(n));
+    }
+
+    /// Finds the run of each read, once ranks are known. `largest` returns the largest size that a
+    /// file is known to have had, in bytes.
+    pub(super) fn place_reads(
+        &mut self,
+        steps: &[Step],
+        runs: &[Run],
+        largest: impl Fn(FileId) -> u64,
+    ) {
+        let mut last_run = 0;
+        for (row, step) in self.reads.iter_mut().zip(steps) {
+            if step.kind() == StepKind::Read && step.pages() > 0 {
+                *row = row.placed(step.range().start, runs, last_run, &largest);
+                // An end before the end of the read would be an error of the recording.
+                row.end = row.end.max(step.range().end);
+                last_run = row.run;
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn read(&self, n: usize) -> Read {
+        let ReadRow { descriptor, run, end } = self.reads[n];
+        let is_fault = descriptor & FAULT != 0;
+        Read { descriptor: descriptor & !FAULT, is_fault, run, end }
     }
 
     pub(super) fn shrink_to_fit(&mut self) {
         self.bytes.shrink_to_fit();
         self.processes.shrink_to_fit();
         self.files.shrink_to_fit();
+        self.reads.shrink_to_fit();
     }
 
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes.capacity() * size_of::<Bytes>()
             + self.processes.capacity() * size_of::<u32>()
             + self.files.capacity() * size_of::<FileId>()
+            + self.reads.capacity() * size_of::<ReadRow>()
     }
 
     /// Returns the bytes of `page` that step `n` covers.
@@ -111,6 +217,48 @@ impl StepTables {
             to: if page.0 + 1 == step.range().end { to } else { Bytes::PAGE.to },
         }
     }
+}
+
+/// Returns the runs of touched pages together with the untouched ones near them, in (file, page)
+/// order with ranks from 0 on, and the number of pages.
+///
+/// # Errors
+/// There are more pages than ranks.
+pub(super) fn widened(
+    runs: &[Run],
+    within_pages: u32,
+    size_of: impl Fn(FileId) -> u64,
+) -> Result<(Vec<Run>, u32), TraceError> {
+    let within = u64::from(within_pages);
+    let mut wide: Vec<Run> = Vec::new();
+    let mut ranks = 0_u64;
+    for run in runs {
+        let touched_end = run.page + u64::from(run.pages);
+        let from = run.page.saturating_sub(within);
+        let file_end = size_of(run.file).div_ceil(PAGE_BYTES).max(touched_end);
+        let to = touched_end.saturating_add(within).min(file_end);
+        let (from, joined) = match wide.last() {
+            Some(last) if last.file == run.file => {
+                let end = last.page + u64::from(last.pages);
+                (from.max(end), from <= end)
+            }
+            _ => (from, false),
+        };
+        let added = to.saturating_sub(from);
+        ranks += added;
+        let pages = u32::try_from(added).map_err(|_| TraceError::TooManyPages)?;
+        if ranks >= u64::from(u32::MAX) {
+            return Err(TraceError::TooManyPages);
+        }
+        match wide.last_mut().filter(|_| joined) {
+            Some(last) => last.pages += pages,
+            None => {
+                let first = (ranks - added) as u32;
+                wide.push(Run { first, pages, file: run.file, page: from });
+            }
+        }
+    }
+    Ok((wide, ranks as u32))
 }
 
 /// Returns the untouched pages near touched ones, as runs in (file, page) order with ranks from

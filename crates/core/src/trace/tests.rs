@@ -33,6 +33,7 @@ fn build_with_tables(actions: &[Action], untouched_within_pages: u32) -> Trace {
         bytes: true,
         owners: true,
         untouched_within_pages,
+        reads_ahead_pages: 0,
         places: true,
         operations: false,
     };
@@ -387,6 +388,7 @@ proptest! {
             request_pages_max: 1,
             discards: false,
             metadata: None,
+            readahead: None,
             attribution: None,
         };
         let outcome = cell.run(&trace, None, None);

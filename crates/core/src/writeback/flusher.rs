@@ -666,6 +666,7 @@ mod tests {
                 request_pages_max: 1,
                 discards: false,
                 metadata: None,
+                readahead: None,
                 attribution: None,
                 write_miss_reads: false,
             };

@@ -52,6 +52,7 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
         request_pages_max: 1,
         discards: false,
         metadata: None,
+        readahead: None,
         attribution: None,
     };
     let mut ios = Vec::new();

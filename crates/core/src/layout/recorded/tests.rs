@@ -228,6 +228,7 @@ proptest! {
             request_pages_max: 8,
             discards: true,
             metadata: None,
+            readahead: None,
             attribution: None,
         };
         let mut requests = 0;

@@ -121,7 +121,8 @@ fn run(frames: u32, modes: &str, drain: bool, actions: &[Action]) -> (Outcome, D
         let mut cache = Durable { slots: frames as usize, held, order, published, syncs };
         let back = Storage::new(layout_of(cell, &trace), Nowhere);
         let machine = Machine::new(cell.writeback, &trace, frames);
-        let outcome = System::new(&mut cache, back, machine).replay(cell, &trace, None);
+        let outcome =
+            System::new(&mut cache, back, machine, NoReadAhead).replay(cell, &trace, None);
         (outcome, cache)
     })
 }

@@ -15,10 +15,10 @@ fn run(fslru: bool, frames: u32, modes: &str, actions: &[Action]) -> Outcome {
         if fslru {
             let memory = Counting::new(frames - Fslru::<Counting>::dram_frames(frames, settings));
             let cache = Fslru::new(trace.pages(), frames, settings, memory);
-            System::new(cache, back, machine).replay(cell, &trace, None)
+            System::new(cache, back, machine, NoReadAhead).replay(cell, &trace, None)
         } else {
             let cache = Nvlru::new(trace.pages(), frames, settings, Counting::new(frames));
-            System::new(cache, back, machine).replay(cell, &trace, None)
+            System::new(cache, back, machine, NoReadAhead).replay(cell, &trace, None)
         }
     })
 }

@@ -1,0 +1,376 @@
+//! Read-ahead in a system: it plans before each read, and fetches after it.
+//!
+//! The pages that a request asks for are accessed as without read-ahead, in requests that end where
+//! the windows end. Other pages of the windows enter the cache after the access, without counting
+//! as accesses; the policy orders and evicts them like others. When an application accesses such a
+//! page for the first time, the policy sees it leave and come in, as if it were read now: one access
+//! is one access, whether the page was prefetched or not.
+
+use super::{Advice, Counts, Descriptor, FilePages, Model, Request, Sequence, Window};
+use crate::{
+    back::Back,
+    cache::{Cache, PageCache},
+    page::{Access, Page},
+    policy::Policy,
+    trace::{Owner, Run, Step, Trace},
+};
+use std::ops::Range;
+
+/// The part of a system that reads ahead, in front of a cache of type `C`.
+pub(crate) trait ReadAhead<C> {
+    /// Whether it can read anything; otherwise no method is called.
+    const ON: bool;
+    /// Decides on the windows of the read that is step `n`.
+    fn plan(&mut self, trace: &Trace, n: usize, cache: &C);
+    /// Whether a window begins with this page of the request, so that a request of the device
+    /// begins.
+    fn begins(&mut self, page: u32) -> bool;
+    /// An access follows. Returns the facts that [`Self::accessed`] needs.
+    fn meet<B: Back>(&mut self, access: &Access, cache: &mut C, back: &mut B) -> Before;
+    /// The access was done.
+    fn accessed<B: Back>(&mut self, before: Before, hit: bool, read: bool, cache: &C, back: &B);
+    /// Reads the planned pages that the request did not ask for.
+    fn fetch<B: Back>(&mut self, owner: Owner, cache: &mut C, back: &mut B);
+    /// Returns the prefetches until now.
+    fn counts(&self) -> Counts;
+}
+
+/// The state of cache and device before an access.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Before {
+    pages: u64,
+    writes: u64,
+}
+
+/// Reads nothing ahead.
+pub(crate) struct NoReadAhead;
+
+impl<C> ReadAhead<C> for NoReadAhead {
+    const ON: bool = false;
+    fn plan(&mut self, _: &Trace, _: usize, _: &C) {}
+    fn begins(&mut self, _: u32) -> bool {
+        false
+    }
+    fn meet<B: Back>(&mut self, _: &Access, _: &mut C, _: &mut B) -> Before {
+        Before::default()
+    }
+    fn accessed<B: Back>(&mut self, _: Before, _: bool, _: bool, _: &C, _: &B) {}
+    fn fetch<B: Back>(&mut self, _: Owner, _: &mut C, _: &mut B) {}
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
+
+/// Of a page's flags: the order of the folio that it lies in.
+const ORDER: u8 = 0x0f;
+/// That folio carries a marker.
+const MARKED: u8 = 0x10;
+/// The present plan reads the page.
+const PLANNED: u8 = 0x40;
+/// The page was prefetched, and not accessed since.
+const FRESH: u8 = 0x80;
+
+/// Reads ahead by a model.
+pub(crate) struct Ahead {
+    model: Model,
+    states: States,
+    /// By page. Those of a page that the cache does not hold mean nothing.
+    flags: Vec<u8>,
+    /// Pages to read, in order.
+    planned: Vec<Planned>,
+    /// The pages that the present request asks for.
+    asked: Range<u32>,
+    /// First pages of windows among them, last one first.
+    begins: Vec<u32>,
+    counts: Counts,
+}
+
+/// Pages that a fault maps around it (`fault_around_bytes`).
+const AROUND_PAGES: u32 = 16;
+
+/// By number of a descriptor.
+enum States {
+    Off,
+    Linux(Vec<Descriptor>),
+    Paper(Vec<Sequence>),
+}
+
+/// Consecutive pages of one window.
+struct Planned {
+    pages: Range<u32>,
+    /// They are the first of their window.
+    begins: bool,
+    /// The request waits for the window, because it asks for a page of it.
+    awaited: bool,
+}
+
+impl Ahead {
+    /// Returns the read-ahead of a trace that has the table of reads, if the model reads ahead.
+    pub(crate) fn new(model: Model, trace: &Trace) -> Self {
+        let descriptors = trace.descriptors() as usize;
+        Self {
+            model,
+            states: match model {
+                Model::Off => States::Off,
+                Model::Linux(_) => States::Linux(vec![Descriptor::default(); descriptors]),
+                Model::Paper(_) => States::Paper(vec![Sequence::default(); descriptors]),
+            },
+            flags: vec![0; trace.pages() as usize],
+            planned: Vec::new(),
+            asked: 0..0,
+            begins: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Returns the memory that it takes.
+    pub(crate) fn bytes(trace: &Trace) -> u64 {
+        let descriptor = size_of::<Descriptor>().max(size_of::<Sequence>()) as u64;
+        u64::from(trace.pages()) + u64::from(trace.descriptors()) * descriptor
+    }
+
+    fn prefetch<P: Policy, B: Back>(
+        &mut self,
+        page: u32,
+        awaited: bool,
+        owner: Owner,
+        cache: &mut PageCache<P>,
+        back: &mut B,
+    ) {
+        debug_assert!(!cache.holds(Page(page)), "only absent pages are planned");
+        self.flags[page as usize] |= FRESH;
+        self.counts.read += 1;
+        let before = cache.pages();
+        cache.prefetch(Page(page), awaited, owner, back);
+        self.counts.evicted += before + 1 - cache.pages();
+    }
+
+    #[inline(never)]
+    fn decide<C: Cache>(&mut self, trace: &Trace, n: usize, step: Step, cache: &C) {
+        let read = trace.read(n);
+        let run = trace.runs()[read.run as usize];
+        let page_of = |rank: u32| run.page + u64::from(rank - run.first);
+        let request = Request {
+            first: page_of(step.range().start),
+            end: page_of(step.range().end),
+            file_pages: page_of(read.end),
+            prev_page: page_of(step.range().end) - u64::from(step.ends_inside_page()),
+        };
+        let mut planner = Planner {
+            cache,
+            flags: &mut self.flags,
+            run,
+            request,
+            pages_max: self.model.pages_max(),
+            planned: &mut self.planned,
+            begins: true,
+            awaited: true,
+            counts: &mut self.counts,
+        };
+        self.asked = step.range();
+        let descriptor = read.descriptor as usize;
+        match (&self.model, &mut self.states) {
+            (Model::Linux(linux), States::Linux(states)) if read.is_fault => {
+                let state = &mut states[descriptor];
+                for page in request.first..request.end {
+                    if page == request.first || !planner.has(page) {
+                        let request = Request { first: page, ..request };
+                        if linux.fault(state, Advice::Normal, request, &mut planner) {
+                            linux.mapped_around(state, AROUND_PAGES);
+                        }
+                    }
+                }
+                linux.mapped_around(state, (request.end - request.first - 1) as u32);
+            }
+            (Model::Linux(linux), States::Linux(states)) => {
+                linux.read(&mut states[descriptor], request, &mut planner);
+            }
+            (Model::Paper(paper), States::Paper(states)) => {
+                paper.read(&mut states[descriptor], request, &mut planner);
+            }
+            _ => unreachable!("the states are those of the model"),
+        }
+        let begins = self.planned.iter().filter(|planned| planned.begins);
+        let inside = begins.filter(|planned| step.range().contains(&planned.pages.start));
+        self.begins.extend(inside.map(|planned| planned.pages.start));
+        self.begins.reverse();
+    }
+}
+
+impl<P: Policy> ReadAhead<PageCache<P>> for Ahead {
+    const ON: bool = true;
+
+    #[inline(always)]
+    fn plan(&mut self, trace: &Trace, n: usize, cache: &PageCache<P>) {
+        let step = trace.steps()[n];
+        if let States::Off = self.states {
+            return;
+        }
+        if let States::Linux(states) = &mut self.states {
+            let is_plain =
+                |page| cache.holds(Page(page)) && self.flags[page as usize] & MARKED == 0;
+            if step.range().all(is_plain) {
+                let read = trace.read(n);
+                let run = trace.runs()[read.run as usize];
+                let end = run.page + u64::from(step.range().end - run.first);
+                let state = &mut states[read.descriptor as usize];
+                if !read.is_fault {
+                    state.read_until(end - u64::from(step.ends_inside_page()));
+                    return;
+                }
+            }
+        }
+        self.decide(trace, n, step, cache);
+    }
+
+    #[inline(always)]
+    fn begins(&mut self, page: u32) -> bool {
+        self.begins.pop_if(|begin| *begin == page).is_some()
+    }
+
+    #[inline(always)]
+    fn meet<B: Back>(&mut self, access: &Access, cache: &mut PageCache<P>, back: &mut B) -> Before {
+        let flags = &mut self.flags[access.page.0 as usize];
+        if !cache.holds(access.page) {
+            // What is left of the page's last stay; marks of the present plan are valid.
+            if *flags & PLANNED == 0 {
+                *flags = 0;
+            }
+            *flags &= !FRESH;
+            return Before { pages: cache.pages(), writes: back.counts().writes };
+        }
+        if *flags & FRESH != 0 {
+            *flags &= !FRESH;
+            self.counts.used += 1;
+            cache.come_again(access, back);
+        }
+        Before::default()
+    }
+
+    #[inline(always)]
+    fn accessed<B: Back>(
+        &mut self,
+        before: Before,
+        hit: bool,
+        read: bool,
+        cache: &PageCache<P>,
+        back: &B,
+    ) {
+        if hit {
+            self.counts.reads_cached += u64::from(read);
+            return;
+        }
+        let evicted = before.pages + 1 - cache.pages();
+        self.counts.evicted += evicted;
+        let case = match (evicted, back.counts().writes - before.writes) {
+            (0, _) => &mut self.counts.reads_free,
+            (_, 0) => &mut self.counts.reads_evict_clean,
+            _ => &mut self.counts.reads_evict_dirty,
+        };
+        *case += u64::from(read);
+    }
+
+    #[inline(always)]
+    fn fetch<B: Back>(&mut self, owner: Owner, cache: &mut PageCache<P>, back: &mut B) {
+        if self.planned.is_empty() {
+            return;
+        }
+        self.begins.clear();
+        let asked = self.asked.clone();
+        let mut planned = std::mem::take(&mut self.planned);
+        for Planned { pages, begins, awaited } in planned.drain(..) {
+            pages.clone().for_each(|page| self.flags[page as usize] &= !PLANNED);
+            if begins && !asked.contains(&pages.start) {
+                back.submit();
+            }
+            // Backwards, so that the device gets one request that ends with the page asked for.
+            let before = pages.start..pages.end.min(asked.start);
+            before.rev().for_each(|page| self.prefetch(page, awaited, owner, cache, back));
+            let behind = pages.start.max(asked.end)..pages.end;
+            behind.for_each(|page| self.prefetch(page, awaited, owner, cache, back));
+        }
+        self.planned = planned;
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+/// The pages of one file during one decision.
+struct Planner<'a, C> {
+    cache: &'a C,
+    flags: &'a mut [u8],
+    run: Run,
+    request: Request,
+    pages_max: u64,
+    planned: &'a mut Vec<Planned>,
+    /// No page of the present window was added yet.
+    begins: bool,
+    /// The request asks for a page of the present window.
+    awaited: bool,
+    counts: &'a mut Counts,
+}
+
+impl<C: Cache> Planner<'_, C> {
+    /// The rank of a page, unless it is so far from all touched pages that it has none.
+    fn rank(&self, page: u64) -> Option<u32> {
+        let behind = page.checked_sub(self.run.page)?;
+        (behind < u64::from(self.run.pages)).then(|| self.run.first + behind as u32)
+    }
+}
+
+impl<C: Cache> FilePages for Planner<'_, C> {
+    fn has(&self, page: u64) -> bool {
+        self.rank(page).is_some_and(|rank| {
+            self.flags[rank as usize] & PLANNED != 0 || self.cache.holds(Page(rank))
+        })
+    }
+
+    fn order(&self, page: u64) -> u32 {
+        self.rank(page).map_or(0, |rank| u32::from(self.flags[rank as usize] & ORDER))
+    }
+
+    fn is_marked(&self, page: u64) -> bool {
+        let marked = |rank: u32| self.flags[rank as usize] & MARKED != 0;
+        self.rank(page).is_some_and(marked) && self.has(page)
+    }
+
+    fn unmark(&mut self, page: u64) {
+        let order = self.order(page);
+        let folio = page >> order << order;
+        for page in folio..folio + (1 << order) {
+            if let Some(rank) = self.rank(page) {
+                self.flags[rank as usize] &= !MARKED;
+            }
+        }
+    }
+
+    fn add(&mut self, first: u64, order: u32, marked: bool) {
+        let flags = PLANNED | order as u8 | if marked { MARKED } else { 0 };
+        for page in first..first + (1 << order) {
+            let Some(rank) = self.rank(page) else { continue };
+            self.flags[rank as usize] = flags;
+            match self.planned.last_mut() {
+                Some(last) if !self.begins && last.pages.end == rank => last.pages.end += 1,
+                _ => {
+                    let (begins, awaited) = (self.begins, self.awaited);
+                    self.planned.push(Planned { pages: rank..rank + 1, begins, awaited });
+                    self.begins = false;
+                }
+            }
+        }
+    }
+
+    fn window(&mut self, window: Window) {
+        let Request { first, end, file_pages, .. } = self.request;
+        let window_end = (window.start + window.pages).min(file_pages);
+        let asked_for = end.min(window_end).saturating_sub(first.max(window.start));
+        let pages = window_end.saturating_sub(window.start);
+        self.counts.windows += 1;
+        self.counts.windows_at_max += u64::from(window.pages >= self.pages_max);
+        self.counts.window_pages += pages;
+        self.counts.asked += pages - asked_for;
+        (self.begins, self.awaited) = (true, asked_for > 0);
+    }
+}

@@ -1,0 +1,80 @@
+//! The read-ahead that the tuning paper describes (Liang et al., "Boosting Read-ahead Efficiency
+//! for Improved User Experience on Mobile Devices", sections 2.2, 2.4 and 4.1).
+//!
+//! Each sequential request for a page prefetches the pages behind it, hit or miss. The size begins
+//! at 2 or 4 times the request, doubles if the page was there, up to the maximum, and falls by 2
+//! pages if it was not, down to 4. A request out of order ends the sequence and prefetches nothing.
+
+use super::{FilePages, Request, Spec, Window, linux::first_size, param};
+use crate::params::{Param, ParamKind, Params};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "paper",
+    paper: "Liang et al., Boosting Read-ahead Efficiency, section 2.2",
+    what: "one prefetch for each sequential page request, from 4 pages to the maximum",
+    params: PARAMS,
+    bare: "pages",
+};
+
+const PARAMS: &[Param] = &[Param {
+    name: "pages",
+    what: "maximum in pages (MSR)",
+    kind: ParamKind::Number { default: 32.0, min: 4.0, max: 4096.0 },
+}];
+
+/// Least size of a prefetch, pages (16 KiB).
+const PAGES_MIN: u64 = 4;
+
+/// The paper's read-ahead with its maximum.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// Maximum size of a prefetch, pages (MSR).
+    pub pages_max: u64,
+}
+
+/// The sequence that an open file is read in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sequence {
+    /// The page requested last.
+    last: Option<u64>,
+    /// Pages of the last prefetch; 0 outside a sequence.
+    size: u64,
+}
+
+impl Paper {
+    pub(super) fn new(params: &Params) -> Self {
+        Self { pages_max: param(params, PARAMS, "pages") as u64 }
+    }
+
+    /// Decides on the prefetches of a read, which consists of one request for each page.
+    pub fn read(&self, sequence: &mut Sequence, request: Request, cache: &mut impl FilePages) {
+        for page in request.first..request.end.min(request.file_pages) {
+            // A read that begins in the page in which the last one ended requests it once.
+            if sequence.last == Some(page) {
+                continue;
+            }
+            let is_next = sequence.last.is_none_or(|last| page == last + 1);
+            sequence.last = Some(page);
+            let has = cache.has(page);
+            if !has {
+                cache.add(page, 0, false);
+            }
+            if !is_next {
+                sequence.size = 0;
+                continue;
+            }
+            sequence.size = match (sequence.size, has) {
+                (0, _) => first_size(1, self.pages_max).max(PAGES_MIN),
+                (size, true) => (2 * size).min(self.pages_max),
+                (size, false) => size.saturating_sub(2).max(PAGES_MIN),
+            };
+            let start = page + 1;
+            cache.window(Window { start, pages: sequence.size, async_pages: 0, order: 0 });
+            for page in start..(start + sequence.size).min(request.file_pages) {
+                if !cache.has(page) {
+                    cache.add(page, 0, false);
+                }
+            }
+        }
+    }
+}
