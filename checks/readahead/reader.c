@@ -1,7 +1,7 @@
 /* reader FILE MARKER DEVICE: does the operations on standard input, one a line, on FILE.
  *
  *   open FD | close FD | read FD AT BYTES | advise FD ADVICE AT BYTES
- *   map MAP FD | unmap MAP | madvise MAP ADVICE | fault MAP PAGE
+ *   map MAP FD | private MAP FD | madvise MAP ADVICE | fault MAP PAGE | store MAP PAGE
  *
  * ADVICE is the kernel's number. Before operation N, the line `step N` is written to MARKER, a
  * tracefs trace_marker, so that the kernel's events can be attributed to the operation. After it,
@@ -147,7 +147,8 @@ int main(int count, char **arguments)
         struct rusage before, after;
         char *place = NULL;
         /* The address space is taken before the step, since that may fault. */
-        if (!strcmp(op, "map")) {
+        int private = !strcmp(op, "private");
+        if (private || !strcmp(op, "map")) {
             maps[a].length = (about.st_size + PAGE - 1) / PAGE * PAGE;
             char *taken = mmap(NULL, maps[a].length + MAP_ALIGNMENT, PROT_NONE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -165,15 +166,16 @@ int main(int count, char **arguments)
             result = c > LONGEST_READ ? -1 : pread(files[a], buffer, c, b);
         else if (!strcmp(op, "advise"))
             result = (errno = posix_fadvise(files[a], c, d, b)) ? -1 : 0;
-        else if (!strcmp(op, "map")) {
-            maps[a].start = mmap(place, maps[a].length, PROT_READ, MAP_SHARED | MAP_FIXED, files[b], 0);
+        else if (place) {
+            maps[a].start = mmap(place, maps[a].length, private ? PROT_READ | PROT_WRITE : PROT_READ,
+                                 MAP_FIXED | (private ? MAP_PRIVATE : MAP_SHARED), files[b], 0);
             result = maps[a].start == MAP_FAILED ? -1 : 0;
-        } else if (!strcmp(op, "unmap"))
-            result = munmap((void *)maps[a].start, maps[a].length);
-        else if (!strcmp(op, "madvise"))
+        } else if (!strcmp(op, "madvise"))
             result = madvise((void *)maps[a].start, maps[a].length, b);
         else if (!strcmp(op, "fault"))
             (void)maps[a].start[b * PAGE];
+        else if (!strcmp(op, "store"))
+            maps[a].start[b * PAGE] = 1;
         else
             errx(1, "unknown operation %s", op);
         getrusage(RUSAGE_SELF, &after);

@@ -56,6 +56,11 @@ def fault(page, number=0):
     return {"op": "fault", "map": number, "page": page}
 
 
+def stored(page, number=0):
+    """A store into a private map, which does not reach the file."""
+    return {"op": "fault", "map": number, "page": page, "write": True}
+
+
 def seq(length, count, start=0, fd=0):
     """Reads of `length` bytes, one after another."""
     return [read(start + i * length, length, fd) for i in range(count)]
@@ -179,9 +184,15 @@ def _mapped():
         Reader("mmap-madv-sequential", with_map(advise_map("sequential"), (fault(i) for i in range(90)))),
         Reader("mmap-madv-sequential-random", with_map(advise_map("sequential"), scattered[:12]), large),
         Reader("mmap-madv-willneed", with_map(advise_map("willneed"), (fault(i) for i in range(40)))),
-        # A hundred misses turn read-around off only if page faults map no pages around.
-        Reader("mmap-misses", [opened(), mapped(), *(fault(page) for page in random_pages(104, 64 * MIB // PAGE, 128)),
-                               *(fault(5000 + i) for i in range(24)), closed()], 64 * MIB),
+        # Pages that a page fault maps around its own count as hits, so misses do not add up.
+        Reader("mmap-misses", with_map((fault(page) for page in random_pages(30, 64 * MIB // PAGE, 128)), (
+            fault(5001 + i) for i in range(24))), 64 * MIB),
+        # A store into a private map maps no pages around. A hundred misses turn read-around off.
+        Reader("mmap-private-stores", [
+            opened(), {**mapped(), "private": True}, *(stored(page) for page in random_pages(
+                106, 64 * MIB // PAGE, 128)),
+            *(stored(5000 + i) for i in range(6)), advise("willneed", 6000 * PAGE, 32 * PAGE),
+            *(stored(6000 + i) for i in range(0, 32, 2)), *(stored(7000 + i) for i in range(20)), closed()], 64 * MIB),
         Reader("mmap-after-read", [opened(), *seq(4 * KIB, 10), mapped(), *(fault(i) for i in range(60)), closed()]),
         Reader("mmap-and-read", [opened(), mapped(), *interleaved(
             [fault(i) for i in range(30)], seq(4 * KIB, 30, MIDDLE)), closed()], 8 * MIB),

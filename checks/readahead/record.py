@@ -242,11 +242,11 @@ def _line(step):
         case {"op": "advise", "fd": fd, "advice": advice}:
             return f"advise {fd} {POSIX_FADV[advice]} {step.get('at', 0)} {step.get('bytes', 0)}"
         case {"op": "map", "map": number, "fd": fd}:
-            return f"map {number} {fd}"
+            return f"{'private' if step.get('private') else 'map'} {number} {fd}"
         case {"op": "advise", "map": number, "advice": advice}:
             return f"madvise {number} {MADV[advice]}"
         case {"op": "fault", "map": number, "page": page}:
-            return f"fault {number} {page}"
+            return f"{'store' if step.get('write') else 'fault'} {number} {page}"
     raise ValueError(step)
 
 
