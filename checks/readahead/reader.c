@@ -1,9 +1,10 @@
 /* reader FILE MARKER DEVICE: does the operations on standard input, one a line, on FILE.
  *
  *   open FD | close FD | read FD AT BYTES | advise FD ADVICE AT BYTES
- *   map MAP FD | private MAP FD | madvise MAP ADVICE | fault MAP PAGE | store MAP PAGE
+ *   map MAP FD PAGE PAGES | private … | exec … | madvise MAP ADVICE | fault MAP PAGE | store MAP PAGE
  *
- * ADVICE is the kernel's number. Before operation N, the line `step N` is written to MARKER, a
+ * A map begins at PAGE of the file; 0 PAGES go to its end. It is shared and read-only, private and
+ * writable, or private and executable. The page of a fault is that of the file. ADVICE is the kernel's number. Before operation N, the line `step N` is written to MARKER, a
  * tracefs trace_marker, so that the kernel's events can be attributed to the operation. After it,
  * one line on standard output: N, the result, the minor and the major page faults.
  *
@@ -27,8 +28,8 @@
 #include <unistd.h>
 
 enum { SLOTS = 4, PAGE = 4096, LONGEST_READ = 4 << 20, STEPS = 100000, WAIT_S = 30 };
-/* Fault-around maps the 64 KiB around a page that are aligned in the address space: the maps begin
- * at multiples of this, so these are aligned in the file too. */
+/* Fault-around maps the 64 KiB around a page that are aligned in the address space: the first page
+ * of the file lies at a multiple of this, so these are aligned in the file too. */
 static const size_t MAP_ALIGNMENT = 2 << 20;
 
 static char text[4096], *buffer;
@@ -99,7 +100,7 @@ int main(int count, char **arguments)
     struct { char op[16]; long a, b, c, d; } *steps = calloc(STEPS, sizeof *steps);
     struct { long result, minor, major; } *results = calloc(STEPS, sizeof *results);
     int files[SLOTS];
-    struct { volatile char *start; size_t length; } maps[SLOTS] = {0};
+    struct { volatile char *start; size_t length, first; } maps[SLOTS] = {0};
     struct stat about;
     char line[256];
     size_t number = 0;
@@ -147,14 +148,17 @@ int main(int count, char **arguments)
         struct rusage before, after;
         char *place = NULL;
         /* The address space is taken before the step, since that may fault. */
-        int private = !strcmp(op, "private");
-        if (private || !strcmp(op, "map")) {
-            maps[a].length = (about.st_size + PAGE - 1) / PAGE * PAGE;
-            char *taken = mmap(NULL, maps[a].length + MAP_ALIGNMENT, PROT_NONE,
+        int private = !strcmp(op, "private"), exec = !strcmp(op, "exec");
+        if (private || exec || !strcmp(op, "map")) {
+            size_t whole = (about.st_size + PAGE - 1) / PAGE * PAGE;
+            maps[a].first = c * PAGE;
+            maps[a].length = d ? (size_t)d * PAGE : whole - maps[a].first;
+            char *taken = mmap(NULL, whole + MAP_ALIGNMENT, PROT_NONE,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (taken == MAP_FAILED)
                 err(1, "mmap");
             place = (char *)(((uintptr_t)taken + MAP_ALIGNMENT - 1) & ~(MAP_ALIGNMENT - 1));
+            place += maps[a].first;
         }
         dprintf(marker, "step %zu\n", i);
         getrusage(RUSAGE_SELF, &before);
@@ -167,15 +171,17 @@ int main(int count, char **arguments)
         else if (!strcmp(op, "advise"))
             result = (errno = posix_fadvise(files[a], c, d, b)) ? -1 : 0;
         else if (place) {
-            maps[a].start = mmap(place, maps[a].length, private ? PROT_READ | PROT_WRITE : PROT_READ,
-                                 MAP_FIXED | (private ? MAP_PRIVATE : MAP_SHARED), files[b], 0);
+            maps[a].start = mmap(place, maps[a].length,
+                                 PROT_READ | (private ? PROT_WRITE : 0) | (exec ? PROT_EXEC : 0),
+                                 MAP_FIXED | (private || exec ? MAP_PRIVATE : MAP_SHARED),
+                                 files[b], maps[a].first);
             result = maps[a].start == MAP_FAILED ? -1 : 0;
         } else if (!strcmp(op, "madvise"))
             result = madvise((void *)maps[a].start, maps[a].length, b);
         else if (!strcmp(op, "fault"))
-            (void)maps[a].start[b * PAGE];
+            (void)maps[a].start[b * PAGE - maps[a].first];
         else if (!strcmp(op, "store"))
-            maps[a].start[b * PAGE] = 1;
+            maps[a].start[b * PAGE - maps[a].first] = 1;
         else
             errx(1, "unknown operation %s", op);
         getrusage(RUSAGE_SELF, &after);

@@ -44,8 +44,9 @@ def advise(advice, at=0, length=0, fd=0):
     return {"op": "advise", "fd": fd, "advice": advice, **part}
 
 
-def mapped(number=0, fd=0):
-    return {"op": "map", "map": number, "fd": fd}
+def mapped(number=0, fd=0, **about):
+    """Map the file, or `pages` from `page`. `kind` is shared, private (writable) or executable."""
+    return {"op": "map", "map": number, "fd": fd, **about}
 
 
 def advise_map(advice, number=0):
@@ -113,11 +114,11 @@ def _sequential():
         Reader("seq4k", one(seq(4 * KIB, 200))),
         Reader("seq4k-short", one(seq(4 * KIB, 50)), read_ahead_kb=(16, 32, 64, 256, 512, 1024, 2560)),
         Reader("seq16k", one(seq(16 * KIB, 30)), read_ahead_kb=MANY),
-        Reader("seq128k", one(seq(128 * KIB, 20)), big, read_ahead_kb=MANY),
+        Reader("seq128k", one(seq(128 * KIB, 18)), big, read_ahead_kb=MANY),
         Reader("seq1m", one(seq(MIB, 8)), big, read_ahead_kb=MANY),
         Reader("mid4k", one(seq(4 * KIB, 40, MIDDLE)), 8 * MIB, read_ahead_kb=FEW),
         Reader("mid16k", one(seq(16 * KIB, 20, MIDDLE)), 8 * MIB, read_ahead_kb=FEW),
-        Reader("mid128k", one(seq(128 * KIB, 16, MIDDLE)), 8 * MIB),
+        Reader("mid128k", one(seq(128 * KIB, 12, MIDDLE)), 8 * MIB),
         Reader("mid1m", one(seq(MIB, 6, MIDDLE)), big),
         Reader("seq512", one(seq(512, 80))),
         Reader("seq5000", one(seq(5000, 60))),
@@ -173,7 +174,7 @@ def _mapped():
     pages = large // PAGE
     scattered = [fault(page) for page in random_pages(40, pages)]
     return [
-        Reader("mmap-seq", with_map(fault(i) for i in range(150))),
+        Reader("mmap-seq", with_map(fault(i) for i in range(130))),
         Reader("mmap-seq-short", with_map(fault(i) for i in range(60)), read_ahead_kb=(16, 512, 2560)),
         Reader("mmap-mid", with_map(fault(1000 + i) for i in range(40)), 8 * MIB),
         Reader("mmap-random", with_map(scattered), large),
@@ -189,10 +190,18 @@ def _mapped():
             fault(5001 + i) for i in range(24))), 64 * MIB),
         # A store into a private map maps no pages around. A hundred misses turn read-around off.
         Reader("mmap-private-stores", [
-            opened(), {**mapped(), "private": True}, *(stored(page) for page in random_pages(
-                106, 64 * MIB // PAGE, 128)),
+            opened(), mapped(kind="private"), *(stored(page) for page in random_pages(
+                104, 64 * MIB // PAGE, 128)),
             *(stored(5000 + i) for i in range(6)), advise("willneed", 6000 * PAGE, 32 * PAGE),
             *(stored(6000 + i) for i in range(0, 32, 2)), *(stored(7000 + i) for i in range(20)), closed()], 64 * MIB),
+        # Code, as a program's loader maps it.
+        Reader("mmap-executable", [opened(), mapped(kind="executable"), *(fault(i) for i in range(60)), closed()]),
+        Reader("mmap-executable-random", [opened(), mapped(kind="executable"), *scattered[:12], closed()], large),
+        # A map of pages 100 to 299.
+        Reader("mmap-part", [opened(), mapped(page=100, pages=200), *(
+            fault(i) for i in [110, *range(280, 300), *range(100, 104)]), closed()]),
+        Reader("mmap-part-executable", [opened(), mapped(kind="executable", page=100, pages=200), *(
+            fault(i) for i in [110, *range(280, 300), *range(100, 104)]), closed()]),
         Reader("mmap-after-read", [opened(), *seq(4 * KIB, 10), mapped(), *(fault(i) for i in range(60)), closed()]),
         Reader("mmap-and-read", [opened(), mapped(), *interleaved(
             [fault(i) for i in range(30)], seq(4 * KIB, 30, MIDDLE)), closed()], 8 * MIB),

@@ -43,6 +43,7 @@ ADDED = "filemap/mm_filemap_add_to_page_cache"
 WINDOWS = {"order": "readahead/page_cache_ra_order", "unbounded": "readahead/page_cache_ra_unbounded"}
 POSIX_FADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3, "dontneed": 4}
 MADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3}
+MAPS = {"shared": "map", "private": "private", "executable": "exec"}
 NAMES = {"size": "pages", "async_size": "async", "nr_to_read": "pages", "lookahead_size": "async"}
 
 
@@ -99,11 +100,20 @@ def _record_in_guest(version, fs, only):
             record += ["--only", *only]
         (out / "command").write_text(f"READER=/out/reader {shlex.join(map(str, record))} 2> /out/log\n")
         environment = {"FLASHSIFT_GUEST_SECONDS": "1200", "FLASHSIFT_GUEST_MEMORY": "3072M", **os.environ}
-        booted = subprocess.run([BOOT, kernel, fs, out], text=True, errors="replace", env=environment,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        with open(out / "printed", "w+", errors="replace") as printed:
+            guest = subprocess.Popen([BOOT, kernel, fs, out], env=environment, start_new_session=True,
+                                     stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
+            try:
+                ended = guest.wait()
+            finally:
+                if guest.poll() is None:
+                    os.killpg(guest.pid, signal.SIGTERM)
+                    guest.wait()
+            printed.seek(0)
+            said = printed.read()[-2000:]
         status, log = ((out / name).read_text().strip() if (out / name).exists() else "" for name in ("status", "log"))
         if status != "0":
-            why = log or f"the guest ended with exit status {booted.returncode}: {booted.stdout[-2000:]}"
+            why = log or f"the guest ended with exit status {ended}: {said}"
             raise Refused(f"in the guest: {why}")
         return (out / "recording").read_text().splitlines()
 
@@ -242,7 +252,7 @@ def _line(step):
         case {"op": "advise", "fd": fd, "advice": advice}:
             return f"advise {fd} {POSIX_FADV[advice]} {step.get('at', 0)} {step.get('bytes', 0)}"
         case {"op": "map", "map": number, "fd": fd}:
-            return f"{'private' if step.get('private') else 'map'} {number} {fd}"
+            return f"{MAPS[step.get('kind', 'shared')]} {number} {fd} {step.get('page', 0)} {step.get('pages', 0)}"
         case {"op": "advise", "map": number, "advice": advice}:
             return f"madvise {number} {MADV[advice]}"
         case {"op": "fault", "map": number, "page": page}:
