@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from readers import PAGE, readers
@@ -36,15 +37,21 @@ IMAGE_BYTES = 768 << 20
 # rq_affinity: a request ends on the processor that sent it, so all its pages are up to date before
 # the reader goes on there. Otherwise page faults would depend on the order of the two.
 QUEUE = {"max_sectors_kb": 512, "rq_affinity": 2}
-MOUNT_OPTIONS = {"ext4": "noatime", "f2fs": "noatime,background_gc=off"}
-# Nothing but the readers' own reads: no journal thread that starts lazily, no background work.
-MKFS = {"ext4": ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"], "f2fs": ["-q", "-f"]}
+# Type, mount options, options of mkfs. Nothing but the readers' own reads reaches the device: no
+# lazy initialisation, no background work. ext4 with data=journal has no large folios, as F2FS.
+EXT4_MKFS = ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0")
+FILE_SYSTEMS = {
+    "ext4": ("ext4", "noatime", EXT4_MKFS),
+    "ext4-data-journal": ("ext4", "noatime,data=journal", EXT4_MKFS),
+    "f2fs": ("f2fs", "noatime,background_gc=off", ("-q", "-f")),
+}
 ADDED = "filemap/mm_filemap_add_to_page_cache"
 WINDOWS = {"order": "readahead/page_cache_ra_order", "unbounded": "readahead/page_cache_ra_unbounded"}
 POSIX_FADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3, "dontneed": 4}
 MADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3}
 MAPS = {"shared": "map", "private": "private", "executable": "exec"}
 NAMES = {"size": "pages", "async_size": "async", "nr_to_read": "pages", "lookahead_size": "async"}
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Refused(Exception):
@@ -53,12 +60,12 @@ class Refused(Exception):
 
 def main():
     options = _options()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         if options.check:
             sys.exit(_check(options.check, options.guest))
-        lines = _recorded(options.guest, options.fs, options.only)
+        lines = _recorded(options.guest, options.fs, options.only, options.sizes)
         text = "".join(line + "\n" for line in lines)
         if options.o:
             options.o.write_text(text)
@@ -67,27 +74,27 @@ def main():
     except Refused as refused:
         print(f"record.py: {refused}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 def _options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fs", choices=sorted(MKFS), default="ext4", help="file system (default ext4)")
+    parser.add_argument("--fs", choices=FILE_SYSTEMS, default="ext4", help="file system (default ext4)")
     parser.add_argument("--guest", metavar="VERSION", help="in a guest with Debian's kernel of this version (6.1)")
     parser.add_argument("-o", type=Path, metavar="FILE", help="where the recording goes (default: standard output)")
     parser.add_argument("--only", nargs="+", metavar="READER", help="some readers")
+    parser.add_argument("--sizes", nargs="+", type=int, metavar="KIB", help="some values of read_ahead_kb")
     parser.add_argument("--check", type=Path, metavar="FILE", help="compare with this recording")
     return parser.parse_args()
 
 
-def _recorded(guest, fs, only):
+def _recorded(guest, fs, only, sizes):
     """Return the lines of a recording."""
-    return _record_in_guest(guest, fs, only) if guest else list(_record(fs, only))
+    return _record_in_guest(guest, fs, only, sizes) if guest else list(_record(fs, only, sizes))
 
 
-def _record_in_guest(version, fs, only):
-    missing = [program for program in ("qemu-system-x86_64", f"mkfs.{fs}") if not _which(program)]
+def _record_in_guest(version, fs, only, sizes):
+    kind = FILE_SYSTEMS[fs][0]
+    missing = [program for program in ("qemu-system-x86_64", f"mkfs.{kind}") if not _which(program)]
     if missing:
         raise Refused(f"not installed: {', '.join(missing)}: make setup")
     kernel = _kernel(version)
@@ -98,10 +105,12 @@ def _record_in_guest(version, fs, only):
         record = ["/usr/bin/python3", "-B", HERE / "record.py", "--fs", fs, "-o", "/out/recording"]
         if only:
             record += ["--only", *only]
+        if sizes:
+            record += ["--sizes", *sizes]
         (out / "command").write_text(f"READER=/out/reader {shlex.join(map(str, record))} 2> /out/log\n")
         environment = {"FLASHSIFT_GUEST_SECONDS": "1200", "FLASHSIFT_GUEST_MEMORY": "3072M", **os.environ}
         with open(out / "printed", "w+", errors="replace") as printed:
-            guest = subprocess.Popen([BOOT, kernel, fs, out], env=environment, start_new_session=True,
+            guest = subprocess.Popen([BOOT, kernel, kind, out], env=environment, start_new_session=True,
                                      stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
             try:
                 ended = guest.wait()
@@ -137,7 +146,8 @@ def _check(path, guest):
     about = json.loads(header)["header"]
     if not guest and about["kernel"] != platform.release():
         raise Refused(f"{path} is of kernel {about['kernel']}; this is {platform.release()} (or give --guest)")
-    other, *recorded = _recorded(guest, about["fs"], None)
+    sizes = sorted({json.loads(line)["read_ahead_kb"] for line in committed})
+    other, *recorded = _recorded(guest, about["fs"], None, sizes)
     if other != header:
         raise Refused(f"the header was {header}, is {other}")
     return _compare(committed, recorded)
@@ -167,14 +177,17 @@ def _difference(old, new):
     return None
 
 
-def _record(fs, only):
+def _record(fs, only, wanted):
     """Record the readers. Yield the lines of the recording."""
     if os.geteuid() != 0:
         raise Refused("mounting a file system and tracing the kernel need root")
-    for program in (f"mkfs.{fs}", "losetup", "mount", "umount"):
+    for program in (f"mkfs.{FILE_SYSTEMS[fs][0]}", "losetup", "mount", "umount"):
         if not _which(program):
             raise Refused(f"{program} is not installed")
-    chosen = [reader for reader in readers() if not only or reader.name in only]
+    if unknown := set(only or ()) - {reader.name for reader in readers()}:
+        raise Refused(f"no reader is called {', '.join(sorted(unknown))}")
+    chosen = [replace(reader, read_ahead_kb=[size for size in reader.read_ahead_kb if not wanted or size in wanted])
+              for reader in readers() if not only or reader.name in only]
     sizes = sorted({size for reader in chosen for size in reader.read_ahead_kb})
     with contextlib.ExitStack() as undo:
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="readahead-")))
@@ -336,11 +349,11 @@ class Volume:
     def __init__(self, undo, folder, fs):
         self.path = folder / "mounted"
         self.path.mkdir()
-        self._fs = fs
+        self._type, self._options, mkfs = FILE_SYSTEMS[fs]
         image = folder / "image"
         with open(image, "wb") as file:
             file.truncate(IMAGE_BYTES)
-        subprocess.run([_which(f"mkfs.{fs}"), *MKFS[fs], image], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([_which(f"mkfs.{self._type}"), *mkfs, image], check=True, stdout=subprocess.DEVNULL)
         with _undivided():
             self._device = subprocess.run(
                 [_which("losetup"), "--find", "--show", image], check=True, capture_output=True, text=True
@@ -385,7 +398,7 @@ class Volume:
     def _mount(self):
         with _undivided():
             subprocess.run(
-                [_which("mount"), "-t", self._fs, "-o", MOUNT_OPTIONS[self._fs], self._device, self.path], check=True)
+                [_which("mount"), "-t", self._type, "-o", self._options, self._device, self.path], check=True)
 
     def _unmount(self):
         if os.path.ismount(self.path):
@@ -396,7 +409,7 @@ class Volume:
 @contextlib.contextmanager
 def _undivided():
     """Delay Ctrl-C and `kill` to the end of the block: a thing is made and noted, or neither."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:
