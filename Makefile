@@ -26,14 +26,14 @@ demo: build ## Describe and compare the traces of testdata/, and write pages of 
 
 test: setup lint docs unit ## Everything that must pass: format, clippy, docs, tests
 
-lint: setup ## Format, clippy, ruff for workloads/, lint/prose; warnings are errors
+lint: setup ## Format, clippy, ruff for Python, lint/prose; warnings are errors
 	if command -v python3 > /dev/null; then lint/prose --self-test && lint/prose; \
 	else echo "not installed: python3; prose is not checked"; fi
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@[ -x .venv/bin/ruff ] || { python3 -m venv .venv && .venv/bin/pip install -q ruff==$(RUFF); } &> target/ruff.log \
-	  || echo "not installed: ruff $(RUFF) (see target/ruff.log); workloads/ is not linted"
-	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-*; fi
+	  || echo "not installed: ruff $(RUFF) (see target/ruff.log); Python is not linted"
+	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks; fi
 
 docs: setup ## API documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
