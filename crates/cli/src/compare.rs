@@ -14,7 +14,7 @@ use flashsift_core::{
     layout, metadata, nvm,
     page::PAGE_BYTES,
     params, policy,
-    readahead::{self, Model},
+    readahead::{self, ReadAheadModel},
     study::{Note, Plan, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
     system,
     trace::{Tables, Trace, Unit},
@@ -264,7 +264,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let operations = request.metadata.is_some();
     let owners = args.after_cache.is_some() || args.attribution;
     let bytes = !request.memory.is_empty();
-    let reaches = request.readaheads.iter().map(|selection| Model::of(selection).reach_pages());
+    let reaches =
+        request.readaheads.iter().map(|selection| ReadAheadModel::of(selection).reach_pages());
     let reads_ahead_pages = reaches.max().unwrap_or(0);
     let tables =
         Tables { places, operations, owners, bytes, reads_ahead_pages, ..Tables::default() };

@@ -12,7 +12,7 @@ use crate::{
     nvm::Traffic,
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
     policy::{self, Build, Setup},
-    readahead::{self, Ahead, Before, Model, NoReadAhead, ReadAhead},
+    readahead::{self, Ahead, Before, NoReadAhead, ReadAhead, ReadAheadModel},
     trace::{Bytes, Future, Operation, Owner, StepKind, Trace},
     writeback::{self, Machine, OnEviction, Syncs, WriteBack},
 };
@@ -47,8 +47,9 @@ pub struct Cell<'a> {
     /// ([`metadata::Selection::suits`]), and the trace has the table of operations.
     pub metadata: Option<&'a metadata::Selection>,
     /// The read-ahead; `None`: only what is asked for is read, and prefetches are not counted. The
-    /// trace has the table of reads, reaching as far as the model ([`Model::reach_pages`]).
-    pub readahead: Option<Model>,
+    /// trace has the table of reads as far as the model reaches
+    /// ([`ReadAheadModel::reach_pages`]).
+    pub readahead: Option<ReadAheadModel>,
     /// Gets the pages written by process and reason, if there is a place for them. The trace then
     /// has the table of owners.
     pub attribution: Option<&'a RefCell<Attribution>>,

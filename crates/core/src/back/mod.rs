@@ -108,7 +108,7 @@ pub trait Back {
     fn running(&mut self, _process: u32) {}
     /// Fetches a page for `owner`. Returns the medium that it came from.
     fn read(&mut self, page: Page, owner: Owner) -> Source;
-    /// Fetches a page for `owner` that nobody waits for.
+    /// Fetches a page for `owner` that no process waits for.
     #[inline(always)]
     fn read_ahead(&mut self, page: Page, owner: Owner) -> Source {
         self.read(page, owner)

@@ -187,8 +187,8 @@ impl<P: Policy> PageCache<P> {
         frame
     }
 
-    /// Reads an absent page that nobody asked for. `awaited`: an application waits for the request
-    /// that it is part of.
+    /// Reads an absent page that no access asked for. `awaited`: an application waits for the
+    /// request that it is part of.
     pub(crate) fn prefetch<B: Back>(
         &mut self,
         page: Page,

@@ -3,10 +3,12 @@
 //! The pages that a request asks for are accessed as without read-ahead, in requests that end where
 //! the windows end. Other pages of the windows enter the cache after the access, without counting
 //! as accesses; the policy orders and evicts them like others. When an application accesses such a
-//! page for the first time, the policy sees it leave and come in, as if it were read now: one access
-//! is one access, whether the page was prefetched or not.
+//! page for the first time, the policy sees it leave and come in, as if it were read now: an access
+//! has the same effect on the order whether its page was prefetched or not.
 
-use super::{Advice, Counts, Descriptor, FilePages, Model, Request, Sequence, Window};
+use super::{
+    Counts, Descriptor, FilePages, Mapping, ReadAheadModel, ReadRequest, Sequence, Window,
+};
 use crate::{
     back::Back,
     cache::{Cache, PageCache},
@@ -72,7 +74,7 @@ const FRESH: u8 = 0x80;
 
 /// Reads ahead by a model.
 pub(crate) struct Ahead {
-    model: Model,
+    model: ReadAheadModel,
     states: States,
     /// By page. Those of a page that the cache does not hold mean nothing.
     flags: Vec<u8>,
@@ -106,14 +108,14 @@ struct Planned {
 
 impl Ahead {
     /// Returns the read-ahead of a trace that has the table of reads, if the model reads ahead.
-    pub(crate) fn new(model: Model, trace: &Trace) -> Self {
+    pub(crate) fn new(model: ReadAheadModel, trace: &Trace) -> Self {
         let descriptors = trace.descriptors() as usize;
         Self {
             model,
             states: match model {
-                Model::Off => States::Off,
-                Model::Linux(_) => States::Linux(vec![Descriptor::default(); descriptors]),
-                Model::Paper(_) => States::Paper(vec![Sequence::default(); descriptors]),
+                ReadAheadModel::Off => States::Off,
+                ReadAheadModel::Linux(_) => States::Linux(vec![Descriptor::default(); descriptors]),
+                ReadAheadModel::Paper(_) => States::Paper(vec![Sequence::default(); descriptors]),
             },
             flags: vec![0; trace.pages() as usize],
             planned: Vec::new(),
@@ -150,7 +152,7 @@ impl Ahead {
         let read = trace.read(n);
         let run = trace.runs()[read.run as usize];
         let page_of = |rank: u32| run.page + u64::from(rank - run.first);
-        let request = Request {
+        let request = ReadRequest {
             first: page_of(step.range().start),
             end: page_of(step.range().end),
             file_pages: page_of(read.end),
@@ -170,22 +172,22 @@ impl Ahead {
         self.asked = step.range();
         let descriptor = read.descriptor as usize;
         match (&self.model, &mut self.states) {
-            (Model::Linux(linux), States::Linux(states)) if read.is_fault => {
+            (ReadAheadModel::Linux(linux), States::Linux(states)) if read.is_fault => {
                 let state = &mut states[descriptor];
                 for page in request.first..request.end {
                     if page == request.first || !planner.has(page) {
-                        let request = Request { first: page, ..request };
-                        if linux.fault(state, Advice::Normal, request, &mut planner) {
+                        let request = ReadRequest { first: page, ..request };
+                        if linux.fault(state, &Mapping::PLAIN, request, &mut planner) {
                             linux.mapped_around(state, AROUND_PAGES);
                         }
                     }
                 }
                 linux.mapped_around(state, (request.end - request.first - 1) as u32);
             }
-            (Model::Linux(linux), States::Linux(states)) => {
+            (ReadAheadModel::Linux(linux), States::Linux(states)) => {
                 linux.read(&mut states[descriptor], request, &mut planner);
             }
-            (Model::Paper(paper), States::Paper(states)) => {
+            (ReadAheadModel::Paper(paper), States::Paper(states)) => {
                 paper.read(&mut states[descriptor], request, &mut planner);
             }
             _ => unreachable!("the states are those of the model"),
@@ -232,7 +234,7 @@ impl<P: Policy> ReadAhead<PageCache<P>> for Ahead {
     fn meet<B: Back>(&mut self, access: &Access, cache: &mut PageCache<P>, back: &mut B) -> Before {
         let flags = &mut self.flags[access.page.0 as usize];
         if !cache.holds(access.page) {
-            // What is left of the page's last stay; marks of the present plan are valid.
+            // Flags of the page's last stay mean nothing; those of the present plan do.
             if *flags & PLANNED == 0 {
                 *flags = 0;
             }
@@ -302,7 +304,7 @@ struct Planner<'a, C> {
     cache: &'a C,
     flags: &'a mut [u8],
     run: Run,
-    request: Request,
+    request: ReadRequest,
     pages_max: u64,
     planned: &'a mut Vec<Planned>,
     /// No page of the present window was added yet.
@@ -363,7 +365,7 @@ impl<C: Cache> FilePages for Planner<'_, C> {
     }
 
     fn window(&mut self, window: Window) {
-        let Request { first, end, file_pages, .. } = self.request;
+        let ReadRequest { first, end, file_pages, .. } = self.request;
         let window_end = (window.start + window.pages).min(file_pages);
         let asked_for = end.min(window_end).saturating_sub(first.max(window.start));
         let pages = window_end.saturating_sub(window.start);

@@ -11,10 +11,10 @@
 //! whose file system supports large folios are read in folios of 2^order pages: ext4 does so since
 //! 6.16.
 
-use super::{DESCRIPTOR_UNREAD, FilePages, Request, Spec, Window, param};
+use super::{DESCRIPTOR_UNREAD, FilePages, ReadAheadSpec, ReadRequest, Window, param};
 use crate::params::{Param, ParamKind, Params};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: ReadAheadSpec = ReadAheadSpec {
     name: "linux",
     paper: "Linux, mm/readahead.c",
     what: "on-demand read-ahead of the kernel: windows grow from 16 KiB to the maximum, the next \
@@ -70,15 +70,34 @@ pub struct Linux {
     pub io_pages: u64,
 }
 
-/// Advice of an application on an open file (`posix_fadvise`) or a mapping (`madvise`).
+/// AccessAdvice of an application on an open file (`posix_fadvise`) or a mapping (`madvise`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
+pub enum AccessAdvice {
     /// None.
     Normal,
     /// Reads come in no order: only what is asked for is read.
     Random,
     /// Reads go forward: windows are twice as large.
     Sequential,
+}
+
+/// A part of a file that a process has mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping {
+    /// Advice on it.
+    pub advice: AccessAdvice,
+    /// It holds code (`PROT_EXEC`).
+    pub is_executable: bool,
+    /// The first page of the file in it.
+    pub first: u64,
+    /// The page behind the last one.
+    pub end: u64,
+}
+
+impl Mapping {
+    /// A mapping of a whole file as data, without advice.
+    pub const PLAIN: Self =
+        Self { advice: AccessAdvice::Normal, is_executable: false, first: 0, end: u64::MAX };
 }
 
 /// The read-ahead state of an open file (`file_ra_state`).
@@ -96,7 +115,7 @@ pub struct Descriptor {
     order: u32,
     /// Faults that found no page, less those that found one.
     mmap_miss: u32,
-    advice: Advice,
+    advice: AccessAdvice,
 }
 
 impl Default for Descriptor {
@@ -108,14 +127,14 @@ impl Default for Descriptor {
             prev_page: DESCRIPTOR_UNREAD,
             order: 0,
             mmap_miss: 0,
-            advice: Advice::Normal,
+            advice: AccessAdvice::Normal,
         }
     }
 }
 
 impl Descriptor {
     /// Takes advice on later reads.
-    pub fn advise(&mut self, advice: Advice) {
+    pub fn advise(&mut self, advice: AccessAdvice) {
         self.advice = advice;
     }
 
@@ -148,8 +167,13 @@ impl Linux {
     }
 
     /// Decides on the windows of a read, page by page as the kernel goes through it.
-    pub fn read(&self, descriptor: &mut Descriptor, request: Request, cache: &mut impl FilePages) {
-        let Request { first, end, .. } = request;
+    pub fn read(
+        &self,
+        descriptor: &mut Descriptor,
+        request: ReadRequest,
+        cache: &mut impl FilePages,
+    ) {
+        let ReadRequest { first, end, .. } = request;
         for page in first..end.min(request.file_pages) {
             if !cache.has(page) {
                 self.missing(descriptor, page, request, cache);
@@ -166,14 +190,14 @@ impl Linux {
         descriptor.read_until(request.prev_page);
     }
 
-    /// Decides on the windows of a fault at page `request.first` of a mapping. `advice` is that on
-    /// the mapping. Returns whether the fault is handled anew once the pages are read, which then
-    /// maps cached pages around it ([`Self::mapped_around`]).
+    /// Decides on the windows of a fault at page `request.first` of a mapping. Returns whether the
+    /// fault is handled anew once the pages are read, which then maps cached pages around it
+    /// ([`Self::mapped_around`]).
     pub fn fault(
         &self,
         descriptor: &mut Descriptor,
-        advice: Advice,
-        request: Request,
+        mapping: &Mapping,
+        request: ReadRequest,
         cache: &mut impl FilePages,
     ) -> bool {
         let page = request.first;
@@ -182,7 +206,7 @@ impl Linux {
         }
         let pages_max = self.pages_max_for(descriptor);
         if cache.has(page) {
-            if advice == Advice::Random {
+            if mapping.advice == AccessAdvice::Random {
                 return false;
             }
             descriptor.mmap_miss = descriptor.mmap_miss.saturating_sub(1);
@@ -194,17 +218,26 @@ impl Linux {
             }
             return is_marked;
         }
-        let retried = match advice {
-            Advice::Random => false,
-            Advice::Sequential => {
-                let request = Request { end: page + pages_max, ..request };
+        // Code is read ahead in each case, since 6.16.
+        let is_code = mapping.is_executable && self.kernel >= Kernel::V6_18;
+        let retried = match mapping.advice {
+            AccessAdvice::Random if !is_code => false,
+            AccessAdvice::Sequential => {
+                let request = ReadRequest { end: page + pages_max, ..request };
                 self.missing(descriptor, page, request, cache);
                 true
             }
-            Advice::Normal => {
+            AccessAdvice::Normal | AccessAdvice::Random => {
                 descriptor.mmap_miss = (descriptor.mmap_miss + 1).min(10 * LOTS_OF_MISSES);
                 let reads_around = descriptor.mmap_miss <= LOTS_OF_MISSES;
-                if reads_around {
+                if reads_around && is_code {
+                    descriptor.start = page.max(mapping.first);
+                    let end = (descriptor.start + pages_max).min(mapping.end);
+                    descriptor.size = end - descriptor.start;
+                    descriptor.async_size = 0;
+                    descriptor.order = 0;
+                    self.submit(descriptor, request, cache);
+                } else if reads_around {
                     descriptor.start = page.saturating_sub(pages_max / 2);
                     descriptor.size = pages_max;
                     descriptor.async_size = pages_max / 4;
@@ -226,13 +259,18 @@ impl Linux {
     }
 
     /// Reads pages that an application announced (`POSIX_FADV_WILLNEED`, `readahead`).
-    pub fn will_need(&self, descriptor: &Descriptor, request: Request, cache: &mut impl FilePages) {
+    pub fn will_need(
+        &self,
+        descriptor: &Descriptor,
+        request: ReadRequest,
+        cache: &mut impl FilePages,
+    ) {
         self.forced(descriptor, request.first, request.end - request.first, request, cache);
     }
 
     fn pages_max_for(&self, descriptor: &Descriptor) -> u64 {
         match descriptor.advice {
-            Advice::Sequential => 2 * self.pages_max,
+            AccessAdvice::Sequential => 2 * self.pages_max,
             _ => self.pages_max,
         }
     }
@@ -251,11 +289,11 @@ impl Linux {
         &self,
         descriptor: &mut Descriptor,
         index: u64,
-        request: Request,
+        request: ReadRequest,
         cache: &mut impl FilePages,
     ) {
         let wanted = request.end - index;
-        if descriptor.advice == Advice::Random {
+        if descriptor.advice == AccessAdvice::Random {
             return self.forced(descriptor, index, wanted, request, cache);
         }
         let max = self.window_max(descriptor, wanted);
@@ -296,7 +334,7 @@ impl Linux {
         descriptor: &mut Descriptor,
         (index, folio, order): (u64, u64, u32),
         wanted: u64,
-        request: Request,
+        request: ReadRequest,
         cache: &mut impl FilePages,
     ) {
         cache.unmark(folio);
@@ -341,7 +379,7 @@ impl Linux {
         descriptor: &mut Descriptor,
         index: u64,
         max: u64,
-        request: Request,
+        request: ReadRequest,
         cache: &mut impl FilePages,
     ) {
         descriptor.start += descriptor.size;
@@ -371,7 +409,7 @@ impl Linux {
         descriptor: &mut Descriptor,
         index: u64,
         max: u64,
-        request: Request,
+        request: ReadRequest,
         cache: &mut impl FilePages,
     ) {
         // The read would meet the window's own marker at once: the next window is part of it.
@@ -390,7 +428,12 @@ impl Linux {
     }
 
     /// Reads the descriptor's window (`page_cache_ra_order`).
-    fn submit(&self, descriptor: &mut Descriptor, request: Request, cache: &mut impl FilePages) {
+    fn submit(
+        &self,
+        descriptor: &mut Descriptor,
+        request: ReadRequest,
+        cache: &mut impl FilePages,
+    ) {
         let Descriptor { start, size, async_size, .. } = *descriptor;
         cache.window(Window {
             start,
@@ -427,7 +470,7 @@ impl Linux {
         index: u64,
         pages: u64,
         async_size: u64,
-        request: Request,
+        request: ReadRequest,
         cache: &mut impl FilePages,
     ) {
         let Some(last) = request.file_pages.checked_sub(1).filter(|last| index <= *last) else {
@@ -448,7 +491,7 @@ impl Linux {
         index: u64,
         pages: u64,
         async_size: u64,
-        request: Request,
+        request: ReadRequest,
         cache: &mut impl FilePages,
     ) {
         cache.window(Window { start: index, pages, async_pages: async_size, order: 0 });
@@ -461,7 +504,7 @@ impl Linux {
         descriptor: &Descriptor,
         index: u64,
         wanted: u64,
-        request: Request,
+        request: ReadRequest,
         cache: &mut impl FilePages,
     ) {
         let pages = wanted.min(self.io_pages.max(self.pages_max_for(descriptor)));

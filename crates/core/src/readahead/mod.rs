@@ -12,7 +12,7 @@ mod nmsr;
 mod paper;
 
 pub(crate) use ahead::{Ahead, Before, NoReadAhead, ReadAhead};
-pub use linux::{Advice, Descriptor, Kernel, Linux};
+pub use linux::{AccessAdvice, Descriptor, Kernel, Linux, Mapping};
 pub use nmsr::native_maximum;
 pub use paper::{Paper, Sequence};
 
@@ -20,7 +20,7 @@ pub use paper::{Paper, Sequence};
 const DESCRIPTOR_UNREAD: u64 = u64::MAX >> 12;
 
 /// A read-ahead in the list.
-pub struct Spec {
+pub struct ReadAheadSpec {
     /// Name in `--readahead`.
     pub name: &'static str,
     /// Source of the definition.
@@ -34,9 +34,9 @@ pub struct Spec {
 }
 
 /// Every read-ahead.
-pub const ALL: &[Spec] = &[OFF_SPEC, linux::SPEC, paper::SPEC];
+pub const ALL: &[ReadAheadSpec] = &[OFF_SPEC, linux::SPEC, paper::SPEC];
 
-const OFF_SPEC: Spec = Spec {
+const OFF_SPEC: ReadAheadSpec = ReadAheadSpec {
     name: "off",
     paper: "baseline",
     what: "only the pages that are asked for",
@@ -45,12 +45,12 @@ const OFF_SPEC: Spec = Spec {
 };
 
 /// A read-ahead selected from the list, with its parameters.
-pub type Selection = params::Selection<Spec>;
+pub type Selection = params::Selection<ReadAheadSpec>;
 
 /// No read-ahead.
 pub static OFF: Selection = Selection { spec: &ALL[0], params: Params::NONE };
 
-impl Listed for Spec {
+impl Listed for ReadAheadSpec {
     const KIND: &'static str = "read-ahead";
     const ALL: &'static [Self] = ALL;
 
@@ -79,7 +79,7 @@ pub fn parse(text: &str) -> Result<Selection, params::Error> {
 
 /// A model with its settings.
 #[derive(Clone, Copy, Debug)]
-pub enum Model {
+pub enum ReadAheadModel {
     /// Reads only what is asked for.
     Off,
     /// The kernel's.
@@ -88,7 +88,7 @@ pub enum Model {
     Paper(Paper),
 }
 
-impl Model {
+impl ReadAheadModel {
     /// Returns the model of a selection.
     pub fn of(selection: &Selection) -> Self {
         match selection.spec.name {
@@ -130,7 +130,7 @@ fn param(params: &Params, declared: &[Param], name: &str) -> f64 {
 
 /// A read of some pages of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct ReadRequest {
     /// The first page.
     pub first: u64,
     /// The page behind the last one, which is larger.
@@ -195,7 +195,7 @@ pub struct Counts {
     pub reads_evict_clean: u64,
     /// Page reads that missed and evicted a dirty page.
     pub reads_evict_dirty: u64,
-    /// Pages that left the cache to make room.
+    /// Pages that left a full cache for others.
     pub evicted: u64,
 }
 

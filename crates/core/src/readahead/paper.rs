@@ -5,10 +5,10 @@
 //! at 2 or 4 times the request, doubles if the page was there, up to the maximum, and falls by 2
 //! pages if it was not, down to 4. A request out of order ends the sequence and prefetches nothing.
 
-use super::{FilePages, Request, Spec, Window, linux::first_size, param};
+use super::{FilePages, ReadAheadSpec, ReadRequest, Window, linux::first_size, param};
 use crate::params::{Param, ParamKind, Params};
 
-pub(super) const SPEC: Spec = Spec {
+pub(super) const SPEC: ReadAheadSpec = ReadAheadSpec {
     name: "paper",
     paper: "Liang et al., Boosting Read-ahead Efficiency, section 2.2",
     what: "one prefetch for each sequential page request, from 4 pages to the maximum",
@@ -47,7 +47,7 @@ impl Paper {
     }
 
     /// Decides on the prefetches of a read, which consists of one request for each page.
-    pub fn read(&self, sequence: &mut Sequence, request: Request, cache: &mut impl FilePages) {
+    pub fn read(&self, sequence: &mut Sequence, request: ReadRequest, cache: &mut impl FilePages) {
         for page in request.first..request.end.min(request.file_pages) {
             // A read that begins in the page in which the last one ended requests it once.
             if sequence.last == Some(page) {

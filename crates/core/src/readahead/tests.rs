@@ -44,23 +44,23 @@ impl FilePages for Cached {
 }
 
 /// The pages that a process has mapped: an access to another one is a fault.
-#[derive(Default)]
-struct Mapping {
+struct Mapped {
     descriptor: u64,
     mapped: BTreeSet<u64>,
-    advice: Option<Advice>,
+    mapping: Mapping,
 }
 
 /// Pages that a fault maps around it at most (`fault_around_bytes`).
 const AROUND_PAGES: u64 = 16;
 
-impl Mapping {
+impl Mapped {
     /// Maps the cached pages around a fault, without folios that carry a marker. Returns whether
     /// the page itself was mapped, and how many were.
     fn map_around(&mut self, page: u64, cache: &Cached) -> (bool, u32) {
         let first = page / AROUND_PAGES * AROUND_PAGES;
+        let end = (first + AROUND_PAGES).min(self.mapping.end);
         let mut count = 0;
-        for page in first..first + AROUND_PAGES {
+        for page in first.max(self.mapping.first)..end {
             if cache.has(page) && !cache.is_marked(page) && self.mapped.insert(page) {
                 count += 1;
             }
@@ -74,12 +74,12 @@ struct Replay {
     file_pages: u64,
     cache: Cached,
     descriptors: BTreeMap<u64, Descriptor>,
-    mappings: BTreeMap<u64, Mapping>,
+    mappings: BTreeMap<u64, Mapped>,
 }
 
 impl Replay {
-    fn request(&self, first: u64, end: u64, prev_page: u64) -> Request {
-        Request { first, end, file_pages: self.file_pages, prev_page }
+    fn request(&self, first: u64, end: u64, prev_page: u64) -> ReadRequest {
+        ReadRequest { first, end, file_pages: self.file_pages, prev_page }
     }
 
     fn step(&mut self, step: &Value) {
@@ -102,8 +102,15 @@ impl Replay {
                 }
             }
             "map" => {
-                let mapping = Mapping { descriptor: number("fd"), ..Mapping::default() };
-                self.mappings.insert(number("map"), mapping);
+                let first = step["page"].as_u64().unwrap_or(0);
+                let mapping = Mapping {
+                    is_executable: step["kind"] == "executable",
+                    first,
+                    end: step["pages"].as_u64().map_or(self.file_pages, |pages| first + pages),
+                    ..Mapping::PLAIN
+                };
+                let (descriptor, mapped) = (number("fd"), BTreeSet::new());
+                self.mappings.insert(number("map"), Mapped { descriptor, mapped, mapping });
             }
             "fault" => self.fault(number("map"), number("page"), step["write"] == true),
             "advise" => self.advise(step),
@@ -127,8 +134,7 @@ impl Replay {
                 return;
             }
         }
-        let advice = mapping.advice.unwrap_or(Advice::Normal);
-        let retried = self.linux.fault(descriptor, advice, request, &mut self.cache);
+        let retried = self.linux.fault(descriptor, &mapping.mapping, request, &mut self.cache);
         if retried && !is_private_store {
             let (_, around) = mapping.map_around(page, &self.cache);
             self.linux.mapped_around(descriptor, around);
@@ -138,9 +144,9 @@ impl Replay {
 
     fn advise(&mut self, step: &Value) {
         let advice = match step["advice"].as_str().expect("advice has a name") {
-            "normal" => Advice::Normal,
-            "random" => Advice::Random,
-            "sequential" => Advice::Sequential,
+            "normal" => AccessAdvice::Normal,
+            "random" => AccessAdvice::Random,
+            "sequential" => AccessAdvice::Sequential,
             "willneed" => {
                 let (at, bytes) = (step["at"].as_u64().unwrap_or(0), step["bytes"].as_u64());
                 let end = match bytes {
@@ -166,7 +172,7 @@ impl Replay {
             Some(fd) => self.descriptors.get_mut(&fd).expect("it is open").advise(advice),
             None => {
                 let map = step["map"].as_u64().expect("advice is for a file or a mapping");
-                self.mappings.get_mut(&map).expect("it is mapped").advice = Some(advice);
+                self.mappings.get_mut(&map).expect("it is mapped").mapping.advice = advice;
             }
         }
     }
@@ -265,6 +271,12 @@ fn agrees_with_linux_6_1_on_f2fs() {
     agrees("6.1-f2fs.jsonl", Kernel::V6_1, false, &[]);
 }
 
+/// ext4 supports no large folios with `data=journal`.
+#[test]
+fn agrees_with_linux_6_18_without_large_folios() {
+    agrees("6.18-ext4-data-journal.jsonl", Kernel::V6_18, false, &[]);
+}
+
 #[test]
 fn agrees_with_linux_6_12_on_ext4() {
     agrees("6.12-ext4.jsonl", Kernel::V6_12, false, &[]);
@@ -277,7 +289,8 @@ fn the_papers_prefetches_are_counted_as_it_does() {
         let mut cache = Cached::default();
         let (paper, mut sequence) = (Paper { pages_max }, Sequence::default());
         for page in 0..pages {
-            let request = Request { first: page, end: page + 1, file_pages: 5000, prev_page: 0 };
+            let request =
+                ReadRequest { first: page, end: page + 1, file_pages: 5000, prev_page: 0 };
             paper.read(&mut sequence, request, &mut cache);
         }
         let asked: u64 = cache.windows.iter().map(|window| window.pages).sum();
@@ -291,7 +304,7 @@ fn the_papers_sequence_ends_with_a_request_out_of_order() {
     let mut cache = Cached::default();
     let (paper, mut sequence) = (Paper { pages_max: 32 }, Sequence::default());
     for page in [0, 1, 2, 1000, 1001, 5000] {
-        let request = Request { first: page, end: page + 1, file_pages: 9000, prev_page: 0 };
+        let request = ReadRequest { first: page, end: page + 1, file_pages: 9000, prev_page: 0 };
         paper.read(&mut sequence, request, &mut cache);
     }
     let sizes: Vec<_> = cache.windows.iter().map(|window| (window.start, window.pages)).collect();

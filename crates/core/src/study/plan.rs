@@ -15,7 +15,7 @@ use crate::{
     layout,
     nvm::Traffic,
     policy,
-    readahead::{self, Ahead, Model},
+    readahead::{self, Ahead, ReadAheadModel},
     system::{self, SystemSpec},
     trace::{Future, RecordedPlaces, Trace, Unit},
     writeback,
@@ -248,7 +248,8 @@ impl<'a> Plan<'a> {
         }
         let is_offline = |policy: &policy::Selection| policy.spec.kind.is_offline();
         let needs_future = request.policies.iter().any(is_offline);
-        let reads_ahead = request.readaheads.iter().any(|ahead| Model::of(ahead).reads_ahead());
+        let reads_ahead =
+            request.readaheads.iter().any(|ahead| ReadAheadModel::of(ahead).reads_ahead());
         let future = match reads_ahead {
             true if needs_future => Some(Err(FutureProblem::ReadAhead)),
             _ => needs_future.then(|| future(trace, cell_bytes, limit_bytes)),
@@ -320,7 +321,8 @@ fn suits_beside_nvm(system: &system::Selection, request: &Request) -> Result<(),
 
 /// Checks that the rest of a request makes sense with read-ahead.
 fn suits_readahead(trace: &Trace, request: &Request) -> Result<(), StudyError> {
-    let reaches = request.readaheads.iter().map(|selection| Model::of(selection).reach_pages());
+    let reaches =
+        request.readaheads.iter().map(|selection| ReadAheadModel::of(selection).reach_pages());
     let Some(reach_pages) = reaches.max() else { return Ok(()) };
     let tables = trace.tables();
     assert!(tables.reads_ahead_pages >= reach_pages, "the trace has the table of reads");

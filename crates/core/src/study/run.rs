@@ -4,7 +4,7 @@ use super::{device::PreparedDevice, plan::Plan};
 use crate::{
     back::{Attribution, Io},
     device::{Clocks, DeviceTimes},
-    readahead::Model,
+    readahead::ReadAheadModel,
     system::{Cell, Outcome},
     trace::{Future, Trace},
 };
@@ -55,7 +55,7 @@ impl Plan<'_> {
             discards: request.discards,
             metadata: request.metadata.as_ref(),
             attribution: request.attribution.then_some(&attribution),
-            readahead: planned.readahead.map(Model::of),
+            readahead: planned.readahead.map(ReadAheadModel::of),
         };
         let times = trace.about().knows.times;
         let mut feed = Feed::new(&request.devices, times, observer, cpu_ns);
