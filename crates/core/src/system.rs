@@ -76,7 +76,7 @@ pub struct Outcome {
     pub traffic: Traffic,
     /// Prefetches; all 0 without read-ahead.
     pub readahead: readahead::Counts,
-    /// Reads sent to the device, where a read-ahead or a sink is.
+    /// Reads sent to the device; 0 without read-ahead.
     pub read_requests: u64,
     /// Dirty pages still in the cache at the end.
     pub dirty_left: u64,
@@ -624,7 +624,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             traffic: self.back.traffic(&|page| self.cache.is_dirty(page)) + self.cache.traffic(),
             dirty_left: self.cache.dirty_pages(),
             readahead: self.ahead.counts(),
-            read_requests: self.back.read_requests(),
+            read_requests: if R::ON { self.back.read_requests() } else { 0 },
         }
     }
 

@@ -82,6 +82,7 @@ mod tests {
         let device = DeviceCounts { writes, ..DeviceCounts::default() };
         let is_plain = nvm_pages.is_none();
         ResultRow {
+            readahead: None,
             policy: if is_plain { "lru".to_owned() } else { format!("lru {system}") },
             system: system.to_owned(),
             is_plain,

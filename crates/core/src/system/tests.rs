@@ -17,6 +17,7 @@ mod durable_cache;
 mod hybrid_memory;
 mod merging_back;
 mod placed_policy;
+mod reading_ahead;
 mod write_buffer;
 
 /// A trace of files with all step tables; event `n` happens after `n` seconds in process `n`.
