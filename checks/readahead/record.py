@@ -6,6 +6,9 @@
   checks/readahead/record.py --check FILE              records again; prints the first difference
                                                        of each reader
 
+  checks/readahead/record.py --compare FILE FILE       differences between two kernels, by the pages
+                                                       added and the page faults
+
 `make setup` unpacks the kernels for --guest into target/guest; FLASHSIFT_GUEST names another
 folder. A guest needs qemu and no privileges. It is ended after FLASHSIFT_GUEST_SECONDS (1200).
 """
@@ -51,6 +54,9 @@ POSIX_FADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3, "dontnee
 MADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3}
 MAPS = {"shared": "map", "private": "private", "executable": "exec"}
 NAMES = {"size": "pages", "async_size": "async", "nr_to_read": "pages", "lookahead_size": "async"}
+# Fields of a step that all kernels have and that have the same meaning there.
+OF_ALL_KERNELS = {"op", "fd", "map", "at", "bytes", "page", "pages", "kind", "advice", "write", "returned", "added",
+                  "faulted"}
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -65,6 +71,9 @@ def main():
     try:
         if options.check:
             sys.exit(_check(options.check, options.guest))
+        if options.compare:
+            recordings = [path.read_text().splitlines()[1:] for path in options.compare]
+            sys.exit(_compare(*recordings, OF_ALL_KERNELS))
         lines = _recorded(options.guest, options.fs, options.only, options.sizes)
         text = "".join(line + "\n" for line in lines)
         if options.o:
@@ -84,6 +93,7 @@ def _options():
     parser.add_argument("--only", nargs="+", metavar="READER", help="some readers")
     parser.add_argument("--sizes", nargs="+", type=int, metavar="KIB", help="some values of read_ahead_kb")
     parser.add_argument("--check", type=Path, metavar="FILE", help="compare with this recording")
+    parser.add_argument("--compare", type=Path, nargs=2, metavar="FILE", help="compare two recordings")
     return parser.parse_args()
 
 
@@ -153,25 +163,29 @@ def _check(path, guest):
     return _compare(committed, recorded)
 
 
-def _compare(committed, recorded):
+def _compare(committed, recorded, fields=None):
+    """Print how each reader differs, in these fields of its steps or all. Return the exit status."""
     old, new = ({(at["reader"], at["read_ahead_kb"]): at for at in map(json.loads, lines)}
                 for lines in (committed, recorded))
     different = 0
     for key in [*old, *(key for key in new if key not in old)]:
-        why = _difference(old.get(key), new.get(key))
+        why = _difference(old.get(key), new.get(key), fields)
         different += why is not None
         print(f"{key[0]} {key[1]} KiB: {why or 'equal'}")
     print(f"{different} of {len(old.keys() | new.keys())} readers differ")
     return 1 if different else 0
 
 
-def _difference(old, new):
+def _difference(old, new, fields):
     if old is None or new is None:
         return "not in the file" if old is None else "only in the file"
     for number, (was, now) in enumerate(zip(old["steps"], new["steps"], strict=False)):
+        if fields:
+            was, now = ({key: value for key, value in step.items() if key in fields} for step in (was, now))
         if was != now:
             return f"step {number}: was {_json(was)}, is {_json(now)}"
-    without = [{key: value for key, value in at.items() if key != "steps"} for at in (old, new)]
+    other = {"steps", "kernel", "fs"} if fields else {"steps"}
+    without = [{key: value for key, value in at.items() if key not in other} for at in (old, new)]
     if without[0] != without[1] or len(old["steps"]) != len(new["steps"]):
         return f"was {_json(without[0])}, is {_json(without[1])}, or the number of steps differs"
     return None
