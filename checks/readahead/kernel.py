@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 import re
 import shutil
 import signal
@@ -33,6 +34,12 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 class Refused(Exception):
     """The recording cannot be made here."""
+
+
+def kernel_version():
+    """The version of the kernel's source: 6.18.44, or Debian's package, 6.1.176-1."""
+    debian = re.search(r"Debian (\S+)", platform.version())
+    return debian[1] if debian else re.match(r"[\d.]+\d", platform.release())[0]
 
 
 class Trace:

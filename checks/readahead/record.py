@@ -15,7 +15,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import shlex
 import signal
 import subprocess
@@ -24,7 +23,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from kernel import ENDING, FILE_SYSTEMS, Refused, Trace, Volume, which
+from kernel import ENDING, FILE_SYSTEMS, Refused, Trace, Volume, kernel_version, which
 from readers import readers
 
 HERE = Path(__file__).resolve().parent
@@ -139,8 +138,8 @@ def _check(path, guest):
     """Compare a recording with a new one. Return the exit status."""
     header, *committed = _read(path)
     about = json.loads(header)["header"]
-    if not guest and about["kernel"] != platform.release():
-        raise Refused(f"{path} is of kernel {about['kernel']}; this is {platform.release()} (or give --guest)")
+    if not guest and about["kernel"] != kernel_version():
+        raise Refused(f"{path} is of kernel {about['kernel']}; this is {kernel_version()} (or give --guest)")
     sizes = sorted({json.loads(line)["read_ahead_kb"] for line in committed})
     other, *recorded = _recorded(guest, about["fs"], None, sizes)
     if other != header:
@@ -194,7 +193,7 @@ def _record(fs, only, wanted):
         trace = Trace(undo)
         volume = Volume(undo, folder, fs)
         yield _json({"header": {
-            "kernel": platform.release(), "fs": fs, "windows": bool(trace.windows),
+            "kernel": kernel_version(), "fs": fs, "windows": bool(trace.windows),
             "max_sectors_kb": volume.queue("max_sectors_kb"), "optimal_io_size": volume.queue("optimal_io_size"),
             "read_ahead_kb": volume.queue("read_ahead_kb")}})
         recorded = {}
@@ -205,7 +204,7 @@ def _record(fs, only, wanted):
             for reader, name in files:
                 steps = _run(program, trace, volume, reader, volume.path / name)
                 recorded[reader.name, size] = _json({
-                    "kernel": platform.release(), "fs": fs, "reader": reader.name, "read_ahead_kb": size,
+                    "kernel": kernel_version(), "fs": fs, "reader": reader.name, "read_ahead_kb": size,
                     "file_bytes": reader.file_bytes, **({"data": reader.data} if reader.data else {}),
                     "steps": steps})
         for reader in chosen:
