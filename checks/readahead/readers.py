@@ -152,14 +152,15 @@ def _not_sequential():
     large = 16 * MIB
     pages = large // PAGE
     return [
-        *(Reader(f"stride{n}", one(read(i * n * PAGE, PAGE) for i in range(24)), 12 * MIB) for n in (2, 4, 16, 64)),
+        *(Reader(f"stride{n}", one(read(i * n * PAGE, PAGE) for i in range(count)), 12 * MIB)
+          for n, count in ((2, 24), (4, 24), (16, 10), (64, 10))),
         Reader("stride8-16k", one(read(i * 8 * PAGE, 4 * PAGE) for i in range(16))),
         Reader("backwards4k", one(read(i * PAGE, PAGE) for i in range(160, 146, -1)), read_ahead_kb=FEW),
         Reader("backwards16k", one(read(i * PAGE, 4 * PAGE) for i in range(160, 80, -4))),
-        Reader("random4k", one(read(p * PAGE, PAGE) for p in random_pages(32, pages)), large),
+        Reader("random4k", one(read(p * PAGE, PAGE) for p in random_pages(24, pages)), large),
         Reader("random4k-short", one(read(p * PAGE, PAGE) for p in random_pages(12, pages)), large,
                read_ahead_kb=(16, 512)),
-        Reader("random16k", one(read(p * PAGE, 4 * PAGE) for p in random_pages(32, pages, 4)), large),
+        Reader("random16k", one(read(p * PAGE, 4 * PAGE) for p in random_pages(24, pages, 4)), large),
         Reader("random16k-short", one(read(p * PAGE, 4 * PAGE) for p in random_pages(12, pages, 4)), large,
                read_ahead_kb=(16, 512)),
         Reader("random1m", one(read(p * PAGE, MIB) for p in random_pages(8, pages, 256)), large),
@@ -173,12 +174,12 @@ def _not_sequential():
 def _mapped():
     large = 16 * MIB
     pages = large // PAGE
-    scattered = [fault(page) for page in random_pages(40, pages)]
+    scattered = [fault(page) for page in random_pages(16, pages)]
     return [
         Reader("mmap-seq", with_map(fault(i) for i in range(130))),
         Reader("mmap-seq-short", with_map(fault(i) for i in range(60)), read_ahead_kb=(16, 512, 2560)),
         Reader("mmap-mid", with_map(fault(1000 + i) for i in range(40)), 8 * MIB),
-        Reader("mmap-random", with_map(scattered[:32]), large),
+        Reader("mmap-random", with_map(scattered[:16]), large),
         Reader("mmap-random-short", with_map(scattered[:12]), large, read_ahead_kb=(16, 512)),
         Reader("mmap-backwards", with_map(fault(i) for i in range(200, 164, -1))),
         Reader("mmap-stride16", with_map(fault(16 * i) for i in range(16))),
@@ -187,7 +188,7 @@ def _mapped():
         Reader("mmap-madv-sequential-random", with_map(advise_map("sequential"), scattered[:12]), large),
         Reader("mmap-madv-willneed", with_map(advise_map("willneed"), (fault(i) for i in range(40)))),
         # Pages that a page fault maps around its own count as hits, so misses do not add up.
-        Reader("mmap-misses", with_map((fault(page) for page in random_pages(30, 64 * MIB // PAGE, 128)), (
+        Reader("mmap-misses", with_map((fault(page) for page in random_pages(104, 64 * MIB // PAGE, 128)), (
             fault(5001 + i) for i in range(24))), 64 * MIB),
         # A store into a private map maps no pages around. A hundred misses turn read-around off.
         Reader("mmap-private-stores", [
