@@ -206,7 +206,7 @@ impl Linux {
         }
         let pages_max = self.pages_max_for(descriptor);
         if cache.has(page) {
-            if mapping.advice == AccessAdvice::Random {
+            if mapping.advice == AccessAdvice::Random || pages_max == 0 {
                 return false;
             }
             descriptor.mmap_miss = descriptor.mmap_miss.saturating_sub(1);
@@ -221,6 +221,7 @@ impl Linux {
         // Code is read ahead in each case, since 6.16.
         let is_code = mapping.is_executable && self.kernel >= Kernel::V6_18;
         let retried = match mapping.advice {
+            _ if pages_max == 0 => false,
             AccessAdvice::Random if !is_code => false,
             AccessAdvice::Sequential => {
                 let request = ReadRequest { end: page + pages_max, ..request };
@@ -293,6 +294,10 @@ impl Linux {
         cache: &mut impl FilePages,
     ) {
         let wanted = request.end - index;
+        // Without read-ahead each page is read alone.
+        if self.pages_max == 0 {
+            return self.pages(index, 1, 0, request, cache);
+        }
         if descriptor.advice == AccessAdvice::Random {
             return self.forced(descriptor, index, wanted, request, cache);
         }
@@ -337,6 +342,9 @@ impl Linux {
         request: ReadRequest,
         cache: &mut impl FilePages,
     ) {
+        if self.pages_max == 0 {
+            return;
+        }
         cache.unmark(folio);
         let max = self.window_max(descriptor, wanted);
         let window_end = descriptor.start + descriptor.size;
