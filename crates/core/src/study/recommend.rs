@@ -331,7 +331,7 @@ impl Advice {
 }
 
 /// Counts the cost of requests by slice.
-pub(super) struct Meter {
+struct Meter {
     duration_us: u64,
     costs: Vec<f64>,
     slice: usize,
@@ -341,11 +341,11 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(duration_us: u64, clocks: Option<Clocks>) -> Self {
+    fn new(duration_us: u64, clocks: Option<Clocks>) -> Self {
         Self { duration_us, costs: vec![0.0; SLICES], slice: 0, clocks, before_ns: 0 }
     }
 
-    pub(super) fn take(&mut self, requests: &[Io]) {
+    fn take(&mut self, requests: &[Io]) {
         for io in requests {
             // Requests come in the order of time.
             let slice = self.slice_of(io.at_us).max(self.slice);
@@ -377,7 +377,7 @@ impl Meter {
         }
     }
 
-    pub(super) fn finish(mut self) -> Vec<f64> {
+    fn finish(mut self) -> Vec<f64> {
         self.close();
         self.costs
     }
