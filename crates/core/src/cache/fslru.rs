@@ -26,7 +26,6 @@
 //!   the last durable version is gone.
 
 use super::{Cache, Details, facts::Facts};
-use crate::policy::naive::Act;
 use crate::{
     back::{Back, Why},
     nvm::{Counting, Memory, Place, Traffic},
@@ -50,7 +49,6 @@ pub(crate) const SPEC: SystemSpec = SystemSpec {
             let settings = Settings::of(PARAMS, cell);
             let nvm = cell.frames - Fslru::<Counting>::dram_frames(cell.frames, settings);
             let cache = Fslru::new(trace.pages(), cell.frames, settings, Counting::new(nvm));
-            let cache = cache.with_orders(trace);
             system::run_memory(cell, trace, cache, sink)
         },
     },
@@ -166,10 +164,6 @@ impl Copies {
     }
 }
 
-fn act(op: Op, page: Page) -> Act {
-    if op == Op::Read { Act::Read(page.0) } else { Act::Write(page.0) }
-}
-
 /// The lists of [`Fslru::queues`].
 const DRAM: usize = 0;
 const NVM: usize = 1;
@@ -201,15 +195,7 @@ pub struct Fslru<M> {
     /// mispredicted.
     queues: Lists<Frame, 2>,
     reserved: Frame,
-    /// The orders in which pages leave DRAM and non-volatile memory, where they are not LRU.
-    orders: [Option<Order>; 2],
 }
-
-/// The policies that order DRAM and non-volatile memory in place of LRU.
-pub static ORDERS: std::sync::Mutex<[Option<String>; 2]> = std::sync::Mutex::new([None, None]);
-
-/// An order that a policy keeps of the pages of a queue.
-type Order = Box<dyn crate::policy::naive::Stepped>;
 
 impl<M: Memory> Fslru<M> {
     /// The smallest cache: one frame of DRAM, one of non-volatile memory, and the reserved one.
@@ -243,27 +229,7 @@ impl<M: Memory> Fslru<M> {
             free_frames: (0..nvm - 1).rev().map(Frame).collect(),
             queues: Lists::new(dram + 1 + nvm),
             reserved: Frame(nvm - 1),
-            orders: [None, None],
         }
-    }
-
-    /// Orders the queues by the policies of [`ORDERS`].
-    fn with_orders(mut self, trace: &crate::trace::Trace) -> Self {
-        let sizes = [self.slots.len() as u32 - 1, self.frames.len() as u32 - 1];
-        let names = ORDERS.lock().expect("no holder panics").clone();
-        for (n, name) in names.iter().enumerate() {
-            let Some(policy) = name else { continue };
-            let policy = crate::policy::Selection::parse(policy).expect("a policy");
-            let (frames, pages, runs) = (sizes[n], trace.pages(), trace.runs());
-            let setup = crate::policy::Setup { frames, pages, runs, params: &policy.params };
-            let placing = crate::policy::naive::Placing::Fixed;
-            self.orders[n] = Some((policy.spec.cache)(&setup, placing));
-        }
-        self
-    }
-
-    fn tell(&mut self, queue: usize, act: Act) -> Option<Vec<Page>> {
-        self.orders[queue].as_mut().map(|order| order.evicted_by(act))
     }
 
     /// Takes the durable pages that recovery found in `memory` into an empty cache, the least
@@ -356,7 +322,7 @@ impl<M: Memory> Fslru<M> {
         } else {
             self.memory.blank(Place::Dram(slot));
         }
-        self.shrink(act(op, page), back);
+        self.shrink(back);
         match op {
             Op::Read => self.memory.read(Place::Dram(slot), details.bytes),
             Op::Write => self.write_dram(slot, page, details.bytes, back),
@@ -368,30 +334,17 @@ impl<M: Memory> Fslru<M> {
     fn copy_up<B: Back>(&mut self, frame: Frame, page: Page, bytes: Bytes, back: &mut B) {
         let slot = self.enter(page);
         self.memory.copy(Place::Nvm(frame), Place::Dram(slot));
-        self.shrink(Act::Write(page.0), back);
+        self.shrink(back);
         self.write_dram(slot, page, bytes, back);
     }
 
     /// Evicts the least recently used page of DRAM if only the frame in flight would be left.
     #[inline(always)]
-    fn shrink<B: Back>(&mut self, act: Act, back: &mut B) {
-        if let Some(pages) = self.tell(DRAM, act) {
-            for page in pages {
-                let slot = self.copies(page).dram().expect("the order has the pages of DRAM");
-                self.leave(slot, back);
-            }
-            return;
-        }
+    fn shrink<B: Back>(&mut self, back: &mut B) {
         if !self.free_slots.is_empty() {
             return;
         }
         let slot = self.queues.oldest(DRAM).expect("DRAM is full");
-        self.leave(slot, back);
-        self.expect_victims();
-    }
-
-    #[inline(always)]
-    fn leave<B: Back>(&mut self, slot: Frame, back: &mut B) {
         let page = Page(self.slots[slot.0 as usize].page);
         let copies = *self.copies(page);
         match (copies.nvm(), copies.dirty_in_dram()) {
@@ -401,13 +354,13 @@ impl<M: Memory> Fslru<M> {
             }
             (Some(_), false) => {}
             (None, dirty) => {
-                let kind = if dirty { Op::Write } else { Op::Read };
-                let frame = self.take_frame(act(kind, page), back);
+                let frame = self.take_frame(back);
                 self.memory.copy(Place::Dram(slot), Place::Nvm(frame));
                 self.insert(frame, page, if dirty { DIRTY } else { 0 });
             }
         }
         self.leave_dram(slot, page);
+        self.expect_victims();
     }
 
     /// Prefetches what the next evictions read: the links of the fourth victim, the page of the
@@ -471,31 +424,12 @@ impl<M: Memory> Fslru<M> {
             self.queues.replace(self.item(frame), self.item(now));
         }
         self.queues.move_newest(NVM, self.item(now));
-        self.tell(NVM, Act::Write(page.0));
-        self.tell(DRAM, Act::Clean(page.0));
         *self.copies(page) = Copies { dram: slot.0, nvm: now.0 | DURABLE | DIRTY };
         self.facts.set_clean(page);
     }
 
     #[inline(always)]
-    fn take_frame<B: Back>(&mut self, act: Act, back: &mut B) -> Frame {
-        if let Some(pages) = self.tell(NVM, act) {
-            let mut durable = false;
-            for page in &pages {
-                let copies = *self.copies(*page);
-                let frame = copies.nvm().expect("the order has the pages of the memory");
-                durable |= copies.nvm_has(DURABLE);
-                self.write_out(frame, *page, Why::Evict, back);
-            }
-            if durable {
-                self.facts.flush(back);
-            }
-            for page in pages {
-                let frame = self.copies(page).nvm().expect("it was just there");
-                self.leave_nvm(frame);
-            }
-            return self.free_frames.pop().expect("an eviction frees a frame");
-        }
+    fn take_frame<B: Back>(&mut self, back: &mut B) -> Frame {
         if let Some(frame) = self.free_frames.pop() {
             return frame;
         }
@@ -531,8 +465,6 @@ impl<M: Memory> Fslru<M> {
             return;
         }
         copies.nvm &= !DIRTY;
-        self.tell(NVM, Act::Clean(page.0));
-        let copies = self.copies(page);
         let (older, durable) = (copies.dirty_in_dram(), copies.nvm_has(DURABLE));
         self.memory.send(Place::Nvm(frame));
         let written = self.facts.written::<B>(page, why);
@@ -567,8 +499,7 @@ impl<M: Memory> Fslru<M> {
         match (copies.dram(), copies.nvm()) {
             (Some(slot), Some(frame)) => self.update(slot, page, frame),
             (Some(slot), None) => {
-                let frame = self.take_frame(Act::Write(page.0), back);
-                self.tell(DRAM, Act::Clean(page.0));
+                let frame = self.take_frame(back);
                 self.memory.copy(Place::Dram(slot), Place::Nvm(frame));
                 self.memory.publish(frame, page);
                 self.insert(frame, page, DURABLE | DIRTY);
@@ -590,11 +521,9 @@ impl<M: Memory> Fslru<M> {
     fn remove(&mut self, page: Page) {
         let copies = *self.copies(page);
         if let Some(slot) = copies.dram() {
-            self.tell(DRAM, Act::Drop(page.0, 1));
             self.leave_dram(slot, page);
         }
         if let Some(frame) = copies.nvm() {
-            self.tell(NVM, Act::Drop(page.0, 1));
             self.leave_nvm(frame);
         }
         self.facts.set_clean(page);
@@ -618,8 +547,6 @@ impl<M: Memory> Cache for Fslru<M> {
         self.facts.accessed::<B>(page, op, details.owner);
         let (queue, item) = self.serving(copies);
         self.queues.move_newest(queue, item);
-        let copies_up = queue == NVM && copies.nvm_has(DURABLE);
-        self.tell(queue, if copies_up { Act::Read(page.0) } else { act(op, page) });
         let place = if queue == DRAM { Place::Dram(item) } else { Place::Nvm(self.frame(item)) };
         match (op, place) {
             (Op::Read, place) => self.memory.read(place, bytes),

@@ -200,8 +200,8 @@ impl<M: Memory> Nvlru<M> {
             let frame = self.queue.oldest(0).expect("the victims are still in the queue");
             self.remove(Page(self.frames[frame.0 as usize].page));
         }
-        // What the next evictions read lies anywhere in its array: the links of the fourth victim,
-        // and the page and the memory of the third.
+        // The links of the fourth victim, and the page and the memory of the third, lie anywhere in
+        // their arrays. The next evictions read them.
         let newer = |frame| self.queue.newer(frame);
         if let Some(third) = self.queue.oldest(0).and_then(newer).and_then(newer) {
             prefetch_index(&self.table, self.frames[third.0 as usize].page as usize);

@@ -147,8 +147,6 @@ pub struct PageCache<P> {
     cluster: Vec<Page>,
     /// A write miss that covers only a part of its page first reads the page (`--write-miss read`).
     write_miss_reads: bool,
-    /// Pages evicted since the last call of [`Self::take_evicted`], if they are kept.
-    evicted: Option<Vec<Page>>,
     policy: P,
 }
 
@@ -165,15 +163,8 @@ impl<P: Policy> PageCache<P> {
             victims: Victims::default(),
             cluster: Vec::new(),
             write_miss_reads,
-            evicted: None,
             policy,
         }
-    }
-
-    /// Returns the pages evicted since the last call. The first call begins to keep them.
-    #[cfg(any(test, feature = "naive"))]
-    pub(crate) fn take_evicted(&mut self) -> Vec<Page> {
-        self.evicted.replace(Vec::new()).unwrap_or_default()
     }
 
     #[cfg(test)]
@@ -225,9 +216,6 @@ impl<P: Policy> PageCache<P> {
                 back.write(belongings.of::<B>(frame, Page(page), why));
             }
             free.push(frame);
-            if let Some(evicted) = &mut self.evicted {
-                evicted.push(Page(page));
-            }
         }
         // Moves are delivered after the victims left: the policy no longer orders a pending victim.
         self.deliver_moves(back);

@@ -109,8 +109,8 @@ pub trait Policy {
     #[inline(always)]
     fn expect_hit(&self, _: Frame) {}
 
-    /// Announces a hit of this frame once more, when the data that [`Policy::expect_hit`] prefetched
-    /// has arrived. The number may be no frame's. Changes no state.
+    /// Announces a hit of this frame once more, when the data that [`Policy::expect_hit`]
+    /// prefetched has arrived. The number may be no frame's. Changes no state.
     #[inline(always)]
     fn expect_move(&self, _: Frame) {}
 

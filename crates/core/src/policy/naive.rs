@@ -153,8 +153,6 @@ pub trait Stepped {
     fn step(&mut self, act: Act, next_use: u32) -> Effect;
     /// Writes everything dirty, in the policy's order, and empties the cache.
     fn drain(&mut self) -> Effect;
-    /// Performs a step and returns only the pages that were evicted, in order.
-    fn evicted_by(&mut self, act: Act) -> Vec<Page>;
     /// Checks the invariants.
     ///
     /// # Panics
@@ -247,21 +245,6 @@ impl<P: Policy> Stepped for Real<P> {
         let mut effect = Effect::default();
         self.cache.drain(&mut Recorder { effect: &mut effect, places: &mut self.places });
         self.with_resident(effect)
-    }
-
-    fn evicted_by(&mut self, act: Act) -> Vec<Page> {
-        self.cache.take_evicted();
-        let mut effect = Effect::default();
-        let mut back = Recorder { effect: &mut effect, places: &mut self.places };
-        match act {
-            Act::Read(page) | Act::Write(page) => {
-                let op = if matches!(act, Act::Read(_)) { Op::Read } else { Op::Write };
-                self.cache.access(access(page, op, false, NEVER), Details::WHOLE, &mut back);
-            }
-            Act::Drop(first, pages) => self.cache.drop_pages(first..first + pages, &mut back),
-            Act::Clean(page) => self.cache.sync(page..page + 1, Why::Sync, &mut back),
-        }
-        self.cache.take_evicted()
     }
 
     fn check(&self) {
@@ -383,12 +366,6 @@ impl Stepped for Model {
             self.evict(None, &mut effect);
         }
         effect
-    }
-
-    fn evicted_by(&mut self, act: Act) -> Vec<Page> {
-        let before = self.resident.clone();
-        self.step(act, NEVER);
-        before.difference(&self.resident).copied().collect()
     }
 
     fn check(&self) {
