@@ -129,9 +129,11 @@ impl Outcome {
     }
 }
 
-/// Number of steps by which a page's table entry, then its frame, are prefetched.
+/// Number of steps by which a page's table entry, then its frame, then the neighbours of the frame
+/// are prefetched.
 const FAR_AHEAD: usize = 32;
 const NEAR_AHEAD: usize = 12;
+const NEXT_AHEAD: usize = 5;
 
 const READ_COST_US: u64 = 100;
 const WRITE_COST_US: u64 = 800;
@@ -523,6 +525,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             if let Some(ahead) = steps[n..].first_chunk::<{ FAR_AHEAD + 1 }>() {
                 self.cache.far_ahead(ahead[FAR_AHEAD].first());
                 self.cache.near_ahead(ahead[NEAR_AHEAD].first());
+                self.cache.next_ahead(ahead[NEXT_AHEAD].first());
             }
             if B::WANTS_TIME {
                 self.operate(&mut operations, n, trace);

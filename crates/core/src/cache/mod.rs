@@ -54,6 +54,9 @@ pub trait Cache {
     /// Prefetches the data that an access to this page touches, because one will follow soon.
     /// Changes no state.
     fn near_ahead(&self, _: Page) {}
+    /// Prefetches what the data prefetched before refers to, because an access will follow at once.
+    /// Changes no state.
+    fn next_ahead(&self, _: Page) {}
     /// Drops pages that are truncated or deleted, without writing dirty ones.
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B);
     /// Reads or writes pages past the cache (`O_DIRECT`). Dirty ones among them are written first.

@@ -47,6 +47,11 @@ pub trait Memory {
     fn send(&mut self, from: Place) {
         let _ = from;
     }
+    /// Prefetches what a write to a frame of non-volatile memory touches. Changes no state.
+    #[inline(always)]
+    fn prefetch(&self, frame: Frame) {
+        let _ = frame;
+    }
     /// Returns the accesses until now, from memory that counts them.
     fn traffic(&self) -> Traffic {
         Traffic::default()
