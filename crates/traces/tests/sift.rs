@@ -195,6 +195,7 @@ fn run(trace: &Trace, memory_bytes: u64, modes: Option<&str>) -> Outcome {
         discards: false,
         metadata: None,
         attribution: None,
+        lines: None,
     }
     .run(trace, None, None)
 }

@@ -221,6 +221,7 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
         discards: false,
         metadata: Some(&metadata),
         attribution: None,
+        lines: None,
     };
     cell.run(&trace, None, None)
 }

@@ -163,6 +163,7 @@ pub(super) fn written(
         discards: false,
         metadata: Some(&metadata),
         attribution: None,
+        lines: None,
     };
     let slice_us = (end_us / SLICES as u64 + 1).max(1);
     let mut sink = |io: crate::back::Io| {

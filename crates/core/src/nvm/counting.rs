@@ -1,6 +1,6 @@
 //! Memory that counts lines.
 
-use super::{LINE_BYTES, Memory, PAGE_LINES, Place, Traffic, lines};
+use super::{LINE_BYTES, Lines, Memory, PAGE_LINES, Place, Traffic, lines};
 use crate::{
     page::{Frame, Page},
     trace::Bytes,
@@ -123,6 +123,10 @@ impl Memory for Counting {
     #[inline(always)]
     fn erase(&mut self, frame: Frame) {
         self.write_header(frame);
+    }
+
+    fn lines(&self) -> Lines {
+        self.traffic.lines()
     }
 
     fn traffic(&self) -> Traffic {

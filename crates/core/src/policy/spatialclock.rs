@@ -322,6 +322,7 @@ mod tests {
             discards: true,
             metadata: None,
             attribution: None,
+            lines: None,
         };
         system::run::<P>(&cell, trace, None, None)
     }

@@ -14,6 +14,7 @@ use super::{
     error::StudyError,
     plan::Study,
     request::{Policies, Request},
+    run::Sent,
 };
 use crate::{
     back::{Io, IoOp},
@@ -267,7 +268,15 @@ impl<'a> Recommender<'a> {
         let clocks = self.conditions.device.as_ref().map(|device| device.clocks(times));
         let mut meter = Meter::new(self.trace.totals().duration_us, clocks);
         let study = self.study(setting)?;
-        study.plan()?.run(0, &|| 0, Some(&mut |requests| meter.take(requests)));
+        study.plan()?.run(
+            0,
+            &|| 0,
+            Some(&mut |sent| {
+                if let Sent::Requests(requests) = sent {
+                    meter.take(requests);
+                }
+            }),
+        );
         Ok(meter.finish())
     }
 

@@ -72,6 +72,7 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
         discards: false,
         metadata: None,
         attribution: None,
+        lines: None,
     })
 }
 

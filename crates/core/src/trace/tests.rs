@@ -388,6 +388,7 @@ proptest! {
             discards: false,
             metadata: None,
             attribution: None,
+            lines: None,
         };
         let outcome = cell.run(&trace, None, None);
         prop_assert_eq!(outcome.hits() + trace.cold_accesses(), outcome.accesses());

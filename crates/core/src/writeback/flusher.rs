@@ -667,6 +667,7 @@ mod tests {
                 discards: false,
                 metadata: None,
                 attribution: None,
+                lines: None,
                 write_miss_reads: false,
             };
             let simulated = cell.run(&trace, None, None);

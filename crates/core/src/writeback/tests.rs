@@ -53,6 +53,7 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
         discards: false,
         metadata: None,
         attribution: None,
+        lines: None,
     };
     let mut ios = Vec::new();
     let future = trace.future().unwrap();

@@ -229,6 +229,7 @@ proptest! {
             discards: true,
             metadata: None,
             attribution: None,
+            lines: None,
         };
         let mut requests = 0;
         let mut count = |_| requests += 1;
