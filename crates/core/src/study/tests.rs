@@ -210,11 +210,21 @@ fn each_cell_is_simulated_once() {
 /// those of the cell's result, and the requests are the same as without them.
 #[test]
 fn an_observer_gets_the_accesses_to_memory_in_order() {
+    use crate::event::{About, Action, Event, FileId, Knows};
     use crate::nvm::{Lines, profile};
     let recipe = Recipe { requests: 2000, ..recipe() };
     let tables = Tables { bytes: true, ..Tables::default() };
-    let mut builder = TraceBuilder::new(recipe.about(), Unit::Page, u64::MAX).with_tables(tables);
-    builder.extend(&recipe.events().unwrap().collect::<Vec<_>>()).unwrap();
+    let about = recipe.about();
+    let about = About { knows: Knows { syncs: true, ..about.knows }, ..about };
+    let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
+    for (n, event) in recipe.events().unwrap().enumerate() {
+        let sync = Action::Sync { file: FileId(0), offset: 0, len: u64::MAX, data_only: false };
+        let (at_us, pid, tid) = (event.at_us, event.pid, event.tid);
+        builder.extend(&[event]).unwrap();
+        if n % 10 == 9 {
+            builder.extend(&[Event { at_us, pid, tid, action: sync }]).unwrap();
+        }
+    }
     let trace = builder.finish().unwrap();
     let systems = ["storage", "flush-nvm:pages=16", "hybrid-flush:pages=16", "nvlru", "fslru"];
     for (system, drain) in systems.into_iter().flat_map(|text| [(text, false), (text, true)]) {
