@@ -233,7 +233,7 @@ fn knee_words(knee: &AdvisedKnee, objective: Objective) -> String {
     let sized = |pages: u32| size::bytes(u64::from(pages) * PAGE_BYTES);
     let saved = |judgement: &Judgement| {
         let share = percent(judgement.share(judgement.saving));
-        format!("{share} % ({} %)", interval(judgement))
+        text::unbroken(&format!("{share} % ({} %)", interval(judgement)))
     };
     let ((most_pages, most), (knee_pages, at_knee)) = (&knee.most, &knee.knee);
     let less = match objective {
@@ -255,7 +255,11 @@ fn knee_words(knee: &AdvisedKnee, objective: Objective) -> String {
 /// Renders the advice: the baseline, every change, and the recommendation.
 fn words(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> String {
     let frames = recommender.conditions().frames;
-    let line = |label: &str, text: &str| text::labelled(label, INDENT, text, columns);
+    let recommended: Vec<&Judged> = advice.recommended().collect();
+    let starred = |judged: &Judged| format!("* {}", judged.name);
+    let longest = recommended.iter().map(|judged| starred(judged).chars().count()).max();
+    let indent = longest.map_or(INDENT, |longest| INDENT.max(longest + 1));
+    let line = |label: &str, text: &str| text::labelled(label, indent, text, columns);
     let mut out = line("lowers", &label(recommender));
     let cache = size::of_cache(frames, Unit::Page);
     out += &line(
@@ -287,11 +291,10 @@ fn words(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Stri
     out += "\n";
     out += &crate::table::plain(&rows, &[0]);
     out += "\n";
-    let recommended: Vec<&Judged> = advice.recommended().collect();
     for judged in &recommended {
         let text =
             format!("{}. Price: {}. In compare: {}", saving(judged), judged.price, judged.options);
-        out += &line(&format!("* {}", judged.name), &text);
+        out += &line(&starred(judged), &text);
     }
     if recommended.is_empty() {
         out += &line("advice", "No change is worth it.");
@@ -324,7 +327,7 @@ fn words(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Stri
     out
 }
 
-/// Column at which the texts beside labels begin.
+/// Least column at which the texts beside labels begin.
 const INDENT: usize = 18;
 
 /// `recommend --json`. Savings are in bytes or seconds, as `unit` says.

@@ -60,7 +60,7 @@ pub(super) fn against_buffers(run: &Comparison<'_>, lead: usize) -> Vec<Figure> 
     let figures = [
         figure(
             "nvm-writes",
-            "Pages written to storage, by size of the memory",
+            "Pages written to storage, by size of the NVM",
             format!("{lower} Pages left dirty or in the memory are counted as written."),
             "Lim & Bahn 2021, Fig. 8",
             views(&[writes]),
@@ -68,7 +68,7 @@ pub(super) fn against_buffers(run: &Comparison<'_>, lead: usize) -> Vec<Figure> 
         times(run).and_then(|(memory, times)| {
             figure(
                 "nvm-time",
-                "Time on storage and in memory, by size of the memory",
+                "Time on storage and in memory, by size of the NVM",
                 format!("{lower} {}", one_after_another(memory)),
                 "Lim & Bahn 2021, Fig. 9",
                 views(&times.iter().map(Value::measure).collect::<Vec<_>>()),
@@ -77,7 +77,7 @@ pub(super) fn against_buffers(run: &Comparison<'_>, lead: usize) -> Vec<Figure> 
         energies(run).and_then(|(memory, energies)| {
             figure(
                 "nvm-energy",
-                "Energy of memory and storage, by size of the memory",
+                "Energy of memory and storage, by size of the NVM",
                 format!("{lower} By the energies of {memory}, in two readings."),
                 "",
                 views(&energies.iter().map(Value::measure).collect::<Vec<_>>()),
@@ -142,8 +142,11 @@ struct Value {
     title: String,
     axis: &'static str,
     unit: Unit,
-    of: Box<dyn Fn(&ResultRow) -> Option<f64>>,
+    of: OfRow,
 }
+
+/// Returns a value of a row; `None` where the row has none.
+type OfRow = Box<dyn Fn(&ResultRow) -> Option<f64>>;
 
 impl Value {
     fn measure(&self) -> Measure<'_> {
