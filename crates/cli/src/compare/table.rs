@@ -522,6 +522,7 @@ mod tests {
         };
         let policy = policy.to_owned();
         ResultRow {
+            readahead: None,
             system: "storage".to_owned(),
             is_plain: true,
             nvm_pages: None,

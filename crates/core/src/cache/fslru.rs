@@ -28,7 +28,7 @@
 use super::{Cache, Details, facts::Facts};
 use crate::{
     back::{Back, Why},
-    nvm::{Counting, Memory, Place, Traffic},
+    nvm::{Counting, Lines, Memory, Place, Traffic},
     page::{Access, Frame, Op, PAGE_BYTES, Page},
     params::{Param, ParamKind},
     structure::Lists,
@@ -680,6 +680,10 @@ impl<M: Memory> Cache for Fslru<M> {
             .count();
         let in_nvm = self.frames.len() - 1 - self.free_frames.len();
         (only_dram + in_nvm) as u64
+    }
+
+    fn lines(&self) -> Lines {
+        self.memory.lines()
     }
 
     fn traffic(&self) -> Traffic {

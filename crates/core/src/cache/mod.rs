@@ -6,7 +6,7 @@
 
 use crate::{
     back::{Back, Why, Written},
-    nvm::Traffic,
+    nvm::{Lines, Traffic},
     page::{Access, Frame, Op, Page},
     trace::{Bytes, Owner},
 };
@@ -76,6 +76,10 @@ pub trait Cache {
     fn dirty_pages(&self) -> u64;
     /// Returns the number of pages in the cache.
     fn pages(&self) -> u64;
+    /// Returns the lines of memory accessed until now, from a cache that counts them.
+    fn lines(&self) -> Lines {
+        Lines::NONE
+    }
     /// Returns the accesses to memory until now, from a cache that counts them.
     fn traffic(&self) -> Traffic {
         Traffic::default()

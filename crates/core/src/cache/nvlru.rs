@@ -15,7 +15,7 @@
 use super::{Cache, Details, Settings, facts::Facts};
 use crate::{
     back::{Back, Why},
-    nvm::{Counting, Memory, Place, Traffic},
+    nvm::{Counting, Lines, Memory, Place, Traffic},
     page::{Access, Frame, Op, Page},
     params::Param,
     structure::Lists,
@@ -383,6 +383,10 @@ impl<M: Memory> Cache for Nvlru<M> {
 
     fn pages(&self) -> u64 {
         self.frames.iter().filter(|held| held.page != NONE).count() as u64
+    }
+
+    fn lines(&self) -> Lines {
+        self.memory.lines()
     }
 
     fn traffic(&self) -> Traffic {

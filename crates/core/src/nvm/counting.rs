@@ -1,6 +1,6 @@
 //! Memory that counts lines.
 
-use super::{LINE_BYTES, Memory, PAGE_LINES, Place, Traffic, lines};
+use super::{LINE_BYTES, Lines, Memory, PAGE_LINES, Place, Traffic, lines};
 use crate::{
     page::{Frame, Page},
     trace::Bytes,
@@ -132,6 +132,10 @@ impl Memory for Counting {
     #[inline(always)]
     fn prefetch(&self, frame: Frame) {
         prefetch_index(&self.frames, frame.0 as usize);
+    }
+
+    fn lines(&self) -> Lines {
+        self.traffic.lines()
     }
 
     fn traffic(&self) -> Traffic {

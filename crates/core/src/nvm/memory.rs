@@ -1,6 +1,6 @@
 //! The effects of a cache on its memory.
 
-use super::Traffic;
+use super::{Lines, Traffic};
 use crate::{
     page::{Frame, Page},
     trace::Bytes,
@@ -51,6 +51,10 @@ pub trait Memory {
     #[inline(always)]
     fn prefetch(&self, frame: Frame) {
         let _ = frame;
+    }
+    /// Returns the lines accessed until now, from memory that counts them.
+    fn lines(&self) -> Lines {
+        Lines::NONE
     }
     /// Returns the accesses until now, from memory that counts them.
     fn traffic(&self) -> Traffic {

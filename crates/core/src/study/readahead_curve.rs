@@ -8,6 +8,7 @@
 use super::{
     Policies, PreparedDevice, Request, Study, StudyError,
     recommend::{Judgement, SLICES, judge::SLICES_MIN},
+    run::Sent,
 };
 use crate::{
     back::Io,
@@ -199,7 +200,12 @@ impl<'a> CurveSearch<'a> {
         let times = self.trace.about().knows.times;
         let clocks = self.conditions.device.clocks(times);
         let mut meter = SliceMeter::new(self.trace, clocks);
-        let result = plan.run(0, &|| 0, Some(&mut |requests| meter.take(requests)));
+        let mut take = |sent: Sent<'_>| {
+            if let Sent::Requests(requests) = sent {
+                meter.take(requests);
+            }
+        };
+        let result = plan.run(0, &|| 0, Some(&mut take));
         let on = &result.times[0];
         Ok(CurvePoint {
             kib: self.sizes_kib[cell],
