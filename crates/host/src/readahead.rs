@@ -81,7 +81,10 @@ pub enum FindError {
     #[error("{0}")]
     NoReadAhead(String),
     /// Several file systems with different values use the device.
-    #[error("{device} is below several file systems with values of their own: name one of {}", .mounts.join(", "))]
+    #[error(
+        "{device} is below several file systems with values of their own: name one of {}",
+        .mounts.join(", ")
+    )]
     Several {
         /// The device that was named.
         device: String,

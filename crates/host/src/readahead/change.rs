@@ -58,7 +58,7 @@ pub enum ChangeError {
     Journal(#[from] JournalError),
 }
 
-/// What is left of a change.
+/// The present effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeState {
