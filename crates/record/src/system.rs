@@ -202,6 +202,17 @@ pub(crate) fn processes(
     }
 }
 
+/// Returns the name of the program of a running thread.
+pub(crate) fn comm(tid: u32) -> String {
+    // The first thread of the process has its number.
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    match pid.map(program_of) {
+        Some(name) if !name.is_empty() => escape(&name).into_owned(),
+        _ => "(ended)".to_owned(),
+    }
+}
+
 /// Returns the name of the program that a running process runs.
 fn program_of(pid: u32) -> Vec<u8> {
     let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
