@@ -11,25 +11,32 @@ use crate::{
 };
 use anyhow::Context;
 use flashsift_core::page::PAGE_BYTES;
-use flashsift_host::readahead::Backing;
+use flashsift_host::readahead::{Backing, Machine};
 use flashsift_record::{
     self as recorder, Stop,
     readahead::{self, ReadAheadShare, ReadAheadUse, WatchedFileSystem, count::ReadAheadTally},
 };
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::{
+    ffi::OsStr,
     fmt::Write as _,
     io::IsTerminal,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
+use tempfile::TempDir;
 use tracing::{info, warn};
 
 const SCHEMA: u32 = 1;
+/// Name of the trace in its folder.
+const TRACE: &str = "live.parquet";
 /// Fewer pages than this say nothing about a machine: 1 MiB.
 const EVIDENCE_PAGES: u64 = 256;
 
@@ -56,7 +63,12 @@ impl Stop for Until {
     }
 }
 
-pub(super) fn run(args: &ReadaheadArgs, backing: &Backing) -> anyhow::Result<()> {
+pub(super) fn run(
+    args: &ReadaheadArgs,
+    machine: &Machine,
+    device: &OsStr,
+    backing: &Backing,
+) -> anyhow::Result<()> {
     let before_kib = present_kib(&backing.path)?;
     let (Some(dev), Some(point)) = (backing.dev, backing.mounts.first()) else {
         let several = backing.mounts.len() > 1;
@@ -75,6 +87,10 @@ pub(super) fn run(args: &ReadaheadArgs, backing: &Backing) -> anyhow::Result<()>
     let mut stop = Until { interrupted, time, begun: Instant::now(), bar };
     let watched = WatchedFileSystem { dev, bdi: backing.bdi.clone(), point: point.clone() };
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
+    let recording = match args.propose || args.apply {
+        true => Some(Recording::begin(point, args.time)?),
+        false => None,
+    };
     let counted = readahead::watch(&watched, args.buffer.div_ceil(1024), top, &mut stop);
     let elapsed = stop.begun.elapsed();
     stop.bar.finish_and_clear();
@@ -96,7 +112,7 @@ pub(super) fn run(args: &ReadaheadArgs, backing: &Backing) -> anyhow::Result<()>
         warn!("another program has changed the maximum meanwhile: it is {} now", kib(after_kib));
     }
     if args.json {
-        return print_json(&LiveRecord {
+        print_json(&LiveRecord {
             schema: SCHEMA,
             action: "live",
             backing,
@@ -109,9 +125,68 @@ pub(super) fn run(args: &ReadaheadArgs, backing: &Backing) -> anyhow::Result<()>
             files_count: counted.files_count,
             untracked_pages: counted.untracked_pages,
             lost_records: counted.lost,
-        });
+        })?;
+    } else {
+        print(&text(backing, before_kib, elapsed, &counted, recording.is_some()))?;
     }
-    print(&text(backing, before_kib, elapsed, &counted))
+    match recording {
+        Some(mut recording) => {
+            let trace = recording.end()?;
+            super::trace::study(args, machine, &trace, Some(device))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A recording of the same time, made by a process of its own. It is ended, and its trace removed,
+/// when it goes out of scope.
+struct Recording {
+    recorder: Child,
+    folder: TempDir,
+}
+
+impl Recording {
+    fn begin(point: &Path, time: Duration) -> anyhow::Result<Self> {
+        let folder = TempDir::with_prefix("flashsift-tune-").context("a folder for the trace")?;
+        let program = std::env::current_exe().context("the path of this program")?;
+        let recorder = Command::new(program)
+            .args(["record", "-q", "--for"])
+            .arg(format!("{}ms", time.as_millis()))
+            .arg("--path")
+            .arg(point)
+            .arg("--output")
+            .arg(folder.path().join(TRACE))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("recording")?;
+        Ok(Self { recorder, folder })
+    }
+
+    /// Ends the recording and returns the path of its trace.
+    fn end(&mut self) -> anyhow::Result<PathBuf> {
+        self.interrupt();
+        let status = self.recorder.wait().context("waiting for the recording")?;
+        anyhow::ensure!(status.success(), "the recording failed: see above");
+        Ok(self.folder.path().join(TRACE))
+    }
+
+    /// Lets the recorder end its trace. One that has ended already does not mind.
+    fn interrupt(&mut self) {
+        let ended = matches!(self.recorder.try_wait(), Ok(Some(_)));
+        let pid = i32::try_from(self.recorder.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| !ended) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.interrupt();
+        // It fails if the recorder was waited for.
+        let _ = self.recorder.wait();
+    }
 }
 
 #[derive(Serialize)]
@@ -181,7 +256,13 @@ fn bytes(pages: u64) -> String {
     size::bytes(pages.saturating_mul(PAGE_BYTES))
 }
 
-fn text(backing: &Backing, now_kib: u64, elapsed: Duration, counted: &ReadAheadUse) -> String {
+fn text(
+    backing: &Backing,
+    now_kib: u64,
+    elapsed: Duration,
+    counted: &ReadAheadUse,
+    recorded: bool,
+) -> String {
     let mut text = found(backing, now_kib);
     let ReadAheadUse { total, programs, files, files_count, untracked_pages, .. } = counted;
     let elapsed = size::duration(elapsed.as_micros() as u64);
@@ -202,7 +283,7 @@ fn text(backing: &Backing, now_kib: u64, elapsed: Duration, counted: &ReadAheadU
         text += &shares("file", files);
     }
     text += "\n";
-    text += &verdict(backing, now_kib, total);
+    text += &verdict(now_kib, total, recorded);
     text
 }
 
@@ -231,7 +312,7 @@ fn percent(share: f64) -> String {
 }
 
 /// The meaning of the counts. They are of one size only, so they never name a better one.
-fn verdict(backing: &Backing, now_kib: u64, total: &ReadAheadTally) -> String {
+fn verdict(now_kib: u64, total: &ReadAheadTally, recorded: bool) -> String {
     let vain = total.dropped_pages + total.unused_pages;
     let mut text = match total.efficiency() {
         Some(efficiency) if total.ahead_pages() >= EVIDENCE_PAGES => format!(
@@ -246,18 +327,17 @@ fn verdict(backing: &Backing, now_kib: u64, total: &ReadAheadTally) -> String {
             bytes(EVIDENCE_PAGES)
         ),
     };
-    let device = backing.mounts.first().map_or_else(String::new, |p| p.display().to_string());
     let _ = write!(
         text,
         "These are counts at the present maximum of {}{}. They do not show what another maximum \
-         would do: for that, record a trace of the same time and study it:\n  sudo flashsift \
-         record --path {device} --for 10m -o t.parquet\n  flashsift tune readahead t.parquet\n",
+         would do{}.\n",
         kib(now_kib),
         if vain > 0 {
             "; a smaller one wastes less, and reads sequential files in smaller parts"
         } else {
             ""
         },
+        if recorded { ": that is in the table below" } else { ": --propose finds out" },
     );
     text
 }

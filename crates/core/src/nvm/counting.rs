@@ -135,7 +135,8 @@ impl Memory for Counting {
     }
 
     fn lines(&self) -> Lines {
-        self.traffic.lines()
+        let [dram_read_lines, nvm_read_lines] = self.read_lines;
+        Traffic { dram_read_lines, nvm_read_lines, ..self.traffic }.lines()
     }
 
     fn traffic(&self) -> Traffic {
