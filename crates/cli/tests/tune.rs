@@ -123,7 +123,7 @@ fn a_dry_run_changes_nothing() {
     for device in [disk.name(), &disk.device, point.to_str().unwrap()] {
         let text = disk.succeeds(&["--set", "66000", "--on", device]);
         assert!(text.contains("Dry run, nothing was written. --apply would write 64 to"), "{text}");
-        assert!(text.contains("64.5 KiB becomes 64.0 KiB"), "{text}");
+        assert!(text.contains("64.5 KiB becomes 64 KiB"), "{text}");
         assert!(text.contains("ATTR{queue/read_ahead_kb}=\"64\""), "{text}");
         let line = format!("write /sys/block/{}/queue/read_ahead_kb 64", disk.name());
         assert!(text.contains(&line) && text.contains("Files that are open keep"), "{text}");
@@ -142,7 +142,7 @@ fn a_change_is_applied_listed_and_undone() {
     let Some(disk) = Disk::mounted("a_change_is_applied_listed_and_undone", EXT4) else { return };
     disk.set_kib(128);
     let text = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
-    assert!(text.contains("Set from 128.0 KiB to 64.0 KiB: change 1 in"), "{text}");
+    assert!(text.contains("Set from 128 KiB to 64 KiB: change 1 in"), "{text}");
     assert_eq!(disk.kib(), 64);
     let again = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
     assert!(again.contains("Nothing was written"), "{again}");
@@ -152,12 +152,12 @@ fn a_change_is_applied_listed_and_undone() {
     let lines: Vec<&str> = status.lines().collect();
     assert_eq!(lines.len(), 2, "{status}");
     assert!(lines[0].contains("replaced by a later change"), "{status}");
-    assert!(lines[1].contains("from 64.0 KiB to 0 (no read-ahead): in force"), "{status}");
+    assert!(lines[1].contains("from 64 KiB to 0 (no read-ahead): in force"), "{status}");
     let json = disk.succeeds(&["--status", "--json"]);
     let records: Vec<Value> = json.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!((&records[1]["state"], &records[1]["id"]), (&"in-force".into(), &2.into()));
     let undone = disk.succeeds(&["--undo", disk.point().to_str().unwrap()]);
-    assert!(undone.contains("restored from 0 (no read-ahead) to 128.0 KiB"), "{undone}");
+    assert!(undone.contains("restored from 0 (no read-ahead) to 128 KiB"), "{undone}");
     assert_eq!(disk.kib(), 128);
     assert!(disk.succeeds(&["--status"]).contains("has changed nothing"));
     assert!(disk.fails(&["--undo", disk.name()]).contains("has changed nothing of"));
@@ -172,9 +172,9 @@ fn a_value_of_another_program_is_kept_without_force() {
     disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
     disk.set_kib(512);
     let status = disk.succeeds(&["--status"]);
-    assert!(status.contains("another program has changed it; now 512.0 KiB"), "{status}");
+    assert!(status.contains("another program has changed it; now 512 KiB"), "{status}");
     let refused = disk.fails(&["--undo", disk.name()]);
-    assert!(refused.contains("it is 512.0 KiB now, not 64.0 KiB"), "{refused}");
+    assert!(refused.contains("it is 512 KiB now, not 64 KiB"), "{refused}");
     assert_eq!(disk.kib(), 512);
     disk.succeeds(&["--undo", disk.name(), "--force"]);
     assert_eq!(disk.kib(), 128);
@@ -247,7 +247,7 @@ fn bad_devices_and_values_are_named() {
     for (args, words) in [
         (&["--set", "64"][..], "less than one page"),
         (&["--set", "64k"], "--on"),
-        (&["--set", "2GiB", "--on", "x"], "at most 1.0 GiB"),
+        (&["--set", "2GiB", "--on", "x"], "at most 1 GiB"),
         (&["--status", "--undo", "all"], "cannot be used with"),
         (&["--apply"], "required"),
         (&[], "required"),

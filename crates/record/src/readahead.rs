@@ -14,9 +14,10 @@ use crate::{
     tracefs::{Instance, Tracefs},
 };
 use count::{CachePoint, Counter, ReadAheadTally, Seen};
+use flashsift_core::names::escape;
 use flashsift_traces::tracepoint::Values;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::path::PathBuf;
+use std::{collections::HashMap, path::PathBuf};
 
 /// The file system to watch.
 #[derive(Clone, Debug)]
@@ -99,6 +100,13 @@ const POINTS: &[PointSpec] = &[
     },
 ];
 
+/// Records of new threads and of new names, from which programs that have ended get theirs. The
+/// fields are the number of the thread and its name.
+const NAMES: &[(&str, [&str; 2])] =
+    &[("task/task_newtask", ["pid", "comm"]), ("task/task_rename", ["pid", "newcomm"])];
+/// Most names that are kept.
+const NAMES_MAX: usize = 1 << 16;
+
 /// Pages of a folio; a larger order than any kernel's is a damaged record.
 fn pages(order: u64) -> u64 {
     1 << order.min(20)
@@ -136,7 +144,7 @@ pub fn watch(
             folder if folder.starts_with("writeback") => format!("name == \"{}\"", watched.bdi),
             _ => format!("s_dev == {}", dev.0),
         };
-        match instance.enable_fields(spec.folder, spec.fields, &filter)? {
+        match instance.enable_fields(spec.folder, spec.fields, &[&filter])? {
             Some((id, slots)) => decoders.push((id, slots, spec)),
             None => {
                 return Err(Error::Nothing(format!(
@@ -146,8 +154,13 @@ pub fn watch(
             }
         }
     }
+    let mut namers: Vec<(u16, Vec<Slot>)> = Vec::new();
+    for (folder, fields) in NAMES {
+        namers.extend(instance.enable_fields(folder, fields, &[])?);
+    }
     instance.start()?;
     stop.begun();
+    let mut names: HashMap<u32, String> = HashMap::new();
     let mut counter = Counter::default();
     let mut points: Vec<CachePoint> = Vec::new();
     let mut count = 0;
@@ -164,6 +177,12 @@ pub fn watch(
                 let record = TraceRecord { bytes, slots };
                 let (ino, seen) = (record.number(0), (spec.seen)(&record));
                 points.push(CachePoint { at_ns, tid, ino, seen });
+            } else if let Some((_, slots)) = namers.iter().find(|(known, _)| *known == id) {
+                let record = TraceRecord { bytes, slots };
+                if names.len() >= NAMES_MAX {
+                    names.clear();
+                }
+                names.insert(record.number(0) as u32, escape(record.text(1).as_bytes()).into());
             }
         })?;
         points.sort_by_key(|point| point.at_ns);
@@ -171,7 +190,10 @@ pub fn watch(
         let ripe = points.partition_point(|point| point.at_ns <= until_ns);
         for point in points.drain(..ripe) {
             count += 1;
-            counter.point(&point, &mut system::comm);
+            counter.point(&point, &mut |tid| {
+                let name = system::program_of_thread(tid).or_else(|| names.get(&tid).cloned());
+                name.unwrap_or_else(|| "(ended)".to_owned())
+            });
         }
         if over {
             break;

@@ -202,15 +202,12 @@ pub(crate) fn processes(
     }
 }
 
-/// Returns the name of the program of a running thread.
-pub(crate) fn comm(tid: u32) -> String {
-    // The first thread of the process has its number.
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-    match pid.map(program_of) {
-        Some(name) if !name.is_empty() => escape(&name).into_owned(),
-        _ => "(ended)".to_owned(),
-    }
+/// Returns the name of the program of a thread; `None` if the thread has ended.
+pub(crate) fn program_of_thread(tid: u32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())?;
+    let name = program_of(pid);
+    (!name.is_empty()).then(|| escape(&name).into_owned())
 }
 
 /// Returns the name of the program that a running process runs.

@@ -283,13 +283,13 @@ impl Instance {
         &self,
         folder: &str,
         fields: &[&str],
-        filter: &str,
+        filters: &[&str],
     ) -> Result<Option<(u16, Vec<Slot>)>, Error> {
         let folder = format!("events/{folder}");
         let format = self.read(&format!("{folder}/format")).and_then(|text| Format::parse(&text));
         let Some(format) = format else { return Ok(None) };
         let Some(slots) = format.slots(fields) else { return Ok(None) };
-        self.switch_on(&folder, &[filter])?;
+        self.switch_on(&folder, filters)?;
         Ok(Some((format.id, slots)))
     }
 

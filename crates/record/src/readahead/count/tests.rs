@@ -95,7 +95,7 @@ struct Model {
 impl Model {
     fn point(&mut self, tid: u32, ino: u64, seen: Seen) {
         let read = self.reads.get(&tid).copied().unwrap_or_default();
-        let mut all = |from: u64, to: u64, waiting: &mut BTreeMap<(u64, u64), (u32, u64)>| {
+        let all = |from: u64, to: u64, waiting: &mut BTreeMap<(u64, u64), (u32, u64)>| {
             (from..to).filter_map(|page| waiting.remove(&(ino, page))).collect::<Vec<_>>()
         };
         match seen {
