@@ -1,7 +1,7 @@
 """Figures 3 to 5 of the paper for our traces, and the time by size of read-ahead."""
 
 from drawing import Panel, Style, draw
-from simulate import LINUX, OFF, PAPER, PHONE, SHARES, SIZES_KIB, TIMED
+from simulate import DEVICES, LINUX, OFF, PAPER, PHONE, SHARES, SIZES_KIB
 from tables import DEFAULT, Results
 
 LENGTHS_KIB = [1, 4, 16, 64, 128, 256, 1024]
@@ -16,7 +16,7 @@ MAXIMA = {
     "asked": Style("used / asked, %", "#d55e00"),
     "pages": Style("mean pages", "#888888", dashed=True),
 }
-DEVICES = {"emmc-5.1": Style("eMMC 5.1", "#0072b2"), "ufs-3.1": Style("UFS 3.1", "#d55e00")}
+STYLES = {"emmc-5.1": Style("eMMC 5.1", "#0072b2"), "ufs-3.1": Style("UFS 3.1", "#d55e00")}
 
 
 def draw_all(results: Results) -> dict[str, str]:
@@ -72,7 +72,7 @@ def sizes(results: Results) -> str:
     panels = []
     for trace in results.traces:
         curves = {}
-        for device in TIMED:
+        for device in DEVICES:
             plain = results.time(trace, OFF, device).read_us
             curves[device] = [
                 100 * results.time(trace, LINUX[PHONE, kib], device).read_us / plain if plain else 0.0
@@ -80,4 +80,4 @@ def sizes(results: Results) -> str:
             ]
         panels.append(Panel(trace.name, [f"{kib}" for kib in SIZES_KIB], curves))
     footer = "read_ahead_kb of Linux 6.1. Cache: 10 % of the peak live pages."
-    return draw("Modelled time of reads, % of that without read-ahead", footer, DEVICES, panels)
+    return draw("Modelled time of reads, % of that without read-ahead", footer, STYLES, panels)

@@ -3,12 +3,17 @@
 import sys
 from pathlib import Path
 
-from simulate import (
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "hybrid-flush"))
+import figures  # noqa: E402
+import tables  # noqa: E402
+from nvm_cells import arguments, current, dump, fill, finish, load, write  # noqa: E402
+from simulate import (  # noqa: E402
+    DEVICES,
     MIDDLE,
     OTHER_POLICY,
     POLICY,
     SHARES,
-    TIMED,
     Cell,
     Runner,
     Size,
@@ -17,12 +22,6 @@ from simulate import (
     find_all,
     sizes,
 )
-
-import figures  # noqa: I001
-import tables
-from nvm_cells import arguments, current, dump, fill, finish, load, write
-
-HERE = Path(__file__).resolve().parent
 
 
 def main() -> int:
@@ -41,9 +40,9 @@ def main() -> int:
             if path is None or args.check:
                 raise RuntimeError(f"{trace.name}: its requests are missing: run it with the trace, without --check")
             requests += sizes(args.flashsift, path, trace)
-        runner.count(path, trace, POLICY, [trace.frames(share) for share in SHARES])
-        runner.count(path, trace, OTHER_POLICY, [trace.frames(MIDDLE)])
-        for device in TIMED:
+        for policy in (POLICY, OTHER_POLICY):
+            runner.count(path, trace, policy, [trace.frames(share) for share in SHARES])
+        for device in DEVICES:
             runner.time(path, trace, device, trace.frames(MIDDLE))
     data = {
         "traces.csv": dump(Trace, traces),

@@ -23,11 +23,8 @@ READAHEADS = [OFF, *PAPER.values(), *LINUX.values()]
 SHARES = [5, 10, 20, 50]
 MIDDLE = 10
 POLICY, OTHER_POLICY = "lru", "linux2q"
-# Read-aheads and devices whose time is modelled.
-TIMED = {
-    "emmc-5.1": [OFF, *PAPER.values(), *(LINUX[PHONE, kib] for kib in SIZES_KIB)],
-    "ufs-3.1": [OFF, *(LINUX[PHONE, kib] for kib in SIZES_KIB)],
-}
+# Their time is modelled, for the first policy and the middle size.
+DEVICES = ["emmc-5.1", "ufs-3.1"]
 
 
 @dataclass(frozen=True)
@@ -151,7 +148,7 @@ class Runner:
         self.cells |= {one: self._cells[one] for one in wanted}
 
     def time(self, path: Path | None, trace: Trace, device: str, frames: int) -> None:
-        wanted = [(trace.name, readahead, frames, device) for readahead in TIMED[device]]
+        wanted = [(trace.name, readahead, frames, device) for readahead in READAHEADS]
         if missing := [one for one in wanted if one not in self._times]:
             # With a memory, the time of reads is separate from that of writes.
             options = ["--policy", POLICY, "--frames", str(frames), "--device", device, "--nvm", "optane"]
@@ -182,6 +179,4 @@ def find_all(args: argparse.Namespace, known: list[Trace]) -> list[tuple[Path | 
     on_f2fs = argparse.Namespace(**vars(args) | {"own": args.own / "f2fs"})
     earlier = [replace(trace, name=trace.name.removeprefix("f2fs/")) for trace in known if "/" in trace.name]
     names = [name.removeprefix("f2fs/") for name in (*F2FS, *LAUNCHED_F2FS)]
-    return found + [
-        (path, replace(trace, name=f"f2fs/{trace.name}")) for path, trace in find(on_f2fs, earlier, names)
-    ]
+    return found + [(path, replace(trace, name=f"f2fs/{trace.name}")) for path, trace in find(on_f2fs, earlier, names)]

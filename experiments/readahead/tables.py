@@ -6,7 +6,9 @@ from functools import cached_property
 from statistics import mean, median
 
 from simulate import (
+    DEVICES,
     F2FS,
+    FOREIGN,
     LAUNCHED,
     LAUNCHED_F2FS,
     LINUX,
@@ -19,7 +21,6 @@ from simulate import (
     POLICY,
     SHARES,
     SIZES_KIB,
-    TIMED,
     Cell,
     Size,
     Time,
@@ -89,16 +90,16 @@ class Results:
     def judged(self, kind: str) -> list[Trace]:
         return [trace for trace in self.enough if use(trace) == kind]
 
-    def factor(self, trace: Trace, share: int = MIDDLE) -> float:
-        """Efficiency with the native maximum, as a multiple."""
+    def factor(self, trace: Trace, share: int = MIDDLE) -> float | None:
+        """Efficiency with the native maximum, as a multiple; none if no prefetched page is used."""
         now, before = (self.cell(trace, PAPER[pages], share).efficiency for pages in (NMSR, DEFAULT))
-        return now / before if before else 0.0
+        return now / before if before else None
 
-    def best_kib(self, trace: Trace, device: str) -> int:
+    def best_kib(self, trace: Trace, device: str, value: Callable[[Time], float], kernel: str = PHONE) -> int:
         """The smallest maximum with about the least time."""
-        elapsed = {kib: self.time(trace, LINUX[PHONE, kib], device).elapsed_s for kib in SIZES_KIB}
-        least = min(elapsed.values())
-        return next(kib for kib in SIZES_KIB if elapsed[kib] <= least * (1 + EQUAL_PERCENT / 100))
+        times = {kib: value(self.time(trace, LINUX[kernel, kib], device)) for kib in SIZES_KIB}
+        least = min(times.values())
+        return next(kib for kib in SIZES_KIB if times[kib] <= least * (1 + EQUAL_PERCENT / 100))
 
 
 def native_maximum(pages: int) -> int:
@@ -122,8 +123,21 @@ def names(traces: list[Trace]) -> str:
     return listed(f"`{trace.name}`" for trace in traces)
 
 
-def spread(values: list[float], digits: int = 1) -> str:
-    return f"{median(values):.{digits}f} (median; {min(values):.{digits}f} to {max(values):.{digits}f})"
+def spread(values: list[float], digits: int = 1, unit: str = " %") -> str:
+    low, high = min(values), max(values)
+    return f"{median(values):.{digits}f}{unit} (median; {low:.{digits}f} to {high:.{digits}f}{unit})"
+
+
+def times_as(factor: float | None) -> str:
+    return "–" if factor is None else f"{factor:.2f}"
+
+
+def all_time(time: Time) -> float:
+    return time.elapsed_s
+
+
+def read_time(time: Time) -> float:
+    return time.read_s
 
 
 def traces_table(results: Results) -> str:
@@ -190,7 +204,7 @@ def nmsr_table(results: Results) -> str:
                 *(percent(cell.hit_ratio, 2) for cell in (before, now, small)),
                 *(f"{cell.mean_pages:.1f}" for cell in (before, now, small)),
                 *(percent(cell.efficiency, 2) for cell in (before, now, small)),
-                f"{results.factor(trace):.2f}",
+                times_as(results.factor(trace)),
             ]
         )
     groups = [f"{name}, {pages}" for name in ("hits %", "mean pages", "used / asked %") for pages in (DEFAULT, NMSR, 8)]
@@ -203,7 +217,7 @@ def memory_table(results: Results) -> str:
         row = [trace.name]
         for share in SHARES:
             hits = [results.cell(trace, PAPER[pages], share).hit_ratio for pages in (DEFAULT, NMSR)]
-            row += [f"{results.factor(trace, share):.2f}", signed(100 * (hits[1] - hits[0]), 2)]
+            row += [times_as(results.factor(trace, share)), signed(100 * (hits[1] - hits[0]), 2)]
         rows.append(row)
     return markdown("|".join(["trace", *(f"{share} %: ×|hits" for share in SHARES)]), rows)
 
@@ -212,14 +226,15 @@ CASED = [OFF, PAPER[DEFAULT], PAPER[NMSR], LINUX[PHONE, DEFAULT_KIB], LINUX[PHON
 
 
 def cases_table(results: Results) -> str:
-    device = next(iter(TIMED))
+    device = DEVICES[0]
     rows = []
     for trace in results.traces:
         for readahead in CASED:
             cell, time = results.cell(trace, readahead), results.time(trace, readahead, device)
             cases = (cell.reads_cached, cell.reads_free, cell.reads_evict_clean, cell.reads_evict_dirty)
-            rows.append([trace.name, NAMES[readahead], *map(count, cases), *milliseconds(time)])
-    head = "trace|read-ahead|Cached|Read|Evictfirst1|Evictfirst2|reads, ms|all, ms"
+            rows.append([trace.name, NAMES[readahead], *map(count, (*cases, cell.device_read_requests))])
+            rows[-1] += milliseconds(time)
+    head = "trace|read-ahead|Cached|Read|Evictfirst1|Evictfirst2|read requests|reads, ms|all, ms"
     return markdown(head, rows, (0, 1))
 
 
@@ -239,10 +254,10 @@ def curve_table(results: Results) -> str:
                     count(cell.device_read_requests),
                     f"{cell.wasted_mib:,.1f}",
                     percent(cell.read_hit_ratio),
-                    *(part for device in TIMED for part in milliseconds(results.time(trace, readahead, device))),
+                    *(part for device in DEVICES for part in milliseconds(results.time(trace, readahead, device))),
                 ]
             )
-    devices = "|".join(f"{device}: reads, ms|all, ms" for device in TIMED)
+    devices = "|".join(f"{device}: reads, ms|all, ms" for device in DEVICES)
     return markdown(f"trace|KiB|read requests|wasted MiB|read hits, %|{devices}", rows)
 
 
@@ -250,88 +265,156 @@ def optimum_table(results: Results) -> str:
     rows = []
     for trace in results.traces:
         row = [trace.name]
-        for device in TIMED:
-            best = results.best_kib(trace, device)
-            elapsed = {kib: results.time(trace, LINUX[PHONE, kib], device).elapsed_s for kib in SIZES_KIB}
-            row += [f"{best}", *(signed(change(elapsed[kib], elapsed[best])) for kib in (NMSR_KIB, DEFAULT_KIB))]
+        for device in DEVICES:
+            best = results.best_kib(trace, device, read_time)
+            reads = {kib: results.time(trace, LINUX[PHONE, kib], device).read_us for kib in SIZES_KIB}
+            row += [f"{best}", *(signed(change(reads[kib], reads[best])) for kib in (NMSR_KIB, DEFAULT_KIB))]
+            row += [f"{results.best_kib(trace, device, all_time)}", f"{results.best_kib(trace, device, read_time, PC)}"]
         rows.append(row)
-    devices = "|".join(f"{device}: best KiB|64 KiB, %|128 KiB, %" for device in TIMED)
+    devices = "|".join(f"{device}: reads, KiB|64 KiB, %|128 KiB, %|all, KiB|6.18: reads, KiB" for device in DEVICES)
     return markdown(f"trace|{devices}", rows)
 
 
 def conclusion(results: Results) -> str:
+    return bullets(
+        [
+            *efficiency_sentences(results),
+            *at_max_sentences(results),
+            *eviction_sentences(results),
+            *nmsr_sentences(results),
+            *case_sentences(results),
+            *time_sentences(results),
+        ]
+    )
+
+
+def efficiency_sentences(results: Results) -> list[str]:
     sentences = []
-    paper = {trace.name: results.cell(trace, PAPER[DEFAULT]) for trace in results.traces}
-    phone = {trace.name: results.cell(trace, LINUX[PHONE, DEFAULT_KIB]) for trace in results.traces}
     for system, published in PUBLISHED_EFFICIENCY.items():
         traces = [trace for trace in results.enough if file_system(trace) == system]
-        if not traces:
-            sentences.append(f"**Efficiency on {system}**: no recording has {count(WINDOWS_ENOUGH)} prefetches.")
-            continue
-        asked, read = ([100 * way(paper[trace.name]) for trace in traces] for way in (efficiency, of_read))
-        kernel = [100 * efficiency(phone[trace.name]) for trace in traces]
-        sentences.append(
-            f"**Efficiency on {system}**: the paper's read-ahead uses {spread(asked)} % of the pages that it asks for "
-            f"(published: {published} % on average), but {spread(read)} % of the pages that it reads. "
-            f"The model of Linux 6.1 uses {spread(kernel)} % of the pages that it asks for."
+        asked, read = (
+            [100 * of(results.cell(trace, PAPER[DEFAULT])) for trace in traces] for of in (efficiency, of_read)
         )
+        kernel = [100 * efficiency(results.cell(trace, LINUX[PHONE, DEFAULT_KIB])) for trace in traces]
+        verdict = "is as low as published" if median(asked) <= 2 * published else "is higher than published"
+        sentences.append(
+            f"**Efficiency on {system}** {verdict}, as the paper counts: its read-ahead uses {spread(asked)} of the "
+            f"pages that it asks for (published: {published} % on average). Of the pages that it reads it uses "
+            f"{spread(read)}. The read-ahead of Linux 6.1 uses {spread(kernel)} of the pages that it asks for."
+        )
+    return sentences
+
+
+def at_max_sentences(results: Results) -> list[str]:
+    sentences = []
     for kind, published in PUBLISHED_AT_MAX.items():
-        if traces := results.judged(kind):
-            ratios = [100 * paper[trace.name].at_max for trace in traces]
-            kernel = [100 * phone[trace.name].at_max for trace in traces]
-            sentences.append(
-                f"**Prefetches of the maximum size, {kind} apps**: {spread(ratios)} % by the paper's rule, "
-                f"{spread(kernel)} % in Linux 6.1 (published: up to {published} %)."
-            )
-    evicted = {trace.name: paper[trace.name].eviction_ratio for trace in results.enough}
+        traces = results.judged(kind)
+        paper, kernel = (
+            [100 * results.cell(trace, readahead).at_max for trace in traces]
+            for readahead in (PAPER[DEFAULT], LINUX[PHONE, DEFAULT_KIB])
+        )
+        sentences.append(
+            f"**Prefetches of the maximum size, {kind} apps**: {spread(paper)} by the paper's rule (published: up to "
+            f"{published} %), {spread(kernel)} in Linux 6.1."
+        )
+    return sentences
+
+
+def eviction_sentences(results: Results) -> list[str]:
+    ratios = {trace.name: results.cell(trace, PAPER[DEFAULT]).eviction_ratio for trace in results.traces}
+    evicted = {trace.name: ratios[trace.name] for trace in results.enough}
     at, most = max(evicted.items(), key=lambda one: one[1])
     plain = next(results.cell(trace, OFF).eviction_ratio for trace in results.traces if trace.name == at)
-    sentences.append(
-        f"**Evicted / requested** with the paper's read-ahead is at most {most:.2f} (`{at}`; {plain:.2f} without "
-        f"read-ahead; published: up to {PUBLISHED_EVICTED})."
-    )
-    gains = {
-        trace.name: results.cell(trace, PAPER[DEFAULT]).read_hit_ratio - results.cell(trace, OFF).read_hit_ratio
-        for trace in results.enough
-    }
-    worse = [trace for trace in results.enough if gains[trace.name] < 0]
-    sentences.append(
-        f"**Hits of reads** change with the paper's read-ahead by {spread([100 * one for one in gains.values()])} "
-        f"percentage points" + (f"; fewer hits: {names(worse)}." if worse else ", and fall on no recording.")
-    )
+    apps = [name.removeprefix("f2fs/") for name in F2FS]
+    larger = [app for app in apps if ratios[f"f2fs/{app}"] > ratios[app]]
+    others = [app for app in apps if app not in larger]
+    return [
+        f"**Evicted / requested** with the paper's read-ahead is at most {most:.2f}, on `{at}`, and there {plain:.2f} "
+        f"without read-ahead (published: up to {PUBLISHED_EVICTED}). Published is a larger ratio on F2FS than on ext4. "
+        f"Here it is larger for {listed(larger) or 'no app'} and not for {listed(others) or 'no app'}; the recordings "
+        "on F2FS are shorter, so this shows no difference of the file systems."
+    ]
+
+
+def nmsr_sentences(results: Results) -> list[str]:
+    sentences = []
     for kind, published in PUBLISHED_FACTOR.items():
-        if traces := results.judged(kind):
-            factors = [results.factor(trace) for trace in traces]
-            sentences.append(
-                f"**From 32 to 16 pages, {kind} apps**: the efficiency is multiplied by {mean(factors):.2f} on "
-                f"average, {min(factors):.2f} to {max(factors):.2f} (published: {published})."
-            )
-    moved = [
-        100 * (results.cell(trace, PAPER[NMSR], share).hit_ratio - results.cell(trace, PAPER[DEFAULT], share).hit_ratio)
+        factors = [factor for trace in results.judged(kind) if (factor := results.factor(trace))]
+        sentences.append(
+            f"**NMSR, {kind} apps**: 16 pages in place of 32 multiply the efficiency by {mean(factors):.2f} on "
+            f"average, {min(factors):.2f} to {max(factors):.2f} (published: {published}). The direction holds, the "
+            "size does not."
+        )
+    cells = [[results.cell(trace, PAPER[pages]) for pages in (DEFAULT, NMSR)] for trace in results.enough]
+    shrunk = [before.mean_pages / now.mean_pages for before, now in cells]
+    sentences.append(
+        f"The mean prefetch is {min(shrunk):.2f} to {max(shrunk):.2f} times as large with 32 pages as with 16. A "
+        "prefetch of the model has 4 to 32 pages, so its size cannot explain a factor of 30."
+    )
+    moved = {
+        (trace.name, share): 100
+        * (results.cell(trace, PAPER[NMSR], share).hit_ratio - results.cell(trace, PAPER[DEFAULT], share).hit_ratio)
         for trace in results.enough
         for share in SHARES
-    ]
+    }
+    close = sum(abs(points) <= 0.5 for points in moved.values())
+    (at, share), least = min(moved.items(), key=lambda one: one[1])
     sentences.append(
-        f"**The hit ratio changes little**, as published: from 32 to 16 pages by {signed(min(moved), 2)} to "
-        f"{signed(max(moved), 2)} percentage points, over the four sizes of the cache."
+        f"**The hit ratio** with 16 pages is within 0.5 percentage points of that with 32, as published, in {close} of "
+        f"{len(moved)} cells. It changes by {signed(least, 2)} to {signed(max(moved.values()), 2)} points; it falls "
+        f"most on `{at}` with a cache of {share} %."
     )
-    for device in TIMED:
-        best = {trace.name: results.best_kib(trace, device) for trace in results.enough}
-        loses = {
-            trace.name: change(*(results.time(trace, LINUX[PHONE, kib], device).elapsed_s for kib in pair))
+    return sentences
+
+
+def evict_first(cell: Cell) -> int:
+    return cell.reads_evict_clean + cell.reads_evict_dirty
+
+
+def case_sentences(results: Results) -> list[str]:
+    fewer = [
+        trace
+        for trace in results.enough
+        if evict_first(results.cell(trace, PAPER[DEFAULT])) < evict_first(results.cell(trace, OFF))
+    ]
+    smaller = [
+        trace
+        for trace in results.enough
+        if evict_first(results.cell(trace, PAPER[NMSR])) < evict_first(results.cell(trace, PAPER[DEFAULT]))
+    ]
+    gains = [
+        100 * (results.cell(trace, PAPER[DEFAULT]).read_hit_ratio - results.cell(trace, OFF).read_hit_ratio)
+        for trace in results.enough
+    ]
+    return [
+        f"**The cases of latency**: the paper expects that inefficient read-ahead makes more reads evict first. On "
+        f"{len(fewer)} of {len(results.enough)} recordings its read-ahead makes fewer do so than none, because more "
+        f"reads are hits: the hit ratio of reads changes by {spread(gains, unit=' percentage points')}. With 16 pages "
+        f"in place of 32, fewer reads evict first on {len(smaller)}."
+    ]
+
+
+def time_sentences(results: Results) -> list[str]:
+    sentences = []
+    for device in DEVICES:
+        best = [results.best_kib(trace, device, read_time) for trace in results.enough]
+        differs = {
+            trace.name: change(
+                *(results.time(trace, LINUX[PHONE, kib], device).read_us for kib in (NMSR_KIB, DEFAULT_KIB))
+            )
             for trace in results.enough
-            for pair in [(NMSR_KIB, DEFAULT_KIB)]
         }
-        at, worst = max(loses.items(), key=lambda one: one[1])
-        sizes = listed(
-            f"{kib} KiB on {number}" for kib in SIZES_KIB if (number := sum(one == kib for one in best.values()))
-        )
+        slower = [name for name, by in differs.items() if by > EQUAL_PERCENT]
+        faster = [name for name, by in differs.items() if by < -EQUAL_PERCENT]
+        at, worst = max(differs.items(), key=lambda one: one[1])
+        to, least = min(differs.items(), key=lambda one: one[1])
+        where = listed(f"{kib} KiB on {best.count(kib)}" for kib in SIZES_KIB if kib in best)
         sentences.append(
-            f"**Time on {device}**, Linux 6.1: the smallest maximum within {EQUAL_PERCENT} % of the least time is "
-            f"{sizes} of {len(best)} recordings. 64 KiB in place of 128 KiB changes the time by "
-            f"{signed(min(loses.values()))} to {signed(worst)} % (most on `{at}`)."
+            f"**Best maximum on {device}**, Linux 6.1, by the time of reads: {where} of {len(best)} recordings. "
+            f"NMSR's 64 KiB take more time than the default of 128 KiB on {len(slower)} and less on {len(faster)}: "
+            f"{signed(least)} % (`{to}`) to {signed(worst)} % (`{at}`). No one maximum is the best for all."
         )
-    return bullets(sentences)
+    return sentences
 
 
 def efficiency(cell: Cell) -> float:
@@ -348,8 +431,19 @@ def few(results: Results) -> str:
         return bullets(["All recordings have enough prefetches."])
     return bullets(
         [f"{names(traces)} have fewer than {count(WINDOWS_ENOUGH)} prefetches: they are in the tables, but not in "
-         "the sentences above."]
+         "the sentences above.", foreign(results)]
     )  # fmt: skip
+
+
+def foreign(results: Results) -> str:
+    trace = next(trace for trace in results.traces if trace.name == FOREIGN)
+    before, now = (results.cell(trace, PAPER[pages]) for pages in (DEFAULT, NMSR))
+    return (
+        f"`{FOREIGN}` is the only trace of a phone. By the paper's rule it uses {percent(before.efficiency)} % of the "
+        f"pages asked for, {percent(before.at_max)} % of its {count(before.windows)} prefetches have the maximum size, "
+        f"and NMSR multiplies the efficiency by {times_as(results.factor(trace))}, with hits of "
+        f"{percent(before.hit_ratio, 2)} % before and {percent(now.hit_ratio, 2)} % after."
+    )
 
 
 def sizes_text(results: Results) -> str:
