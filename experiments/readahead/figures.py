@@ -73,11 +73,10 @@ def sizes(results: Results) -> str:
     for trace in results.traces:
         curves = {}
         for device in DEVICES:
-            plain = results.time(trace, OFF, device).read_us
+            plain = results.time(trace, OFF, device).elapsed_s
             curves[device] = [
-                100 * results.time(trace, LINUX[PHONE, kib], device).read_us / plain if plain else 0.0
-                for kib in SIZES_KIB
+                100 * results.time(trace, LINUX[PHONE, kib], device).elapsed_s / plain for kib in SIZES_KIB
             ]
         panels.append(Panel(trace.name, [f"{kib}" for kib in SIZES_KIB], curves))
     footer = "read_ahead_kb of Linux 6.1. Cache: 10 % of the peak live pages."
-    return draw("Modelled time of reads, % of that without read-ahead", footer, STYLES, panels)
+    return draw("Modelled time of reads and writes, % of that without read-ahead", footer, STYLES, panels)

@@ -107,10 +107,6 @@ class Time:
     write_us: int
 
     @property
-    def read_s(self) -> float:
-        return self.read_us / 1e6
-
-    @property
     def elapsed_s(self) -> float:
         return (self.read_us + self.write_us) / 1e6
 
