@@ -1,0 +1,82 @@
+"""Figures 3 to 5 of the paper for our traces, and the time by size of read-ahead."""
+
+from drawing import Panel, Style, draw
+from simulate import DEVICES, LINUX, OFF, PAPER, PHONE, SHARES, SIZES_KIB
+from tables import DEFAULT, Results
+
+LENGTHS_KIB = [1, 4, 16, 64, 128, 256, 1024]
+REQUESTS = {"reads": Style("read requests, %", "#0072b2")}
+PREFETCHES = {
+    "max": Style("of the maximum size, %", "#0072b2"),
+    "asked": Style("used / asked, %", "#d55e00"),
+    "evicted": Style("evicted / requested, %", "#888888", dashed=True),
+}
+MAXIMA = {
+    "hits": Style("hits, %", "#0072b2"),
+    "asked": Style("used / asked, %", "#d55e00"),
+    "pages": Style("mean pages", "#888888", dashed=True),
+}
+STYLES = {"emmc-5.1": Style("eMMC 5.1", "#0072b2"), "ufs-3.1": Style("UFS 3.1", "#d55e00")}
+
+
+def draw_all(results: Results) -> dict[str, str]:
+    return {
+        "figure3.svg": figure_3(results),
+        "figure4.svg": figure_4(results),
+        "figure5.svg": figure_5(results),
+        "sizes.svg": sizes(results),
+    }
+
+
+def figure_3(results: Results) -> str:
+    panels = [
+        Panel(
+            trace.name,
+            [f"{kib}" for kib in LENGTHS_KIB],
+            {"reads": [results.read_share(trace, kib) for kib in LENGTHS_KIB]},
+        )
+        for trace in results.traces
+    ]
+    return draw("Read requests that are no longer than this", "Length of requests in KiB.", REQUESTS, panels)
+
+
+def figure_4(results: Results) -> str:
+    panels = []
+    for trace in results.traces:
+        cells = [results.cell(trace, PAPER[DEFAULT], share) for share in SHARES]
+        curves = {
+            "max": [100 * cell.at_max for cell in cells],
+            "asked": [100 * cell.efficiency for cell in cells],
+            "evicted": [100 * cell.eviction_ratio for cell in cells],
+        }
+        panels.append(Panel(trace.name, [f"{share}" for share in SHARES], curves))
+    footer = "Size of the cache in percent of the peak live pages."
+    return draw("The paper's read-ahead with a maximum of 32 pages", footer, PREFETCHES, panels)
+
+
+def figure_5(results: Results) -> str:
+    panels = []
+    for trace in results.traces:
+        cells = [results.cell(trace, readahead) for readahead in PAPER.values()]
+        curves = {
+            "hits": [100 * cell.hit_ratio for cell in cells],
+            "asked": [100 * cell.efficiency for cell in cells],
+            "pages": [cell.mean_pages for cell in cells],
+        }
+        panels.append(Panel(trace.name, [f"{pages}" for pages in PAPER], curves))
+    footer = "Maximum in pages. Cache: 10 % of the peak live pages."
+    return draw("The paper's read-ahead with a smaller maximum", footer, MAXIMA, panels)
+
+
+def sizes(results: Results) -> str:
+    panels = []
+    for trace in results.traces:
+        curves = {}
+        for device in DEVICES:
+            plain = results.time(trace, OFF, device).elapsed_s
+            curves[device] = [
+                100 * results.time(trace, LINUX[PHONE, kib], device).elapsed_s / plain for kib in SIZES_KIB
+            ]
+        panels.append(Panel(trace.name, [f"{kib}" for kib in SIZES_KIB], curves))
+    footer = "read_ahead_kb of Linux 6.1. Cache: 10 % of the peak live pages."
+    return draw("Modelled time of reads and writes, % of that without read-ahead", footer, STYLES, panels)

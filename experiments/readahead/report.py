@@ -1,0 +1,66 @@
+"""Run the cells of the experiment and write the results: CSV, figures, and RESULTS.md."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "hybrid-flush"))
+import figures  # noqa: E402
+import tables  # noqa: E402
+from nvm_cells import arguments, current, dump, fill, finish, load, write  # noqa: E402
+from simulate import (  # noqa: E402
+    DEVICES,
+    MIDDLE,
+    OTHER_POLICY,
+    POLICY,
+    SHARES,
+    Cell,
+    Runner,
+    Size,
+    Time,
+    Trace,
+    find_all,
+    sizes,
+)
+
+
+def main() -> int:
+    args = arguments(__doc__)
+    earlier = load(Trace, HERE / "traces.csv")
+    found = find_all(args, earlier)
+    traces = [trace for _, trace in found]
+    holds = current(args, found, earlier)
+    cells, times, requests = (
+        [row for row in load(kind, HERE / name) if row.trace in holds]
+        for kind, name in ((Cell, "cells.csv.xz"), (Time, "times.csv"), (Size, "sizes.csv"))
+    )
+    runner = Runner(args.flashsift, not args.check, cells, times)
+    for path, trace in found:
+        if all(size.trace != trace.name for size in requests):
+            if path is None or args.check:
+                raise RuntimeError(f"{trace.name}: its requests are missing: run it with the trace, without --check")
+            requests += sizes(args.flashsift, path, trace)
+        for policy in (POLICY, OTHER_POLICY):
+            runner.count(path, trace, policy, [trace.frames(share) for share in SHARES])
+        for device in DEVICES:
+            runner.time(path, trace, device, trace.frames(MIDDLE))
+    data = {
+        "traces.csv": dump(Trace, traces),
+        "sizes.csv": dump(Size, (size for trace in traces for size in requests if size.trace == trace.name)),
+        "cells.csv.xz": dump(Cell, runner.cells.values()),
+        "times.csv": dump(Time, runner.times.values()),
+    }
+    stale = write(HERE, data, args.check)
+    results = tables.Results(traces, requests, runner.cells, runner.times)
+    files = {
+        "RESULTS.md": fill((HERE / "RESULTS.md").read_text(), tables.all_of(results)),
+        **figures.draw_all(results),
+    }
+    return finish(HERE, stale + write(HERE, files, args.check), args.check, runner.ran)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except RuntimeError as error:
+        sys.exit(f"run.sh: {error}")

@@ -1,0 +1,178 @@
+"""The cells of read-ahead: trace, read-ahead, policy and size of the cache, and their times."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "hybrid-flush"))
+from nvm_cells import FOREIGN, SHORT, Trace, find, output  # noqa: E402
+
+# The same workloads on F2FS, and starts of programs with cold caches.
+F2FS = [f"f2fs/{name}" for name in ("feed", "game", "map", "messenger", "video")]
+LAUNCHED, LAUNCHED_F2FS = ["launch-1", "launch-2"], ["f2fs/launch"]
+SIZES_KIB = [16, 32, 64, 128, 256, 512]
+PAPER = {pages: f"paper:pages={pages}" for pages in (32, 16, 8)}
+PHONE, PC = "6.1", "6.18"
+LINUX = {(kernel, kib): f"linux:kernel={kernel},kib={kib}" for kernel in (PHONE, PC) for kib in SIZES_KIB}
+OFF = "off"
+READAHEADS = [OFF, *PAPER.values(), *LINUX.values()]
+# Percent of the peak live pages.
+SHARES = [5, 10, 20, 50]
+MIDDLE = 10
+POLICY, OTHER_POLICY = "lru", "linux2q"
+# Their time is modelled, for the first policy and the middle size.
+DEVICES = ["emmc-5.1", "ufs-3.1"]
+
+
+@dataclass(frozen=True)
+class Size:
+    """Read requests of a trace of at most so many bytes, and more than the next smaller size."""
+
+    trace: str
+    most_bytes: int
+    reads: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    trace: str
+    readahead: str
+    policy: str
+    frames: int
+    accesses: int
+    read_accesses: int
+    hits: int
+    read_hits: int
+    device_reads: int
+    device_read_requests: int
+    device_writes: int
+    windows: int
+    windows_at_max: int
+    window_pages: int
+    prefetched_asked: int
+    prefetched_read: int
+    prefetched_used: int
+    evicted: int
+    reads_cached: int
+    reads_free: int
+    reads_evict_clean: int
+    reads_evict_dirty: int
+
+    @property
+    def hit_ratio(self) -> float:
+        return self.hits / self.accesses
+
+    @property
+    def read_hit_ratio(self) -> float:
+        return self.read_hits / self.read_accesses
+
+    @property
+    def efficiency(self) -> float:
+        """The paper's: of all pages asked for ahead, also of those cached already."""
+        return self.prefetched_used / self.prefetched_asked if self.prefetched_asked else 0.0
+
+    @property
+    def efficiency_of_read(self) -> float:
+        return self.prefetched_used / self.prefetched_read if self.prefetched_read else 0.0
+
+    @property
+    def at_max(self) -> float:
+        return self.windows_at_max / self.windows if self.windows else 0.0
+
+    @property
+    def mean_pages(self) -> float:
+        return self.window_pages / self.windows if self.windows else 0.0
+
+    @property
+    def eviction_ratio(self) -> float:
+        return self.evicted / self.accesses
+
+    @property
+    def wasted_mib(self) -> float:
+        return (self.prefetched_read - self.prefetched_used) * 4096 / 2**20
+
+
+@dataclass(frozen=True)
+class Time:
+    """A cell with the middle size and the first policy on a modelled device, without pauses."""
+
+    trace: str
+    readahead: str
+    frames: int
+    device: str
+    read_us: int
+    write_us: int
+
+    @property
+    def elapsed_s(self) -> float:
+        return (self.read_us + self.write_us) / 1e6
+
+
+def cell_key(cell: Cell) -> tuple[str, str, str, int]:
+    return cell.trace, cell.readahead, cell.policy, cell.frames
+
+
+def time_key(time: Time) -> tuple[str, str, int, str]:
+    return time.trace, time.readahead, time.frames, time.device
+
+
+class Runner:
+    """Runs the cells that are not known, unless results are only checked."""
+
+    def __init__(self, program: Path, may_run: bool, cells: Iterable[Cell], times: Iterable[Time]):
+        self._program = program
+        self._may_run = may_run
+        self._cells = {cell_key(cell): cell for cell in cells}
+        self._times = {time_key(time): time for time in times}
+        self.cells: dict[tuple[str, str, str, int], Cell] = {}
+        self.times: dict[tuple[str, str, int, str], Time] = {}
+        self.ran = 0
+
+    def count(self, path: Path | None, trace: Trace, policy: str, frames: list[int]) -> None:
+        """Adds the cells of all read-aheads to those in use."""
+        wanted = [(trace.name, readahead, policy, size) for readahead in READAHEADS for size in sorted(set(frames))]
+        if missing := [one for one in wanted if one not in self._cells]:
+            sizes = ",".join(map(str, sorted({one[3] for one in missing})))
+            # The same program computes the cells of a size together.
+            for row in self._run(path, trace, missing, ["--policy", policy, "--frames", sizes]):
+                row |= {"policy": policy, "trace": trace.name}
+                cell = Cell(**{field.name: row[field.name] for field in fields(Cell)})
+                self._cells[cell_key(cell)] = cell
+        self.cells |= {one: self._cells[one] for one in wanted}
+
+    def time(self, path: Path | None, trace: Trace, device: str, frames: int) -> None:
+        wanted = [(trace.name, readahead, frames, device) for readahead in READAHEADS]
+        if missing := [one for one in wanted if one not in self._times]:
+            # With a memory, the time of reads is separate from that of writes.
+            options = ["--policy", POLICY, "--frames", str(frames), "--device", device, "--nvm", "optane"]
+            for row in self._run(path, trace, missing, options):
+                read_us, write_us = (round(1e6 * row[f"storage_{way}_s"]) for way in ("read", "write"))
+                time = Time(trace.name, row["readahead"], frames, device, read_us, write_us)
+                self._times[time_key(time)] = time
+        self.times |= {one: self._times[one] for one in wanted}
+
+    def _run(self, path: Path | None, trace: Trace, missing: list[tuple], options: list[str]) -> Iterable[dict]:
+        if path is None or not self._may_run:
+            raise RuntimeError(f"{trace.name}: cells are missing: run it with the trace, without --check")
+        self.ran += 1
+        print(f"{trace.name}: {len(missing)} cells, {' '.join(options)}", file=sys.stderr)
+        names = dict.fromkeys(one[1] for one in missing)
+        read = output(self._program, "compare", path, "--readahead", ",".join(names), *options, "--json", "--quiet")
+        return map(json.loads, read.splitlines())
+
+
+def sizes(program: Path, path: Path, trace: Trace) -> list[Size]:
+    described = json.loads(output(program, "describe", path, "--json", "--quiet"))
+    return [Size(trace.name, row["most_bytes"], row["reads"]) for row in described["request_sizes"]["sizes"]]
+
+
+def find_all(args: argparse.Namespace, known: list[Trace]) -> list[tuple[Path | None, Trace]]:
+    """Traces on ext4 first, then those on F2FS, whose names begin with their folder."""
+    found = find(args, known, [FOREIGN, *SHORT, *LAUNCHED])
+    on_f2fs = argparse.Namespace(**vars(args) | {"own": args.own / "f2fs"})
+    earlier = [replace(trace, name=trace.name.removeprefix("f2fs/")) for trace in known if "/" in trace.name]
+    names = [name.removeprefix("f2fs/") for name in (*F2FS, *LAUNCHED_F2FS)]
+    return found + [(path, replace(trace, name=f"f2fs/{trace.name}")) for path, trace in find(on_f2fs, earlier, names)]
