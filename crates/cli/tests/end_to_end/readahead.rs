@@ -35,10 +35,9 @@ fn every_page_read_was_missed_or_prefetched() {
         }
         let [off, small, large] = [&cells[0], &cells[1], &cells[2]];
         assert_eq!((number(off, "windows"), number(off, "prefetched_read")), (0, 0));
-        // Larger windows find more, in fewer requests, and waste more.
-        for (field, rises) in
-            [("hits", true), ("wasted_bytes", true), ("device_read_requests", false)]
-        {
+        // Larger windows take fewer requests and waste more. Hits may fall: what is read in vain
+        // evicts other pages.
+        for (field, rises) in [("wasted_bytes", true), ("device_read_requests", false)] {
             let (before, after) = (number(small, field), number(large, field));
             assert_eq!(before < after, rises, "{trace}: {field}: {before} and {after}");
         }
