@@ -244,11 +244,9 @@ fn differences(text: &str, kernel: Kernel, large_folios: bool) -> (usize, Vec<St
     (readers, found)
 }
 
-fn agrees(file: &str, kernel: Kernel, large_folios: bool, known: &[&str]) {
-    let path = format!("{}/../../testdata/readahead/{file}", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let (readers, found) = differences(&text, kernel, large_folios);
-    assert!(readers > 50, "{path} has {readers} readers");
+fn agrees(text: &str, kernel: Kernel, large_folios: bool, known: &[&str]) {
+    let (readers, found) = differences(text, kernel, large_folios);
+    assert!(readers > 50, "there are {readers} readers");
     let is_known =
         |text: &&String| known.iter().any(|name| text.starts_with(&format!("\"{name}\"")));
     let unknown: Vec<_> = found.iter().filter(|text| !is_known(text)).cloned().collect();
@@ -263,23 +261,38 @@ fn agrees(file: &str, kernel: Kernel, large_folios: bool, known: &[&str]) {
 
 #[test]
 fn agrees_with_linux_6_18_on_ext4() {
-    agrees("6.18-ext4.jsonl", Kernel::V6_18, true, &[]);
+    agrees(
+        include_str!("../../../../testdata/readahead/6.18-ext4.jsonl"),
+        Kernel::V6_18,
+        true,
+        &[],
+    );
 }
 
 #[test]
 fn agrees_with_linux_6_1_on_f2fs() {
-    agrees("6.1-f2fs.jsonl", Kernel::V6_1, false, &[]);
+    agrees(include_str!("../../../../testdata/readahead/6.1-f2fs.jsonl"), Kernel::V6_1, false, &[]);
 }
 
 /// ext4 supports no large folios with `data=journal`.
 #[test]
 fn agrees_with_linux_6_18_without_large_folios() {
-    agrees("6.18-ext4-data-journal.jsonl", Kernel::V6_18, false, &[]);
+    agrees(
+        include_str!("../../../../testdata/readahead/6.18-ext4-data-journal.jsonl"),
+        Kernel::V6_18,
+        false,
+        &[],
+    );
 }
 
 #[test]
 fn agrees_with_linux_6_12_on_ext4() {
-    agrees("6.12-ext4.jsonl", Kernel::V6_12, false, &[]);
+    agrees(
+        include_str!("../../../../testdata/readahead/6.12-ext4.jsonl"),
+        Kernel::V6_12,
+        false,
+        &[],
+    );
 }
 
 /// The paper's own examples (sections 2.4 and 4.1): 7 pages, and 32 pages with three maxima.
