@@ -26,6 +26,7 @@ mod size;
 mod synth;
 mod table;
 mod text;
+mod tune;
 mod usage;
 
 /// Record file accesses on Linux, compare page cache designs on them, and estimate time and wear on
@@ -44,6 +45,7 @@ mod usage;
   sudo flashsift doctor                           writers of this machine's flash, and remedies
   flashsift compare trace.xz --report r.html      the same as a page with figures
   flashsift recommend trace.xz                    settings that would write less, and their price
+  sudo flashsift tune readahead --live /          what the kernel reads ahead in vain
   flashsift diff before.json after.json           the differences between two saved runs
   flashsift replay after.parquet --target /mnt/card/file       the time that a real device takes
   flashsift profile --target /mnt/card/file -o card.toml       measure a card, for compare --device
@@ -72,6 +74,7 @@ enum Command {
     Import(import::Args),
     Record(record::Args),
     Doctor(doctor::Args),
+    Tune(tune::Args),
     Replay(replay::Args),
     Profile(profile::Args),
     Mount(mount::Args),
@@ -144,6 +147,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Mount(args) => mount::run(&args, words),

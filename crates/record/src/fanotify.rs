@@ -87,20 +87,34 @@ impl Watched {
     }
 
     fn open_as(&self, handle: &FileHandle, flags: i32) -> Option<OwnedFd> {
-        let root = self.root().ok()?;
-        let mut handle = *handle;
-        // SAFETY: `handle` is a complete `struct file_handle` with as many bytes as its length
-        // says.
-        let fd = unsafe {
-            libc::open_by_handle_at(
-                root.as_raw_fd(),
-                (&raw mut handle).cast(),
-                flags | libc::O_CLOEXEC,
-            )
-        };
-        // SAFETY: the kernel has just returned this descriptor.
-        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+        open_in(self.root().ok()?, handle, flags)
     }
+}
+
+/// Opens a file by its handle, on the file system of `root`.
+fn open_in(root: OwnedFd, handle: &FileHandle, flags: i32) -> Option<OwnedFd> {
+    let mut handle = *handle;
+    // SAFETY: `handle` is a complete `struct file_handle` with as many bytes as its length says.
+    let fd = unsafe {
+        libc::open_by_handle_at(root.as_raw_fd(), (&raw mut handle).cast(), flags | libc::O_CLOEXEC)
+    };
+    // SAFETY: the kernel has just returned this descriptor.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Returns the path of the file with this inode number, where the file system is ext4 or F2FS,
+/// which take generation 0 for any. `None` if the file is gone or its path is unknown.
+pub(crate) fn path_of_inode(root: &Path, ino: u64) -> Option<std::path::PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(root, flags, Mode::empty()).ok()?;
+    let mut handle = FileHandle { bytes: 8, kind: INO32_GEN, data: [0; 128] };
+    handle.data[..4].copy_from_slice(&u32::try_from(ino).ok()?.to_ne_bytes());
+    let fd = open_in(root, &handle, libc::O_PATH)?;
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
+    // Where the kernel has no name at hand, the link leads elsewhere.
+    let is_it = path.symlink_metadata().is_ok_and(|meta| meta.ino() == ino);
+    is_it.then_some(path)
 }
 
 /// Creates a queue of changes to names on these file systems.

@@ -9,6 +9,7 @@ mod fanotify;
 mod fiemap;
 pub mod format;
 mod perf;
+pub mod readahead;
 mod recorder;
 pub mod ring;
 mod strace;

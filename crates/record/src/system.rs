@@ -202,6 +202,14 @@ pub(crate) fn processes(
     }
 }
 
+/// Returns the name of the program of a thread; `None` if the thread has ended.
+pub(crate) fn program_of_thread(tid: u32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())?;
+    let name = program_of(pid);
+    (!name.is_empty()).then(|| escape(&name).into_owned())
+}
+
 /// Returns the name of the program that a running process runs.
 fn program_of(pid: u32) -> Vec<u8> {
     let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();

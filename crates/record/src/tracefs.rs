@@ -82,7 +82,7 @@ impl Tracefs {
         if has(Clock::Boot.trace_clock()) { Clock::Boot } else { Clock::Monotonic }
     }
 
-    fn has(&self, system: &str, name: &str) -> bool {
+    pub(crate) fn has(&self, system: &str, name: &str) -> bool {
         self.root.join("events").join(system).join(name).is_dir()
     }
 }
@@ -277,9 +277,43 @@ impl Instance {
         self.cpus.iter().map(|cpu| cpu.pipe.as_fd())
     }
 
-    /// Reads the pending records of each processor in order, at most as many as the buffers hold.
-    /// Otherwise a program that is as fast as the reader would keep it here for ever.
+    /// Enables a tracepoint whose records the caller decodes. Returns its number and the positions
+    /// of the fields, or `None` if this kernel lacks the tracepoint or one of them.
+    pub(crate) fn enable_fields(
+        &self,
+        folder: &str,
+        fields: &[&str],
+        filters: &[&str],
+    ) -> Result<Option<(u16, Vec<Slot>)>, Error> {
+        let folder = format!("events/{folder}");
+        let format = self.read(&format!("{folder}/format")).and_then(|text| Format::parse(&text));
+        let Some(format) = format else { return Ok(None) };
+        let Some(slots) = format.slots(fields) else { return Ok(None) };
+        self.switch_on(&folder, filters)?;
+        Ok(Some((format.id, slots)))
+    }
+
+    /// Reads and decodes the pending records, as [`Self::drain_records`] does.
     pub(crate) fn drain(&mut self, points: &mut Vec<Point>) -> Result<(), Error> {
+        let decoders = std::mem::take(&mut self.decoders);
+        let drained = self.drain_records(|at_ns, id, tid, record| {
+            if let Some(Some(decoder)) = decoders.get(usize::from(id))
+                && let Some(what) = decoder.decode(record)
+            {
+                points.push(Point { at_ns, tid, what });
+            }
+        });
+        self.decoders = decoders;
+        drained
+    }
+
+    /// Reads the pending records of each processor in order, at most as many as the buffers hold.
+    /// Otherwise a program that is as fast as the reader would keep it here for ever. `take` gets
+    /// the time, the number of the tracepoint, the thread and the record.
+    pub(crate) fn drain_records(
+        &mut self,
+        mut take: impl FnMut(u64, u16, u32, &[u8]),
+    ) -> Result<(), Error> {
         for cpu in &mut self.cpus {
             for _ in 0..self.pages {
                 let bytes = match rustix::io::read(&cpu.pipe, &mut *self.page) {
@@ -288,13 +322,9 @@ impl Instance {
                     Err(Errno::INTR) => continue,
                     Err(error) => return Err(Error::tracefs(&self.path, &error.into())),
                 };
-                let decoders = &self.decoders;
                 let page = ring::records(&self.page[..bytes], |at_ns, record| {
-                    if let Some((id, tid)) = ring::head(record)
-                        && let Some(Some(decoder)) = decoders.get(usize::from(id))
-                        && let Some(what) = decoder.decode(record)
-                    {
-                        points.push(Point { at_ns, tid, what });
+                    if let Some((id, tid)) = ring::head(record) {
+                        take(at_ns, id, tid, record);
                     }
                 });
                 cpu.lost += page.lost;

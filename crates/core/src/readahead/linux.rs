@@ -184,7 +184,7 @@ impl Linux {
             if cache.is_marked(page) {
                 let order = cache.order(page);
                 let folio = page >> order << order;
-                self.marked(descriptor, (folio, folio, order), end - folio, request, cache);
+                self.marked(descriptor, (folio, page, order), end - folio, request, cache);
             }
         }
         descriptor.read_until(request.prev_page);
@@ -213,8 +213,7 @@ impl Linux {
             let is_marked = cache.is_marked(page);
             if is_marked {
                 let order = cache.order(page);
-                let folio = page >> order << order;
-                self.marked(descriptor, (page, folio, order), pages_max, request, cache);
+                self.marked(descriptor, (page, page, order), pages_max, request, cache);
             }
             return is_marked;
         }
@@ -333,11 +332,11 @@ impl Linux {
     }
 
     /// A page of a marked folio is needed (`page_cache_async_ra`). `index`: the page that the
-    /// kernel takes as the marker's.
+    /// kernel takes as the marker's; `page`: one of the folio that is cached.
     fn marked(
         &self,
         descriptor: &mut Descriptor,
-        (index, folio, order): (u64, u64, u32),
+        (index, page, order): (u64, u64, u32),
         wanted: u64,
         request: ReadRequest,
         cache: &mut impl FilePages,
@@ -345,7 +344,7 @@ impl Linux {
         if self.pages_max == 0 {
             return;
         }
-        cache.unmark(folio);
+        cache.unmark(page);
         let max = self.window_max(descriptor, wanted);
         let window_end = descriptor.start + descriptor.size;
         let is_expected = index == self.expected(descriptor, order)

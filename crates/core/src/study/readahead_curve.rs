@@ -7,9 +7,12 @@
 
 use super::{
     Policies, PreparedDevice, Request, Study, StudyError,
-    recommend::{Judgement, Meter, SLICES, judge::SLICES_MIN},
+    recommend::{Judgement, SLICES, judge::SLICES_MIN},
+    run::Sent,
 };
 use crate::{
+    back::Io,
+    device::Clocks,
     policy,
     readahead::{self, ReadAheadModel, native_maximum},
     system::Outcome,
@@ -67,7 +70,7 @@ pub struct CurvePoint {
     pub elapsed_s: f64,
     /// How long applications wait, with requests at their recorded times; `None` without times.
     pub stall_s: Option<f64>,
-    /// [`Self::elapsed_s`] by time slice.
+    /// [`Self::elapsed_s`] by slice of the trace, each with as many reads.
     pub by_slice_s: Vec<f64>,
 }
 
@@ -106,13 +109,13 @@ pub enum CurveLack {
         /// Windows of the present size.
         windows: u64,
     },
-    /// It reads in too few time slices.
+    /// Its times do not cut it into enough slices.
     #[error(
-        "the trace is too short to propose a size: it reads in {slices} of {SLICES} time slices, \
-         and a proposal needs {SLICES_MIN}"
+        "the reads of the trace fall into {slices} of {SLICES} slices with different times, and a \
+         proposal needs {SLICES_MIN}"
     )]
     Slices {
-        /// Time slices with requests.
+        /// Slices with requests.
         slices: usize,
     },
 }
@@ -196,8 +199,13 @@ impl<'a> CurveSearch<'a> {
         let plan = study.plan()?;
         let times = self.trace.about().knows.times;
         let clocks = self.conditions.device.clocks(times);
-        let mut meter = Meter::new(self.trace.totals().duration_us, Some(clocks));
-        let result = plan.run(0, &|| 0, Some(&mut |requests| meter.take(requests)));
+        let mut meter = SliceMeter::new(self.trace, clocks);
+        let mut take = |sent: Sent<'_>| {
+            if let Sent::Requests(requests) = sent {
+                meter.take(requests);
+            }
+        };
+        let result = plan.run(0, &|| 0, Some(&mut take));
         let on = &result.times[0];
         Ok(CurvePoint {
             kib: self.sizes_kib[cell],
@@ -258,6 +266,49 @@ fn readahead_of(kib: u32, params: &str) -> readahead::Selection {
         kib => format!("linux:kib={kib},{params}"),
     };
     readahead::parse(&text).expect("the parameters were checked")
+}
+
+/// Measures the time on a device by slice of a trace, each with as many reads.
+struct SliceMeter {
+    clocks: Clocks,
+    /// Times at which the second and later slices begin, microseconds, ascending.
+    begins_us: Vec<u64>,
+    by_slice_s: Vec<f64>,
+    /// Time on the device until the beginning of the slice.
+    before_ns: u64,
+    slice: usize,
+}
+
+impl SliceMeter {
+    fn new(trace: &Trace, clocks: Clocks) -> Self {
+        let is_read = |n: &usize| trace.steps()[*n].kind() == StepKind::Read;
+        let reads: Vec<usize> = (0..trace.steps().len()).filter(is_read).collect();
+        let begin = |slice: usize| reads.get(reads.len() * slice / SLICES);
+        let begins_us = (1..SLICES).filter_map(begin).map(|n| trace.at_us(*n)).collect();
+        Self { clocks, begins_us, by_slice_s: vec![0.0; SLICES], before_ns: 0, slice: 0 }
+    }
+
+    fn take(&mut self, requests: &[Io]) {
+        for io in requests {
+            // Requests come in the order of time.
+            while self.begins_us.get(self.slice).is_some_and(|begin_us| io.at_us >= *begin_us) {
+                self.close();
+                self.slice += 1;
+            }
+            self.clocks.io(io);
+        }
+    }
+
+    fn close(&mut self) {
+        let now_ns = self.clocks.times().elapsed_ns;
+        self.by_slice_s[self.slice] = (now_ns - self.before_ns) as f64 / 1e9;
+        self.before_ns = now_ns;
+    }
+
+    fn finish(mut self) -> Vec<f64> {
+        self.close();
+        self.by_slice_s
+    }
 }
 
 /// Returns the pages that 99 % of the reads do not exceed; 1 without reads.

@@ -74,6 +74,7 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
         metadata: None,
         readahead: None,
         attribution: None,
+        lines: None,
     })
 }
 

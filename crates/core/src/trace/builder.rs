@@ -251,6 +251,7 @@ impl TraceBuilder {
             | Action::RenameDirectory { .. }
             | Action::Unbind { .. }
             | Action::Cause { .. }
+            | Action::MemoryLines { .. }
             | Action::ControlGroup { .. }
             | Action::MemoryPressure { .. }
             | Action::Foreground { .. } => {}

@@ -471,6 +471,7 @@ proptest! {
             metadata: None,
             readahead: None,
             attribution: None,
+            lines: None,
         };
         let outcome = cell.run(&trace, None, None);
         prop_assert_eq!(outcome.hits() + trace.cold_accesses(), outcome.accesses());

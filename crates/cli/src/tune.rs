@@ -1,0 +1,173 @@
+//! `flashsift tune`: settings of the kernel, measured and changed.
+
+mod apply;
+mod curve;
+mod live;
+mod trace;
+
+use crate::{size, usage::Usage};
+use anyhow::Context;
+use flashsift_host::{
+    journal::JOURNAL_PATH,
+    mounts,
+    readahead::{self, Backing, Machine},
+};
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Measure and set the kernel's read-ahead
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    setting: Setting,
+}
+
+#[derive(clap::Subcommand)]
+enum Setting {
+    Readahead(ReadaheadArgs),
+}
+
+/// Find a better maximum of the kernel's read-ahead, see what is wasted now, set it, and undo that
+///
+/// A trace shows the effect of every size. --live counts on this machine which pages the kernel
+/// reads ahead and how many of them programs use, at the present size. --set changes the size. It
+/// is a dry run without --apply, and --undo takes it back. Changes are in a journal.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  flashsift tune readahead t.parquet                       the effect of each size on a trace
+  flashsift tune readahead t.parquet --memory 64MiB --device emmc-5.1 --linux kernel=6.1
+  sudo flashsift tune readahead t.parquet --on /home --apply       set the proposed size
+  sudo flashsift tune readahead --live / --for 10m         what is read ahead in vain, and by whom
+  sudo flashsift tune readahead --live / --for 10m --propose       record meanwhile, and propose
+  sudo flashsift tune readahead --live / --for 10m --apply         the same, and set the proposal
+  flashsift tune readahead --set 64k --on mmcblk0          what would be written where
+  sudo flashsift tune readahead --set 64k --on /home --apply
+  flashsift tune readahead --status                        changes, and what is left of them
+  sudo flashsift tune readahead --undo /home               restore the value from before
+  sudo flashsift tune readahead --undo all
+
+A device is a name (sda2, dm-0), a path in /dev, or a directory of the mounted file system. The
+value belongs to the mounted file system's backing device, which the output names. Files that are
+open keep the old value. The kernel forgets the value at a restart; the output has a udev rule that
+sets it.")]
+#[command(group = clap::ArgGroup::new("form").required(true)
+    .args(["trace", "live", "set", "undo", "status"]))]
+#[command(group = clap::ArgGroup::new("changed").args(["on", "live"]))]
+pub(crate) struct ReadaheadArgs {
+    /// The recorded trace to study
+    #[arg(value_name = "TRACE")]
+    trace: Option<PathBuf>,
+
+    /// Count on this mounted device which pages are read ahead, and which of them are used
+    #[arg(long, value_name = "DEV")]
+    live: Option<OsString>,
+
+    /// Time to count: 90s, 10m, 1h; Ctrl-C ends it early
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        default_value = "1m",
+        value_parser = size::parse_time,
+        conflicts_with_all = ["trace", "set", "undo", "status"]
+    )]
+    time: Duration,
+
+    /// Number of files, and of programs, to list
+    #[arg(long, value_name = "N", default_value = "10", value_parser = size::parse_count)]
+    top: u64,
+
+    /// Size of the kernel's buffer for each processor
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size::parse_bytes)]
+    buffer: u64,
+
+    /// The maximum to set: 64k, 1MiB; 0: no read-ahead
+    #[arg(long, value_name = "SIZE", requires = "on", value_parser = apply::parse_value)]
+    set: Option<u64>,
+
+    /// With --live: also record the requests, and propose a size as for a trace
+    #[arg(long, requires = "live")]
+    propose: bool,
+
+    /// The device to change
+    #[arg(long, value_name = "DEV", conflicts_with_all = ["undo", "status"])]
+    on: Option<OsString>,
+
+    /// Write the value, or the proposed one; without it, show what would be written
+    #[arg(long, requires = "changed")]
+    apply: bool,
+
+    /// Restore the value from before the changes to this device, or to all devices: `all`
+    #[arg(long, value_name = "DEV|all")]
+    undo: Option<OsString>,
+
+    /// With --undo: also if another program has changed the value since
+    #[arg(long, requires = "undo")]
+    force: bool,
+
+    /// List the changes that are not undone, and the present values
+    #[arg(long)]
+    status: bool,
+
+    #[command(flatten)]
+    curve: curve::CurveArgs,
+
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
+
+    /// Path of the journal of changes
+    #[arg(long, value_name = "FILE", default_value = JOURNAL_PATH)]
+    journal: PathBuf,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let Setting::Readahead(args) = &args.setting;
+    let machine = Machine::this(&args.journal).context("the number of this start")?;
+    if !args.status {
+        apply::warn_of_crashes(&machine);
+    }
+    if args.status {
+        return apply::status(&machine, args.json);
+    }
+    if let Some(target) = &args.undo {
+        return apply::undo(&machine, target, args.force, args.json);
+    }
+    if let (Some(bytes), Some(device)) = (args.set, &args.on) {
+        return apply::set(&machine, device, bytes, args.apply, args.json);
+    }
+    if let Some(device) = &args.live {
+        return live::run(args, &machine, device, &backing(&machine, device)?);
+    }
+    trace::from_trace(args, &machine)
+}
+
+/// Finds the backing device of a device or directory of this machine.
+fn backing(machine: &Machine, target: &OsStr) -> anyhow::Result<Backing> {
+    let mounts = mounts::all().context("reading mounts")?;
+    Ok(readahead::find(&machine.sys, &mounts, target)?)
+}
+
+/// A sentence for the terminal about where the value is.
+fn found(backing: &Backing, present_kib: u64) -> String {
+    format!(
+        "{}\nThe maximum is in {}: {} now.\n",
+        backing.why,
+        backing.path.display(),
+        kib(present_kib)
+    )
+}
+
+fn present_kib(path: &Path) -> anyhow::Result<u64> {
+    readahead::kib(path).with_context(|| path.display().to_string())
+}
+
+fn kib(kib: u64) -> String {
+    if kib == 0 { "0 (no read-ahead)".to_owned() } else { size::bytes(kib.saturating_mul(1024)) }
+}
+
+fn usage(text: &str) -> anyhow::Error {
+    Usage(text.to_owned()).into()
+}

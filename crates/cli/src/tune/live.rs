@@ -1,0 +1,355 @@
+//! `flashsift tune readahead --live`: what this machine reads ahead in vain, at its present value.
+
+use super::{
+    ReadaheadArgs,
+    apply::{print, print_json},
+    found, kib, present_kib,
+};
+use crate::{
+    logging::{self, DETAIL},
+    size, table,
+};
+use anyhow::Context;
+use flashsift_core::page::PAGE_BYTES;
+use flashsift_host::readahead::{Backing, Machine};
+use flashsift_record::{
+    self as recorder, Stop,
+    readahead::{self, ReadAheadShare, ReadAheadUse, WatchedFileSystem, count::ReadAheadTally},
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use std::{
+    ffi::OsStr,
+    fmt::Write as _,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use tracing::{info, warn};
+
+const SCHEMA: u32 = 1;
+/// Name of the trace in its folder.
+const TRACE: &str = "live.parquet";
+/// Fewer pages than this say nothing about a machine: 1 MiB.
+const EVIDENCE_PAGES: u64 = 256;
+
+struct Until {
+    interrupted: Arc<AtomicBool>,
+    time: Duration,
+    begun: Instant,
+    bar: ProgressBar,
+}
+
+impl Stop for Until {
+    fn begun(&mut self) {
+        self.begun = Instant::now();
+        if self.bar.is_hidden() {
+            info!("watching for {}; Ctrl-C ends it", size::duration(self.time.as_micros() as u64));
+        }
+    }
+
+    fn now(&mut self, events: u64) -> bool {
+        let elapsed = self.begun.elapsed();
+        self.bar.set_position(elapsed.min(self.time).as_millis() as u64);
+        self.bar.set_message(size::counted(events, "record"));
+        self.interrupted.load(Relaxed) || elapsed >= self.time
+    }
+}
+
+pub(super) fn run(
+    args: &ReadaheadArgs,
+    machine: &Machine,
+    device: &OsStr,
+    backing: &Backing,
+) -> anyhow::Result<()> {
+    let before_kib = present_kib(&backing.path)?;
+    let (Some(dev), Some(point)) = (backing.dev, backing.mounts.first()) else {
+        let several = backing.mounts.len() > 1;
+        anyhow::bail!(match several {
+            true => "several file systems are mounted from this device: name one mount point",
+            false => "no file system of this device is mounted, so there is nothing to watch",
+        });
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in
+        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+    {
+        signal_hook::flag::register(signal, interrupted.clone()).context("signals")?;
+    }
+    let (time, bar) = (args.time, bar(args.time));
+    let mut stop = Until { interrupted, time, begun: Instant::now(), bar };
+    let watched = WatchedFileSystem { dev, bdi: backing.bdi.clone(), point: point.clone() };
+    let top = usize::try_from(args.top).unwrap_or(usize::MAX);
+    let recording = match args.propose || args.apply {
+        true => Some(Recording::begin(point, args.time)?),
+        false => None,
+    };
+    let counted = readahead::watch(&watched, args.buffer.div_ceil(1024), top, &mut stop);
+    let elapsed = stop.begun.elapsed();
+    stop.bar.finish_and_clear();
+    let counted = counted.map_err(|error| match error {
+        recorder::Error::NotAllowed { .. } => {
+            anyhow::Error::new(error).context("watching a machine needs root: run it with sudo")
+        }
+        error => error.into(),
+    })?;
+    if counted.lost > 0 {
+        warn!(
+            target: DETAIL,
+            "LOST: {} of the kernel, so the numbers are wrong; a larger --buffer helps",
+            size::counted(counted.lost, "record")
+        );
+    }
+    let after_kib = present_kib(&backing.path)?;
+    if after_kib != before_kib {
+        warn!("another program has changed the maximum meanwhile: it is {} now", kib(after_kib));
+    }
+    if args.json {
+        print_json(&LiveRecord {
+            schema: SCHEMA,
+            action: "live",
+            backing,
+            present_kib: before_kib,
+            elapsed_s: elapsed.as_secs_f64(),
+            page_bytes: PAGE_BYTES,
+            total: Pages::new(&counted.total),
+            programs: counted.programs.iter().map(Share::new).collect(),
+            files: counted.files.iter().map(Share::new).collect(),
+            files_count: counted.files_count,
+            untracked_pages: counted.untracked_pages,
+            lost_records: counted.lost,
+        })?;
+    } else {
+        print(&text(backing, before_kib, elapsed, &counted, recording.is_some()))?;
+    }
+    match recording {
+        Some(mut recording) => {
+            let trace = recording.end()?;
+            super::trace::study(args, machine, &trace, Some(device))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A recording of the same time, made by a process of its own. It is ended, and its trace removed,
+/// when it goes out of scope.
+struct Recording {
+    recorder: Child,
+    folder: TempDir,
+}
+
+impl Recording {
+    fn begin(point: &Path, time: Duration) -> anyhow::Result<Self> {
+        let folder = TempDir::with_prefix("flashsift-tune-").context("a folder for the trace")?;
+        let program = std::env::current_exe().context("the path of this program")?;
+        let recorder = Command::new(program)
+            .args(["record", "-q", "--for"])
+            .arg(format!("{}ms", time.as_millis()))
+            .arg("--path")
+            .arg(point)
+            .arg("--output")
+            .arg(folder.path().join(TRACE))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("recording")?;
+        Ok(Self { recorder, folder })
+    }
+
+    /// Ends the recording and returns the path of its trace.
+    fn end(&mut self) -> anyhow::Result<PathBuf> {
+        self.interrupt();
+        let status = self.recorder.wait().context("waiting for the recording")?;
+        anyhow::ensure!(status.success(), "the recording failed: see above");
+        Ok(self.folder.path().join(TRACE))
+    }
+
+    /// Lets the recorder end its trace. One that has ended already does not mind.
+    fn interrupt(&mut self) {
+        let ended = matches!(self.recorder.try_wait(), Ok(Some(_)));
+        let pid = i32::try_from(self.recorder.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| !ended) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.interrupt();
+        // It fails if the recorder was waited for.
+        let _ = self.recorder.wait();
+    }
+}
+
+#[derive(Serialize)]
+struct LiveRecord<'a> {
+    schema: u32,
+    action: &'static str,
+    #[serde(flatten)]
+    backing: &'a Backing,
+    present_kib: u64,
+    elapsed_s: f64,
+    page_bytes: u64,
+    total: Pages,
+    programs: Vec<Share<'a>>,
+    files: Vec<Share<'a>>,
+    files_count: u64,
+    untracked_pages: u64,
+    lost_records: u64,
+}
+
+#[derive(Serialize)]
+struct Pages {
+    demanded_pages: u64,
+    ahead_pages: u64,
+    used_pages: u64,
+    mapped_pages: u64,
+    dropped_pages: u64,
+    unused_pages: u64,
+    efficiency: Option<f64>,
+}
+
+impl Pages {
+    fn new(tally: &ReadAheadTally) -> Self {
+        let &ReadAheadTally {
+            demanded_pages,
+            used_pages,
+            mapped_pages,
+            dropped_pages,
+            unused_pages,
+        } = tally;
+        let (ahead_pages, efficiency) = (tally.ahead_pages(), tally.efficiency());
+        Self {
+            demanded_pages,
+            ahead_pages,
+            used_pages,
+            mapped_pages,
+            dropped_pages,
+            unused_pages,
+            efficiency,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Share<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    pages: Pages,
+}
+
+impl<'a> Share<'a> {
+    fn new(share: &'a ReadAheadShare) -> Self {
+        Self { name: &share.name, pages: Pages::new(&share.tally) }
+    }
+}
+
+fn bytes(pages: u64) -> String {
+    size::bytes(pages.saturating_mul(PAGE_BYTES))
+}
+
+fn text(
+    backing: &Backing,
+    now_kib: u64,
+    elapsed: Duration,
+    counted: &ReadAheadUse,
+    recorded: bool,
+) -> String {
+    let mut text = found(backing, now_kib);
+    let ReadAheadUse { total, programs, files, files_count, untracked_pages, .. } = counted;
+    let elapsed = size::duration(elapsed.as_micros() as u64);
+    let _ = writeln!(
+        text,
+        "In {elapsed}: {} were read as demanded, {} ahead of demand, from {}.",
+        bytes(total.demanded_pages),
+        bytes(total.ahead_pages()),
+        size::counted(*files_count, "file")
+    );
+    if *untracked_pages > 0 {
+        let _ = writeln!(text, "Not followed, for lack of memory: {}.", bytes(*untracked_pages));
+    }
+    if total.ahead_pages() > 0 {
+        text += "\n";
+        text += &shares("program", programs);
+        text += "\n";
+        text += &shares("file", files);
+    }
+    text += "\n";
+    text += &verdict(now_kib, total, recorded);
+    text
+}
+
+fn shares(what: &str, shares: &[ReadAheadShare]) -> String {
+    let head = ["demanded", "ahead", "used", "mapped", "dropped", "unused yet", "efficiency"];
+    let mut rows = vec![[what].into_iter().chain(head).map(str::to_owned).collect::<Vec<_>>()];
+    for ReadAheadShare { name, tally } in shares {
+        let pages = [
+            tally.demanded_pages,
+            tally.ahead_pages(),
+            tally.used_pages,
+            tally.mapped_pages,
+            tally.dropped_pages,
+            tally.unused_pages,
+        ];
+        let mut row = vec![name.clone()];
+        row.extend(pages.map(bytes));
+        row.push(tally.efficiency().map_or_else(|| "–".to_owned(), percent));
+        rows.push(row);
+    }
+    table::plain(&rows, &[0])
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+/// The meaning of the counts. They are of one size only, so they never name a better one.
+fn verdict(now_kib: u64, total: &ReadAheadTally, recorded: bool) -> String {
+    let vain = total.dropped_pages + total.unused_pages;
+    let mut text = match total.efficiency() {
+        Some(efficiency) if total.ahead_pages() >= EVIDENCE_PAGES => format!(
+            "Of the pages read ahead whose use is visible, {} were used. {} were dropped from the \
+             cache unused; {} were not used yet.\n",
+            percent(efficiency),
+            bytes(total.dropped_pages),
+            bytes(total.unused_pages)
+        ),
+        _ => format!(
+            "Too little was read ahead for a judgement (less than {}).\n",
+            bytes(EVIDENCE_PAGES)
+        ),
+    };
+    let _ = write!(
+        text,
+        "These are counts at the present maximum of {}{}. They do not show what another maximum \
+         would do{}.\n",
+        kib(now_kib),
+        if vain > 0 {
+            "; a smaller one wastes less, and reads sequential files in smaller parts"
+        } else {
+            ""
+        },
+        if recorded { ": that is in the table below" } else { ": --propose finds out" },
+    );
+    text
+}
+
+fn bar(time: Duration) -> ProgressBar {
+    if logging::is_quiet() || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style =
+        ProgressStyle::with_template("watching [{bar:30}] {elapsed} {msg} (Ctrl-C ends it)")
+            .expect("templates are constants");
+    let bar = ProgressBar::new(time.as_millis() as u64).with_style(style);
+    logging::keep_below(&bar);
+    bar
+}

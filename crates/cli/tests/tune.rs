@@ -1,0 +1,460 @@
+//! `flashsift tune readahead` on a loop device: changes of the value, and counts of pages.
+
+#[path = "places/mod.rs"]
+#[expect(dead_code, reason = "the tests of mounts use the rest")]
+mod places;
+mod started;
+
+use places::{make_image, output, skip};
+use serde_json::Value;
+use started::started;
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
+const PAGE: u64 = 4096;
+
+/// A file system on a loop device of its own; both are removed when it is dropped.
+struct Disk {
+    folder: tempfile::TempDir,
+    device: String,
+    mapped: Option<String>,
+}
+
+impl Disk {
+    /// `None`, with the reason printed, where that is not possible.
+    fn new(test: &str, mkfs: &[&str]) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return skip(test, "mounting needs root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        if let Err(why) = make_image(&image, 256 << 20, mkfs) {
+            return skip(test, &why);
+        }
+        fs::create_dir(folder.path().join("m")).unwrap();
+        match output(Command::new("losetup").args(["--find", "--show"]).arg(&image)) {
+            Ok(device) => {
+                let device = String::from_utf8(device).unwrap().trim().to_owned();
+                Some(Self { folder, device, mapped: None })
+            }
+            Err(why) => skip(test, &why),
+        }
+    }
+
+    fn mounted(test: &str, mkfs: &[&str]) -> Option<Self> {
+        let disk = Self::new(test, mkfs)?;
+        match output(Command::new("mount").arg(&disk.device).arg(disk.point())) {
+            Ok(_) => Some(disk),
+            Err(why) => skip(test, &why),
+        }
+    }
+
+    fn point(&self) -> PathBuf {
+        self.folder.path().join("m")
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.folder.path().join("state/journal.jsonl")
+    }
+
+    fn name(&self) -> &str {
+        self.device.trim_start_matches("/dev/")
+    }
+
+    fn kib(&self) -> u64 {
+        kib_of(self.name())
+    }
+
+    fn set_kib(&self, kib: u64) {
+        fs::write(queue(self.name()), kib.to_string()).unwrap();
+    }
+
+    fn tune(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(FLASHSIFT);
+        command.args(["tune", "readahead"]).args(args).arg("--journal").arg(self.journal());
+        command.output().unwrap()
+    }
+
+    fn succeeds(&self, args: &[&str]) -> String {
+        let output = self.tune(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {stderr}");
+        String::from_utf8(output.stdout).unwrap() + &stderr
+    }
+
+    fn fails(&self, args: &[&str]) -> String {
+        let output = self.tune(args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        stderr
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = output(Command::new("umount").arg("--lazy").arg(self.point()));
+        if let Some(mapped) = &self.mapped {
+            let _ = output(Command::new("dmsetup").args(["remove", mapped]));
+        }
+        let _ = output(Command::new("losetup").args(["--detach", &self.device]));
+    }
+}
+
+fn queue(name: &str) -> PathBuf {
+    Path::new("/sys/block").join(name).join("queue/read_ahead_kb")
+}
+
+fn kib_of(name: &str) -> u64 {
+    fs::read_to_string(queue(name)).unwrap().trim().parse().unwrap()
+}
+
+const EXT4: &[&str] = &["mkfs.ext4", "-q", "-F"];
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let Some(disk) = Disk::mounted("a_dry_run_changes_nothing", EXT4) else { return };
+    let before_kib = disk.kib();
+    let point = disk.point();
+    for device in [disk.name(), &disk.device, point.to_str().unwrap()] {
+        let text = disk.succeeds(&["--set", "66000", "--on", device]);
+        assert!(text.contains("Dry run, nothing was written. --apply would write 64 to"), "{text}");
+        assert!(text.contains("64.5 KiB becomes 64 KiB"), "{text}");
+        assert!(text.contains("ATTR{queue/read_ahead_kb}=\"64\""), "{text}");
+        let line = format!("write /sys/block/{}/queue/read_ahead_kb 64", disk.name());
+        assert!(text.contains(&line) && text.contains("Files that are open keep"), "{text}");
+        assert!(text.contains(&format!("is on {}", disk.name())), "{text}");
+    }
+    assert_eq!(disk.kib(), before_kib);
+    assert!(!disk.journal().exists());
+    let json = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--json"]);
+    let record: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&record["dry_run"], &record["new_kib"]), (&true.into(), &64.into()));
+    assert_eq!(record["present_kib"], before_kib);
+}
+
+#[test]
+fn a_change_is_applied_listed_and_undone() {
+    let Some(disk) = Disk::mounted("a_change_is_applied_listed_and_undone", EXT4) else { return };
+    disk.set_kib(128);
+    let text = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
+    assert!(text.contains("Set from 128 KiB to 64 KiB: change 1 in"), "{text}");
+    assert_eq!(disk.kib(), 64);
+    let again = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
+    assert!(again.contains("Nothing was written"), "{again}");
+    disk.succeeds(&["--set", "0", "--on", disk.name(), "--apply"]);
+    assert_eq!(disk.kib(), 0);
+    let status = disk.succeeds(&["--status"]);
+    let lines: Vec<&str> = status.lines().collect();
+    assert_eq!(lines.len(), 2, "{status}");
+    assert!(lines[0].contains("replaced by a later change"), "{status}");
+    assert!(lines[1].contains("from 64 KiB to 0 (no read-ahead): in force"), "{status}");
+    let json = disk.succeeds(&["--status", "--json"]);
+    let records: Vec<Value> = json.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!((&records[1]["state"], &records[1]["id"]), (&"in-force".into(), &2.into()));
+    let undone = disk.succeeds(&["--undo", disk.point().to_str().unwrap()]);
+    assert!(undone.contains("restored from 0 (no read-ahead) to 128 KiB"), "{undone}");
+    assert_eq!(disk.kib(), 128);
+    assert!(disk.succeeds(&["--status"]).contains("has changed nothing"));
+    assert!(disk.fails(&["--undo", disk.name()]).contains("has changed nothing of"));
+    assert!(disk.succeeds(&["--undo", "all"]).contains("nothing to undo"));
+}
+
+#[test]
+fn a_value_of_another_program_is_kept_without_force() {
+    let test = "a_value_of_another_program_is_kept_without_force";
+    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    disk.set_kib(128);
+    disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
+    disk.set_kib(512);
+    let status = disk.succeeds(&["--status"]);
+    assert!(status.contains("another program has changed it; now 512 KiB"), "{status}");
+    let refused = disk.fails(&["--undo", disk.name()]);
+    assert!(refused.contains("it is 512 KiB now, not 64 KiB"), "{refused}");
+    assert_eq!(disk.kib(), 512);
+    disk.succeeds(&["--undo", disk.name(), "--force"]);
+    assert_eq!(disk.kib(), 128);
+}
+
+/// The journal's mark is missing: a crash came before or after the write.
+#[test]
+fn a_crash_between_journal_and_write_is_reported_until_it_is_cleared() {
+    let test = "a_crash_between_journal_and_write_is_reported_until_it_is_cleared";
+    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    for (present_kib, words) in [(128, "was not written"), (64, "was written")] {
+        disk.set_kib(128);
+        disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
+        let journal = fs::read_to_string(disk.journal()).unwrap();
+        let mut lines: Vec<&str> = journal.lines().collect();
+        assert!(lines.pop().unwrap().contains("\"done\""), "{journal}");
+        fs::write(disk.journal(), lines.join("\n") + "\n").unwrap();
+        disk.set_kib(present_kib);
+        // Any command of `tune` says so, here a dry run.
+        for _ in 0..2 {
+            let text = disk.succeeds(&["--set", "32k", "--on", disk.name()]);
+            assert!(text.contains("has no end in the journal") && text.contains(words), "{text}");
+        }
+        assert!(disk.succeeds(&["--status"]).contains(words));
+        disk.succeeds(&["--undo", disk.name()]);
+        assert_eq!(disk.kib(), 128);
+        let text = disk.succeeds(&["--set", "32k", "--on", disk.name()]);
+        assert!(!text.contains("no end in the journal"), "{text}");
+    }
+}
+
+/// Processes that apply values at the same time leave a whole journal, and an undo that leads back
+/// to the beginning.
+#[test]
+fn changes_at_the_same_time_are_made_one_by_one() {
+    let test = "changes_at_the_same_time_are_made_one_by_one";
+    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    disk.set_kib(128);
+    let mut children: Vec<Child> = (1..=8)
+        .map(|n| {
+            let (value, journal) = (format!("{}k", 4 * n), disk.journal());
+            Command::new(FLASHSIFT)
+                .args(["tune", "readahead", "--set", &value, "--on", disk.name(), "--apply"])
+                .arg("--journal")
+                .arg(journal)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(disk.succeeds(&["--status"]).lines().count(), 8);
+    disk.succeeds(&["--undo", "all"]);
+    assert_eq!(disk.kib(), 128);
+}
+
+#[test]
+fn bad_devices_and_values_are_named() {
+    let Some(disk) = Disk::new("bad_devices_and_values_are_named", EXT4) else { return };
+    let set = |device: &str| disk.fails(&["--set", "64k", "--on", device, "--apply"]);
+    assert!(set("nosuchdevice").contains("there is no device or mount point nosuchdevice"));
+    assert!(set("/dev/null").contains("neither a block device nor a directory"));
+    assert!(set("/proc").contains("no read-ahead of its own"));
+    assert!(disk.fails(&["--live", disk.name()]).contains("nothing to watch"));
+    let text = disk.succeeds(&["--set", "64k", "--on", disk.name()]);
+    assert!(text.contains(&format!("No file system on {} is mounted", disk.name())), "{text}");
+    for (args, words) in [
+        (&["--set", "64"][..], "less than one page"),
+        (&["--set", "64k"], "--on"),
+        (&["--set", "2GiB", "--on", "x"], "at most 1 GiB"),
+        (&["--status", "--undo", "all"], "cannot be used with"),
+        (&["--apply"], "required"),
+        (&[], "required"),
+    ] {
+        let output = disk.tune(args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr.contains(words), "{args:?}: {stderr}");
+    }
+    // A user without rights may look.
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid=65534", "--clear-groups", FLASHSIFT, "tune", "readahead"]);
+    other.args(["--set", "64k", "--on", disk.name(), "--apply", "--journal"]);
+    let output = other.arg(disk.journal()).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && stderr.contains("needs root"), "{stderr}");
+    assert!(!disk.journal().exists());
+}
+
+/// A container often has a read-only sysfs.
+#[test]
+fn a_read_only_sysfs_is_named() {
+    let Some(disk) = Disk::mounted("a_read_only_sysfs_is_named", EXT4) else { return };
+    let before_kib = disk.kib();
+    let script = "mount -o remount,ro,bind /sys && exec \"$@\"";
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "sh", "-c", script, "sh", FLASHSIFT, "tune", "readahead", "--set"]);
+    shell.args(["64k", "--on", disk.name(), "--apply", "--journal"]).arg(disk.journal());
+    let output = shell.output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && stderr.contains("mounted read-only"), "{stderr}");
+    assert_eq!((disk.kib(), disk.journal().exists()), (before_kib, false));
+}
+
+#[test]
+fn a_mapped_device_is_changed_and_not_the_disk_below() {
+    let test = "a_mapped_device_is_changed_and_not_the_disk_below";
+    let Some(mut disk) = Disk::new(test, EXT4) else { return };
+    let mapped = format!("flashsift-tune-{}", std::process::id());
+    let table = format!("0 {} linear {} 0", (256 << 20) / 512, disk.device);
+    if let Err(why) = output(Command::new("dmsetup").args(["create", &mapped, "--table", &table])) {
+        return skip(test, &why).unwrap_or_default();
+    }
+    disk.mapped = Some(mapped.clone());
+    let path = Path::new("/dev/mapper").join(&mapped);
+    output(Command::new("mount").arg(&path).arg(disk.point())).unwrap();
+    let dm = fs::canonicalize(&path).unwrap();
+    let dm = dm.file_name().unwrap().to_str().unwrap().to_owned();
+    let (below_kib, before_kib) = (disk.kib(), kib_of(&dm));
+    // The disk leads to the device that is mapped to it.
+    for device in [disk.name(), path.to_str().unwrap()] {
+        let text = disk.succeeds(&["--set", "64k", "--on", device, "--apply"]);
+        assert!(text.contains("is on the mapped device"), "{text}");
+        assert_eq!((kib_of(&dm), disk.kib()), (64, below_kib));
+        disk.succeeds(&["--undo", device]);
+        assert_eq!(kib_of(&dm), before_kib);
+    }
+}
+
+#[test]
+fn btrfs_is_changed_and_not_its_disk() {
+    let test = "btrfs_is_changed_and_not_its_disk";
+    let Some(disk) = Disk::mounted(test, &["mkfs.btrfs", "-q", "-f"]) else { return };
+    let below_kib = disk.kib();
+    let json = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply", "--json"]);
+    let record: Value = serde_json::from_str(&json).unwrap();
+    assert!(record["bdi"].as_str().unwrap().starts_with("btrfs-"), "{json}");
+    let path = record["path"].as_str().unwrap();
+    let kib = || fs::read_to_string(path).unwrap();
+    assert_eq!((kib().trim(), disk.kib()), ("64", below_kib));
+    disk.succeeds(&["--undo", disk.point().to_str().unwrap()]);
+    assert_eq!(kib().trim(), record["applied"]["old_kib"].to_string());
+}
+
+/// Reads a file page by page: from its beginning, or at far places, two neighbours at each. The
+/// kernel takes the second one for the begin of a sequence and reads further pages in vain.
+const READER: &str = "
+import os, sys
+sys.stdin.readline()
+path, kind, pages = sys.argv[1], sys.argv[2], int(sys.argv[3])
+file = os.open(path, os.O_RDONLY)
+if kind == 'sequential':
+    for n in range(pages):
+        os.pread(file, 4096, n * 4096)
+else:
+    for n in range(pages):
+        os.pread(file, 4096, n * 64 * 4096)
+        os.pread(file, 4096, (n * 64 + 1) * 4096)
+";
+const SEQUENTIAL_PAGES: u64 = 4096;
+const RANDOM_PLACES: u64 = 200;
+
+fn instances(child: &Child) -> usize {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let tracefs = mounts.lines().find(|line| line.contains(" tracefs ")).unwrap();
+    let folder = Path::new(tracefs.split(' ').nth(1).unwrap()).join("instances");
+    let ours = format!("flashsift-{}-", child.id());
+    let names = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.to_string_lossy().starts_with(&ours)).count()
+}
+
+/// Begins to watch, and waits until it does.
+fn watching(disk: &Disk) -> (Child, std::io::BufReader<std::process::ChildStderr>) {
+    let mut command = Command::new(FLASHSIFT);
+    command.args(["tune", "readahead", "--live"]).arg(disk.point()).arg("--journal");
+    command.arg(disk.journal()).args(["--for", "5m", "--json"]).stdout(Stdio::piped());
+    started(&mut command, "watching for 5 min")
+}
+
+fn signal(child: &Child, signal: &str) {
+    output(Command::new("kill").args([signal, &child.id().to_string()])).unwrap();
+}
+
+#[test]
+fn live_counts_tell_a_sequential_reader_from_a_random_one() {
+    let test = "live_counts_tell_a_sequential_reader_from_a_random_one";
+    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    if !Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists() {
+        return skip(test, "the kernel has no mm_filemap_get_pages, or tracefs is elsewhere")
+            .unwrap_or_default();
+    }
+    disk.set_kib(128);
+    let python = fs::canonicalize("/usr/bin/python3").unwrap();
+    let kinds = [
+        ("sequential", SEQUENTIAL_PAGES, SEQUENTIAL_PAGES),
+        ("random", RANDOM_PLACES, 64 * RANDOM_PLACES),
+    ];
+    for (kind, _, file_pages) in kinds {
+        fs::write(disk.point().join(kind), vec![7; (file_pages * PAGE) as usize]).unwrap();
+        std::os::unix::fs::symlink(&python, disk.folder.path().join(kind)).unwrap();
+    }
+    // Dirty pages cannot be dropped from the cache.
+    output(Command::new("sync").arg("-f").arg(disk.point())).unwrap();
+    for (kind, ..) in kinds {
+        let file = fs::File::open(disk.point().join(kind)).unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+    let (mut child, mut stderr) = watching(&disk);
+    assert_eq!(instances(&child), 1);
+    for (kind, pages, _) in kinds {
+        let mut reader = Command::new(disk.folder.path().join(kind))
+            .args(["-c", READER])
+            .arg(disk.point().join(kind))
+            .args([kind, &pages.to_string()])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(reader.stdin.take());
+        assert!(reader.wait().unwrap().success());
+    }
+    // Pages that are dropped from the cache before any use.
+    let file = fs::File::open(disk.point().join("random")).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    signal(&child, "-INT");
+    let (mut printed, mut json) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut json).unwrap();
+    stderr.read_to_string(&mut printed).unwrap();
+    assert!(child.wait().unwrap().success(), "{printed}");
+    assert_eq!(instances(&child), 0);
+    assert!(!printed.contains("LOST"), "{printed}");
+    let record: Value = serde_json::from_str(&json).unwrap();
+    let file = |kind: &str| {
+        let path = disk.point().join(kind).to_string_lossy().into_owned();
+        let files = record["files"].as_array().unwrap();
+        files.iter().find(|file| file["name"] == path.as_str()).unwrap_or_else(|| panic!("{json}"))
+    };
+    let pages = |of: &Value, name: &str| of[name].as_u64().unwrap();
+    let sequential = file("sequential");
+    let used = pages(sequential, "used_pages") + pages(sequential, "demanded_pages");
+    assert_eq!(used, SEQUENTIAL_PAGES, "{json}");
+    assert!(sequential["efficiency"].as_f64().unwrap() > 0.9, "{json}");
+    let random = file("random");
+    let asked = pages(random, "used_pages") + pages(random, "demanded_pages");
+    assert_eq!(asked, 2 * RANDOM_PLACES, "{json}");
+    assert!(pages(random, "dropped_pages") >= RANDOM_PLACES, "{json}");
+    assert_eq!(pages(random, "unused_pages"), 0, "all were dropped: {json}");
+    assert!(random["efficiency"].as_f64().unwrap() < 0.3, "{json}");
+    let programs = record["programs"].as_array().unwrap();
+    for (kind, ..) in kinds {
+        let mine = programs.iter().find(|program| program["name"] == kind);
+        let mine = mine.unwrap_or_else(|| panic!("{kind}: {json}"));
+        assert_eq!(mine["ahead_pages"], file(kind)["ahead_pages"], "{json}");
+    }
+    assert_eq!(record["present_kib"], 128);
+}
+
+#[test]
+fn a_killed_watch_is_cleaned_up_by_the_next_one() {
+    let test = "a_killed_watch_is_cleaned_up_by_the_next_one";
+    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    if !Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists() {
+        return skip(test, "the kernel has no mm_filemap_get_pages, or tracefs is elsewhere")
+            .unwrap_or_default();
+    }
+    for end in ["-TERM", "-HUP"] {
+        let (mut child, _stderr) = watching(&disk);
+        signal(&child, end);
+        assert!(child.wait().unwrap().success());
+        assert_eq!(instances(&child), 0);
+    }
+    let (mut killed, _stderr) = watching(&disk);
+    signal(&killed, "-KILL");
+    killed.wait().unwrap();
+    assert_eq!(instances(&killed), 1, "a killed process cannot clean up");
+    let (mut child, _stderr) = watching(&disk);
+    assert_eq!(instances(&killed), 0);
+    signal(&child, "-INT");
+    assert!(child.wait().unwrap().success());
+    assert_eq!(instances(&child), 0);
+}
