@@ -328,12 +328,18 @@ def eviction_sentences(results: Results) -> list[str]:
     evicted = {trace.name: ratios[trace.name] for trace in results.enough}
     at, most = max(evicted.items(), key=lambda one: one[1])
     plain = next(results.cell(trace, OFF).eviction_ratio for trace in results.traces if trace.name == at)
+    highest, of, share = max(
+        (results.cell(trace, PAPER[DEFAULT], share).eviction_ratio, trace.name, share)
+        for trace in results.enough
+        for share in SHARES
+    )
     apps = [name.removeprefix("f2fs/") for name in F2FS]
     larger = [app for app in apps if ratios[f"f2fs/{app}"] > ratios[app]]
     others = [app for app in apps if app not in larger]
     return [
         f"**Evicted / requested** with the paper's read-ahead is at most {most:.2f}, on `{at}`, and there {plain:.2f} "
-        f"without read-ahead (published: up to {PUBLISHED_EVICTED}). Published is a larger ratio on F2FS than on ext4. "
+        f"without read-ahead (published: up to {PUBLISHED_EVICTED}); over all sizes of the "
+        f"cache {highest:.2f}, on `{of}` with {share} %. Published is a larger ratio on F2FS than on ext4. "
         f"Here it is larger for {listed(larger) or 'no app'} and not for {listed(others) or 'no app'}; the recordings "
         "on F2FS are shorter, so this shows no difference of the file systems."
     ]
