@@ -73,7 +73,8 @@ pub(super) fn run(args: &ReadaheadArgs, backing: &Backing) -> anyhow::Result<()>
     }
     let (time, bar) = (args.time, bar(args.time));
     let mut stop = Until { interrupted, time, begun: Instant::now(), bar };
-    let watched = WatchedFileSystem { dev, bdi: backing.bdi.clone(), point: point.clone() };
+    let kind = backing.file_system.clone().unwrap_or_default();
+    let watched = WatchedFileSystem { dev, bdi: backing.bdi.clone(), kind, point: point.clone() };
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     let counted = readahead::watch(&watched, args.buffer.div_ceil(1024), top, &mut stop);
     let elapsed = stop.begun.elapsed();
@@ -232,32 +233,24 @@ fn percent(share: f64) -> String {
 
 /// The meaning of the counts. They are of one size only, so they never name a better one.
 fn verdict(backing: &Backing, now_kib: u64, total: &ReadAheadTally) -> String {
-    let vain = total.dropped_pages + total.unused_pages;
     let mut text = match total.efficiency() {
         Some(efficiency) if total.ahead_pages() >= EVIDENCE_PAGES => format!(
-            "Of the pages read ahead whose use is visible, {} were used. {} were dropped from the \
-             cache unused; {} were not used yet.\n",
+            "{} of the pages read ahead were used, of those whose use is visible.\nUnused were {}: \
+             {} dropped from the cache, {} still in it.\n",
             percent(efficiency),
+            bytes(total.dropped_pages + total.unused_pages),
             bytes(total.dropped_pages),
             bytes(total.unused_pages)
         ),
-        _ => format!(
-            "Too little was read ahead for a judgement (less than {}).\n",
-            bytes(EVIDENCE_PAGES)
-        ),
+        _ => format!("Less than {} was read ahead: too little to judge.\n", bytes(EVIDENCE_PAGES)),
     };
-    let device = backing.mounts.first().map_or_else(String::new, |p| p.display().to_string());
+    let point = backing.mounts.first().map_or_else(String::new, |p| p.display().to_string());
     let _ = write!(
         text,
-        "These are counts at the present maximum of {}{}. They do not show what another maximum \
-         would do: for that, record a trace of the same time and study it:\n  sudo flashsift \
-         record --path {device} --for 10m -o t.parquet\n  flashsift tune readahead t.parquet\n",
-        kib(now_kib),
-        if vain > 0 {
-            "; a smaller one wastes less, and reads sequential files in smaller parts"
-        } else {
-            ""
-        },
+        "The counts are of the present maximum, {}. They do not show the effect of another one. \
+         For that,\nrecord a trace of the same load and study it:\n  sudo flashsift record --path \
+         {point} --for 10m -o t.parquet\n  flashsift tune readahead t.parquet\n",
+        kib(now_kib)
     );
     text
 }
