@@ -105,6 +105,7 @@ END_PAGES = 37
 def readers():
     return [
         *_sequential(), *_several_streams(), *_not_sequential(), *_mapped(), *_ends(), *_advised(), *_cached(),
+        *_off(),
     ]
 
 
@@ -120,7 +121,7 @@ def _sequential():
         Reader("mid16k", one(seq(16 * KIB, 20, MIDDLE)), 8 * MIB, read_ahead_kb=FEW),
         Reader("mid128k", one(seq(128 * KIB, 12, MIDDLE)), 8 * MIB),
         Reader("mid1m", one(seq(MIB, 6, MIDDLE)), big),
-        Reader("seq512", one(seq(512, 80))),
+        Reader("seq512", one(seq(512, 48))),
         Reader("seq5000", one(seq(5000, 60))),
         Reader("mid5000", one(seq(5000, 40, MIDDLE + 1234)), 8 * MIB),
         # Longer reads after short ones, and shorter ones after long ones.
@@ -151,14 +152,15 @@ def _not_sequential():
     large = 16 * MIB
     pages = large // PAGE
     return [
-        *(Reader(f"stride{n}", one(read(i * n * PAGE, PAGE) for i in range(24)), 12 * MIB) for n in (2, 4, 16, 64)),
+        *(Reader(f"stride{n}", one(read(i * n * PAGE, PAGE) for i in range(count)), 12 * MIB)
+          for n, count in ((2, 24), (4, 24), (16, 10), (64, 10))),
         Reader("stride8-16k", one(read(i * 8 * PAGE, 4 * PAGE) for i in range(16))),
         Reader("backwards4k", one(read(i * PAGE, PAGE) for i in range(160, 146, -1)), read_ahead_kb=FEW),
         Reader("backwards16k", one(read(i * PAGE, 4 * PAGE) for i in range(160, 80, -4))),
-        Reader("random4k", one(read(p * PAGE, PAGE) for p in random_pages(40, pages)), large),
+        Reader("random4k", one(read(p * PAGE, PAGE) for p in random_pages(24, pages)), large),
         Reader("random4k-short", one(read(p * PAGE, PAGE) for p in random_pages(12, pages)), large,
                read_ahead_kb=(16, 512)),
-        Reader("random16k", one(read(p * PAGE, 4 * PAGE) for p in random_pages(40, pages, 4)), large),
+        Reader("random16k", one(read(p * PAGE, 4 * PAGE) for p in random_pages(24, pages, 4)), large),
         Reader("random16k-short", one(read(p * PAGE, 4 * PAGE) for p in random_pages(12, pages, 4)), large,
                read_ahead_kb=(16, 512)),
         Reader("random1m", one(read(p * PAGE, MIB) for p in random_pages(8, pages, 256)), large),
@@ -172,12 +174,12 @@ def _not_sequential():
 def _mapped():
     large = 16 * MIB
     pages = large // PAGE
-    scattered = [fault(page) for page in random_pages(40, pages)]
+    scattered = [fault(page) for page in random_pages(16, pages)]
     return [
         Reader("mmap-seq", with_map(fault(i) for i in range(130))),
         Reader("mmap-seq-short", with_map(fault(i) for i in range(60)), read_ahead_kb=(16, 512, 2560)),
         Reader("mmap-mid", with_map(fault(1000 + i) for i in range(40)), 8 * MIB),
-        Reader("mmap-random", with_map(scattered), large),
+        Reader("mmap-random", with_map(scattered[:16]), large),
         Reader("mmap-random-short", with_map(scattered[:12]), large, read_ahead_kb=(16, 512)),
         Reader("mmap-backwards", with_map(fault(i) for i in range(200, 164, -1))),
         Reader("mmap-stride16", with_map(fault(16 * i) for i in range(16))),
@@ -186,7 +188,7 @@ def _mapped():
         Reader("mmap-madv-sequential-random", with_map(advise_map("sequential"), scattered[:12]), large),
         Reader("mmap-madv-willneed", with_map(advise_map("willneed"), (fault(i) for i in range(40)))),
         # Pages that a page fault maps around its own count as hits, so misses do not add up.
-        Reader("mmap-misses", with_map((fault(page) for page in random_pages(30, 64 * MIB // PAGE, 128)), (
+        Reader("mmap-misses", with_map((fault(page) for page in random_pages(104, 64 * MIB // PAGE, 128)), (
             fault(5001 + i) for i in range(24))), 64 * MIB),
         # A store into a private map maps no pages around. A hundred misses turn read-around off.
         Reader("mmap-private-stores", [
@@ -260,7 +262,10 @@ def _cached():
         Reader("cached64-16k", [*kept(0, 64 * PAGE), *one(seq(16 * KIB, 32))]),
         Reader("cached-within", [*kept(16 * PAGE, 8 * PAGE), *one(seq(PAGE, 50))]),
         Reader("cached-every-4th", [opened(1), advise("random", fd=1), *(
-            read(i * 4 * PAGE, PAGE, 1) for i in range(16)), closed(1), *one(seq(PAGE, 50))]),
+            read(i * 4 * PAGE, PAGE, 1) for i in range(16)), closed(1), *one(seq(PAGE, 30))]),
+        # The mark of another descriptor's window, and cached pages behind it: more than a window.
+        Reader("marked-before-cached", [opened(1), read(0, PAGE, 1), advise("willneed", 0, 40 * PAGE, 1), *one(
+            seq(PAGE, 44, PAGE)), closed(1)]),
         # A stream that goes on where another descriptor ended.
         Reader("continued", [opened(1), *seq(16 * KIB, 16, 0, 1), closed(1), *one(seq(PAGE, 60, 256 * KIB))]),
         # A miss behind cached pages: these count as its history.
@@ -269,4 +274,14 @@ def _cached():
         Reader("history-all", [*kept(0, 12 * PAGE), *one(seq(PAGE, 30, 12 * PAGE))]),
         Reader("history20-16k", [*kept(280 * PAGE, 20 * PAGE), *one(seq(16 * KIB, 16, 300 * PAGE))]),
         Reader("cached64-mmap", [*kept(0, 64 * PAGE), *with_map(fault(i) for i in range(110))]),
+    ]
+
+
+def _off():
+    return [
+        Reader("off4k", one(seq(PAGE, 6)), read_ahead_kb=(0,)),
+        Reader("off16k", one(seq(16 * KIB, 4)), read_ahead_kb=(0,)),
+        Reader("off-mmap", with_map(fault(i) for i in range(6)), read_ahead_kb=(0,)),
+        Reader("off-advise", one(advise("willneed", 0, 8 * PAGE), advise("sequential"), seq(PAGE, 12)),
+               read_ahead_kb=(0,)),
     ]

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "hybrid-flush"))
 import charts
 import evaluation
+import replayed
 from evaluation import (
     FSLRU,
     LINUX,
@@ -85,10 +87,20 @@ def main() -> int:
         distances,
     )
     files = {
-        "RESULTS.md": fill((HERE / "RESULTS.md").read_text(), evaluation.all_of(results)),
+        "RESULTS.md": fill((HERE / "RESULTS.md").read_text(), evaluation.all_of(results) | replay_tables(results)),
         **charts.draw_all(results),
     }
     return finish(HERE, stale + write(HERE, files, args.check), args.check, nand.ran + ufs.ran)
+
+
+def replay_tables(results: Results) -> dict[str, Callable[[], str]]:
+    measured = replayed.Measured(results, load(replayed.Replay, HERE / "replays.csv"))
+    tables = {
+        "replay_text": replayed.sentences,
+        "replay_seconds": replayed.seconds,
+        "replay_ratios": replayed.ratios,
+    }
+    return {name: lambda make=make: make(measured) for name, make in tables.items()}
 
 
 def is_test(card: Path) -> bool:

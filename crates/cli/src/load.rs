@@ -36,11 +36,11 @@ pub(crate) struct Input {
     pub(crate) rate: Option<f64>,
 }
 
-fn format_name(text: &str) -> Result<String, Error> {
+pub(crate) fn format_name(text: &str) -> Result<String, Error> {
     format::named(text).map(|spec| spec.name.to_owned())
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|error| format!("{error}"))?;
     if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err("not a positive number".to_owned()) }
 }

@@ -16,7 +16,8 @@ use flashsift_core::{
     study::{
         PreparedDevice, StudyError, Wave,
         recommend::{
-            Advice, Conditions, Judged, Judgement, Objective, RecommendError, Recommender, SLICES,
+            Advice, AdvisedKnee, Conditions, Judged, Judgement, Objective, RecommendError,
+            Recommender, SLICES,
         },
     },
     trace::{Tables, Trace, Unit},
@@ -25,12 +26,13 @@ use serde::Serialize;
 use std::{io::Write, num::NonZeroUsize};
 use tracing::info;
 
-/// Recommend a change of policy, write-back or commit interval for a trace, with its price, or none
+/// Recommend a change of policy, write-back, commit interval or memory, with its price, or none
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift recommend trace.xz                        changes that write less to flash
   flashsift recommend trace.xz --memory 64MiB         in a small cache, where policies matter
   flashsift recommend trace.xz --device emmc-5.1      changes that take less time on a device
+  flashsift recommend trace.xz --nvm=1MiB,4MiB,16MiB  how much non-volatile memory is enough
   flashsift recommend trace.xz --policy linux2q --json
 
 A change is recommended if the 95 % bootstrap interval of its saving over 20 slices of time is above
@@ -56,6 +58,19 @@ pub(crate) struct Args {
     /// is of files and has times
     #[arg(long, value_name = "FILE SYSTEM|off")]
     metadata: Option<String>,
+
+    /// Also try systems with this much non-volatile memory beside the cache; default sizes: 256KiB,
+    /// 1MiB, 4MiB and 16MiB. The file system's own writes do not count then
+    #[arg(
+        long,
+        value_name = "SIZE,…",
+        value_delimiter = ',',
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "256KiB,1MiB,4MiB,16MiB",
+        value_parser = size::parse_memory
+    )]
+    nvm: Vec<u32>,
 
     /// Modelled device whose time is to be saved, instead of bytes: a name of `flashsift devices`,
     /// or FILE.toml
@@ -84,7 +99,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let device = device(args)?;
     let name = args.input.name();
-    let tables = Tables { operations: true, ..Tables::default() };
+    let bytes = !args.nvm.is_empty();
+    let tables = Tables { operations: true, bytes, ..Tables::default() };
     let loaded = load::load(&args.input, false, args.trace_memory, tables)?;
     loaded.log_summary(&name);
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -93,6 +109,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         frames: args.memory,
         ram_pages: args.ram.map(|bytes| bytes / PAGE_BYTES),
         metadata: chosen_metadata(args, &loaded.trace)?,
+        nvm_pages: args.nvm.clone(),
         device,
         memory_limit_bytes: loaded.limit_bytes,
         workers: args.threads.map_or_else(cores, usize::from),
@@ -147,6 +164,13 @@ fn chosen_metadata(args: &Args, trace: &Trace) -> anyhow::Result<Option<metadata
     match args.metadata.as_deref() {
         Some("off") => Ok(None),
         Some(asked) => Ok(Some(parse(asked)?)),
+        None if !args.nvm.is_empty() => {
+            info!(
+                target: DETAIL,
+                "note: journal and metadata do not count: they are not modelled with --nvm"
+            );
+            Ok(None)
+        }
         None => {
             let default = parse(DEFAULT)?;
             Ok(match default.suits(trace, DEFAULT) {
@@ -204,10 +228,38 @@ fn saving(judged: &Judged) -> String {
     format!("saves {share} % ({} %), in {wins} of {slices} slices", interval(&judged.judgement))
 }
 
+/// How much memory saves how much, and how much is enough.
+fn knee_words(knee: &AdvisedKnee, objective: Objective) -> String {
+    let sized = |pages: u32| size::bytes(u64::from(pages) * PAGE_BYTES);
+    let saved = |judgement: &Judgement| {
+        let share = percent(judgement.share(judgement.saving));
+        text::unbroken(&format!("{share} % ({} %)", interval(judgement)))
+    };
+    let ((most_pages, most), (knee_pages, at_knee)) = (&knee.most, &knee.knee);
+    let less = match objective {
+        Objective::Bytes => "this workload writes",
+        Objective::Elapsed => "this workload takes",
+    };
+    let what = if objective == Objective::Bytes { "less" } else { "less time" };
+    format!(
+        "with {} of NVM {less} {} {what}; the knee is at {}, which saves {}, in {} of {} slices",
+        sized(*most_pages),
+        saved(most),
+        sized(*knee_pages),
+        saved(at_knee),
+        at_knee.wins,
+        at_knee.slices
+    )
+}
+
 /// Renders the advice: the baseline, every change, and the recommendation.
 fn words(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> String {
     let frames = recommender.conditions().frames;
-    let line = |label: &str, text: &str| text::labelled(label, INDENT, text, columns);
+    let recommended: Vec<&Judged> = advice.recommended().collect();
+    let starred = |judged: &Judged| format!("* {}", judged.name);
+    let longest = recommended.iter().map(|judged| starred(judged).chars().count()).max();
+    let indent = longest.map_or(INDENT, |longest| INDENT.max(longest + 1));
+    let line = |label: &str, text: &str| text::labelled(label, indent, text, columns);
     let mut out = line("lowers", &label(recommender));
     let cache = size::of_cache(frames, Unit::Page);
     out += &line(
@@ -239,11 +291,10 @@ fn words(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Stri
     out += "\n";
     out += &crate::table::plain(&rows, &[0]);
     out += "\n";
-    let recommended: Vec<&Judged> = advice.recommended().collect();
     for judged in &recommended {
         let text =
             format!("{}. Price: {}. In compare: {}", saving(judged), judged.price, judged.options);
-        out += &line(&format!("* {}", judged.name), &text);
+        out += &line(&starred(judged), &text);
     }
     if recommended.is_empty() {
         out += &line("advice", "No change is worth it.");
@@ -254,6 +305,9 @@ fn words(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Stri
     } else if recommended.len() > 1 {
         out +=
             &text::labelled("", 0, "Each change is judged alone: savings do not add up.", columns);
+    }
+    for knee in &advice.knees {
+        out += &line(&knee.system, &knee_words(knee, advice.objective));
     }
     if advice.has_short_slices() {
         let note = "The trace is short: slices of less than a minute depend on their neighbours, so \
@@ -273,7 +327,7 @@ fn words(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Stri
     out
 }
 
-/// Column at which the texts beside labels begin.
+/// Least column at which the texts beside labels begin.
 const INDENT: usize = 18;
 
 /// `recommend --json`. Savings are in bytes or seconds, as `unit` says.
@@ -298,6 +352,8 @@ struct Recommendation<'a> {
     recommended: Vec<&'a str>,
     nearest: Option<&'a str>,
     changes: Vec<ChangeRecord<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    knees: Vec<KneeRecord<'a>>,
     not_tried: Vec<NotTried<'a>>,
 }
 
@@ -322,6 +378,29 @@ struct ChangeRecord<'a> {
     /// Slices in which the change or the baseline sends requests.
     slices: usize,
     recommended: bool,
+}
+
+/// Sizes of non-volatile memory, with their names in `changes`.
+#[derive(Serialize)]
+struct KneeRecord<'a> {
+    system: &'a str,
+    knee_pages: u32,
+    knee_saving_share: f64,
+    most_pages: u32,
+    most_saving_share: f64,
+}
+
+impl<'a> From<&'a AdvisedKnee> for KneeRecord<'a> {
+    fn from(knee: &'a AdvisedKnee) -> Self {
+        let share = |judgement: &Judgement| judgement.share(judgement.saving);
+        Self {
+            system: &knee.system,
+            knee_pages: knee.knee.0,
+            knee_saving_share: share(&knee.knee.1),
+            most_pages: knee.most.0,
+            most_saving_share: share(&knee.most.1),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -366,6 +445,7 @@ impl<'a> Record<'a> {
             recommended: advice.recommended().map(|judged| judged.name.as_str()).collect(),
             nearest: advice.nearest().map(|judged| judged.name.as_str()),
             changes: advice.judged.iter().map(change).collect(),
+            knees: advice.knees.iter().map(KneeRecord::from).collect(),
             not_tried: not_tried.map(|(change, reason)| NotTried { change, reason }).collect(),
         };
         Self { schema: 1, trace, recommend }

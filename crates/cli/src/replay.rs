@@ -4,10 +4,17 @@
 use crate::{devices, load, load::Input, logging::DETAIL, size, usage::Usage};
 use anyhow::Context;
 use clap::ValueEnum;
-use flashsift_core::device;
+use flashsift_core::{
+    device,
+    nvm::{
+        self,
+        profile::{MemoryProfile, NvmCost},
+    },
+};
 use flashsift_player::{
     Op, PIECE_BYTES, Request,
     log::{Requests, Rules, Source, Survey},
+    memory::{DelayedMemory, TimeStamps, WithMemory},
     model::Modelled,
     open_target::{OpenTarget, Requirements, TargetKind},
     play::{self, Ended, Played, Watch},
@@ -42,6 +49,7 @@ mod report;
   flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file --device my-card.toml
   flashsift replay requests.blkparse --target /mnt/card/file --timing recorded --queue-depth 32
   sudo flashsift replay out/trace.lru.4096.parquet --target /dev/mmcblk1 --yes-destroy-data --json
+  flashsift replay out/trace.fslru.4096.parquet --target /mnt/card/file --nvm pcm-board
 
 A file that does not exist is created, filled, and removed at the end, even if flashsift is killed;
 --keep keeps it. An existing file, or a block device, is written to only with --yes-destroy-data. A
@@ -81,6 +89,14 @@ pub(crate) struct Args {
     /// Leave discards out
     #[arg(long)]
     without_discards: bool,
+
+    /// Perform the accesses to memory in the trace, too, each as long as this memory takes
+    ///
+    /// The trace is from `compare --system SYSTEM,… --after-cache DIR`. A line is accessed in this
+    /// machine's DRAM, and the processor waits until its latency has passed. A write of
+    /// non-volatile memory also flushes the line from the processor's caches.
+    #[arg(long, value_name = "MEMORY")]
+    nvm: Option<String>,
 
     /// Modelled devices to report for comparison, named as in `compare`
     #[arg(long, value_delimiter = ',', value_name = "DEVICE,…")]
@@ -236,6 +252,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         .into());
     }
     let devices = devices::chosen(&args.device)?;
+    let memory = args.nvm.as_deref().map(nvm::profile::Selection::parse).transpose();
+    let memory = memory.map_err(|error| Usage(error.to_string()))?.map(|chosen| chosen.spec);
+    if let Some(profile) = memory.filter(|profile| matches!(profile.nvm, NvmCost::Pages(_))) {
+        return Err(Usage(format!(
+            "--nvm {}: it is flash, which is written by pages and cannot be replayed in memory",
+            profile.name
+        ))
+        .into());
+    }
+    if memory.is_some() && args.queue_depth > 1 {
+        return Err(Usage(
+            "--nvm performs accesses to memory one at a time, with the requests between them: \
+             leave --queue-depth at 1"
+                .into(),
+        )
+        .into());
+    }
     let mut survey = Survey::default();
     let outcome = args.input.read(&mut survey)?;
     load::log_left_out(&outcome);
@@ -245,10 +278,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         )
         .into());
     }
+    if memory.is_some() && survey.memory_accesses == 0 {
+        return Err(Usage(
+            "the trace has no accesses to memory: `flashsift compare TRACE --system storage,fslru \
+             --after-cache DIR` writes traces that have them"
+                .into(),
+        )
+        .into());
+    }
     let (id, source) = survey.source(args.source.as_deref())?;
     let signals = Signals::new()?;
     let place = args.at.target.as_deref().map(|path| prepared(args, path, source)).transpose()?;
     let mut target = target(args, place.as_ref(), source)?;
+    let delayed = |profile| {
+        Ok::<_, flashsift_player::Error>(DelayedMemory::new(profile, TimeStamps::calibrated()?))
+    };
+    let delayed = memory.map(delayed).transpose()?;
     let filled = match place.as_ref().filter(|place| fills(&args.at, place, source)) {
         Some(place) => {
             fill(place.bytes, &mut *target, &signals)?;
@@ -269,13 +314,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         target_bytes: place.as_ref().map_or(u64::MAX, |place| place.bytes),
         fold: args.fold && place.is_some(),
         without_discards: args.without_discards,
+        memory: memory.is_some(),
     };
     let bar = load::progress(
         "replaying",
         "{spinner} {msg} {bar:30} {human_pos}/{human_len} requests, {eta} left",
     );
-    let mut progress = Progress::new(&signals, &bar, source.count());
-    let played = replay(args, rules, &survey, &mut *target, &mut progress);
+    let accesses = if rules.memory { survey.memory_accesses } else { 0 };
+    let mut progress = Progress::new(&signals, &bar, source.count() + accesses);
+    let (played, accesses) = match delayed {
+        None => (replay(args, rules, &survey, &mut *target, &mut progress), None),
+        Some(delayed) => {
+            let mut both = WithMemory::new(&mut *target, delayed)?;
+            let played = replay(args, rules, &survey, &mut both, &mut progress);
+            let (memory, accesses) = (both.memory(), both.memory().accesses().collect());
+            (played, Some(report::Memory { elapsed_ns: memory.elapsed_ns(), accesses }))
+        }
+    };
     bar.finish_and_clear();
     let mut played = played?;
     let failed = match std::mem::replace(&mut played.ended, Ended::Whole) {
@@ -283,7 +338,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Ended::Stopped => Some(anyhow::Error::new(signals.came().expect("a signal stopped it"))),
         Ended::Failed(error) => Some(error.into()),
     };
-    let modelled = modelled(args, rules, &survey, &devices, played.tally.count())?;
+    let modelled = modelled(args, rules, &survey, &devices, memory, played.tally.count())?;
     let shown = report::ReplayReport {
         trace: args.input.name(),
         target: args.at.target.as_deref(),
@@ -293,6 +348,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         queue_depth: args.queue_depth,
         engine: if args.engine == Engine::Sync { "sync" } else { "io_uring" },
         whole: failed.is_none(),
+        memory: memory.zip(accesses),
         tally: &played.tally,
         modelled,
     };
@@ -425,6 +481,7 @@ fn modelled<'a>(
     rules: Rules,
     survey: &Survey,
     devices: &'a [device::LabelledProfile],
+    memory: Option<&MemoryProfile>,
     pieces: u64,
 ) -> anyhow::Result<Vec<(&'a str, Tally)>> {
     if devices.is_empty() {
@@ -432,7 +489,11 @@ fn modelled<'a>(
     }
     let modelled = |device: &device::LabelledProfile| {
         let machine = device::AnyDevice::new(&device.profile)?;
-        Ok(Modelled::new(machine, args.timing.into(), args.queue_depth))
+        let modelled = Modelled::new(machine, args.timing.into(), args.queue_depth);
+        Ok(match memory {
+            Some(profile) => modelled.with_memory(profile),
+            None => modelled,
+        })
     };
     let mut all: Vec<_> =
         devices.iter().map(modelled).collect::<Result<_, device::ProfileError>>()?;

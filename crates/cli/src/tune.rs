@@ -1,6 +1,7 @@
 //! `flashsift tune`: settings of the kernel, measured and changed.
 
 mod apply;
+mod curve;
 mod live;
 mod trace;
 
@@ -37,9 +38,13 @@ enum Setting {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift tune readahead t.parquet                       the effect of each size on a trace
+  flashsift tune readahead t.parquet --memory 64MiB --device emmc-5.1 --linux kernel=6.1
+  sudo flashsift tune readahead t.parquet --on /home --apply       set the proposed size
   sudo flashsift tune readahead --live / --for 10m         what is read ahead in vain, and by whom
-  flashsift tune readahead --set 64k --device mmcblk0      what would be written where
-  sudo flashsift tune readahead --set 64k --device /home --apply
+  sudo flashsift tune readahead --live / --for 10m --propose       record meanwhile, and propose
+  sudo flashsift tune readahead --live / --for 10m --apply         the same, and set the proposal
+  flashsift tune readahead --set 64k --on mmcblk0          what would be written where
+  sudo flashsift tune readahead --set 64k --on /home --apply
   flashsift tune readahead --status                        changes, and what is left of them
   sudo flashsift tune readahead --undo /home               restore the value from before
   sudo flashsift tune readahead --undo all
@@ -50,6 +55,7 @@ open keep the old value. The kernel forgets the value at a restart; the output h
 sets it.")]
 #[command(group = clap::ArgGroup::new("form").required(true)
     .args(["trace", "live", "set", "undo", "status"]))]
+#[command(group = clap::ArgGroup::new("changed").args(["on", "live"]))]
 pub(crate) struct ReadaheadArgs {
     /// The recorded trace to study
     #[arg(value_name = "TRACE")]
@@ -78,15 +84,19 @@ pub(crate) struct ReadaheadArgs {
     buffer: u64,
 
     /// The maximum to set: 64k, 1MiB; 0: no read-ahead
-    #[arg(long, value_name = "SIZE", requires = "device", value_parser = apply::parse_value)]
+    #[arg(long, value_name = "SIZE", requires = "on", value_parser = apply::parse_value)]
     set: Option<u64>,
 
-    /// The device to change
-    #[arg(long, value_name = "DEV", conflicts_with_all = ["live", "undo", "status"])]
-    device: Option<OsString>,
+    /// With --live: also record the requests, and propose a size as for a trace
+    #[arg(long, requires = "live")]
+    propose: bool,
 
-    /// Write the value; without it, show what would be written
-    #[arg(long, requires = "device")]
+    /// The device to change
+    #[arg(long, value_name = "DEV", conflicts_with_all = ["undo", "status"])]
+    on: Option<OsString>,
+
+    /// Write the value, or the proposed one; without it, show what would be written
+    #[arg(long, requires = "changed")]
     apply: bool,
 
     /// Restore the value from before the changes to this device, or to all devices: `all`
@@ -100,6 +110,9 @@ pub(crate) struct ReadaheadArgs {
     /// List the changes that are not undone, and the present values
     #[arg(long)]
     status: bool,
+
+    #[command(flatten)]
+    curve: curve::CurveArgs,
 
     /// Print JSON, one object a line
     #[arg(long)]
@@ -122,13 +135,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(target) = &args.undo {
         return apply::undo(&machine, target, args.force, args.json);
     }
-    if let (Some(bytes), Some(device)) = (args.set, &args.device) {
+    if let (Some(bytes), Some(device)) = (args.set, &args.on) {
         return apply::set(&machine, device, bytes, args.apply, args.json);
     }
     if let Some(device) = &args.live {
-        return live::run(args, &backing(&machine, device)?);
+        return live::run(args, &machine, device, &backing(&machine, device)?);
     }
-    trace::from_trace(args)
+    trace::from_trace(args, &machine)
 }
 
 /// Finds the backing device of a device or directory of this machine.

@@ -121,7 +121,7 @@ fn a_dry_run_changes_nothing() {
     let before_kib = disk.kib();
     let point = disk.point();
     for device in [disk.name(), &disk.device, point.to_str().unwrap()] {
-        let text = disk.succeeds(&["--set", "66000", "--device", device]);
+        let text = disk.succeeds(&["--set", "66000", "--on", device]);
         assert!(text.contains("Dry run, nothing was written. --apply would write 64 to"), "{text}");
         assert!(text.contains("64.5 KiB becomes 64 KiB"), "{text}");
         assert!(text.contains("ATTR{queue/read_ahead_kb}=\"64\""), "{text}");
@@ -131,7 +131,7 @@ fn a_dry_run_changes_nothing() {
     }
     assert_eq!(disk.kib(), before_kib);
     assert!(!disk.journal().exists());
-    let json = disk.succeeds(&["--set", "64k", "--device", disk.name(), "--json"]);
+    let json = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--json"]);
     let record: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&record["dry_run"], &record["new_kib"]), (&true.into(), &64.into()));
     assert_eq!(record["present_kib"], before_kib);
@@ -141,12 +141,12 @@ fn a_dry_run_changes_nothing() {
 fn a_change_is_applied_listed_and_undone() {
     let Some(disk) = Disk::mounted("a_change_is_applied_listed_and_undone", EXT4) else { return };
     disk.set_kib(128);
-    let text = disk.succeeds(&["--set", "64k", "--device", disk.name(), "--apply"]);
+    let text = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
     assert!(text.contains("Set from 128 KiB to 64 KiB: change 1 in"), "{text}");
     assert_eq!(disk.kib(), 64);
-    let again = disk.succeeds(&["--set", "64k", "--device", disk.name(), "--apply"]);
+    let again = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
     assert!(again.contains("Nothing was written"), "{again}");
-    disk.succeeds(&["--set", "0", "--device", disk.name(), "--apply"]);
+    disk.succeeds(&["--set", "0", "--on", disk.name(), "--apply"]);
     assert_eq!(disk.kib(), 0);
     let status = disk.succeeds(&["--status"]);
     let lines: Vec<&str> = status.lines().collect();
@@ -169,7 +169,7 @@ fn a_value_of_another_program_is_kept_without_force() {
     let test = "a_value_of_another_program_is_kept_without_force";
     let Some(disk) = Disk::mounted(test, EXT4) else { return };
     disk.set_kib(128);
-    disk.succeeds(&["--set", "64k", "--device", disk.name(), "--apply"]);
+    disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
     disk.set_kib(512);
     let status = disk.succeeds(&["--status"]);
     assert!(status.contains("another program has changed it; now 512 KiB"), "{status}");
@@ -187,7 +187,7 @@ fn a_crash_between_journal_and_write_is_reported_until_it_is_cleared() {
     let Some(disk) = Disk::mounted(test, EXT4) else { return };
     for (present_kib, words) in [(128, "was not written"), (64, "was written")] {
         disk.set_kib(128);
-        disk.succeeds(&["--set", "64k", "--device", disk.name(), "--apply"]);
+        disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
         let journal = fs::read_to_string(disk.journal()).unwrap();
         let mut lines: Vec<&str> = journal.lines().collect();
         assert!(lines.pop().unwrap().contains("\"done\""), "{journal}");
@@ -195,13 +195,13 @@ fn a_crash_between_journal_and_write_is_reported_until_it_is_cleared() {
         disk.set_kib(present_kib);
         // Any command of `tune` says so, here a dry run.
         for _ in 0..2 {
-            let text = disk.succeeds(&["--set", "32k", "--device", disk.name()]);
+            let text = disk.succeeds(&["--set", "32k", "--on", disk.name()]);
             assert!(text.contains("has no end in the journal") && text.contains(words), "{text}");
         }
         assert!(disk.succeeds(&["--status"]).contains(words));
         disk.succeeds(&["--undo", disk.name()]);
         assert_eq!(disk.kib(), 128);
-        let text = disk.succeeds(&["--set", "32k", "--device", disk.name()]);
+        let text = disk.succeeds(&["--set", "32k", "--on", disk.name()]);
         assert!(!text.contains("no end in the journal"), "{text}");
     }
 }
@@ -217,7 +217,7 @@ fn changes_at_the_same_time_are_made_one_by_one() {
         .map(|n| {
             let (value, journal) = (format!("{}k", 4 * n), disk.journal());
             Command::new(FLASHSIFT)
-                .args(["tune", "readahead", "--set", &value, "--device", disk.name(), "--apply"])
+                .args(["tune", "readahead", "--set", &value, "--on", disk.name(), "--apply"])
                 .arg("--journal")
                 .arg(journal)
                 .stdout(Stdio::null())
@@ -237,17 +237,17 @@ fn changes_at_the_same_time_are_made_one_by_one() {
 #[test]
 fn bad_devices_and_values_are_named() {
     let Some(disk) = Disk::new("bad_devices_and_values_are_named", EXT4) else { return };
-    let set = |device: &str| disk.fails(&["--set", "64k", "--device", device, "--apply"]);
+    let set = |device: &str| disk.fails(&["--set", "64k", "--on", device, "--apply"]);
     assert!(set("nosuchdevice").contains("there is no device or mount point nosuchdevice"));
     assert!(set("/dev/null").contains("neither a block device nor a directory"));
     assert!(set("/proc").contains("no read-ahead of its own"));
     assert!(disk.fails(&["--live", disk.name()]).contains("nothing to watch"));
-    let text = disk.succeeds(&["--set", "64k", "--device", disk.name()]);
+    let text = disk.succeeds(&["--set", "64k", "--on", disk.name()]);
     assert!(text.contains(&format!("No file system on {} is mounted", disk.name())), "{text}");
     for (args, words) in [
         (&["--set", "64"][..], "less than one page"),
-        (&["--set", "64k"], "--device"),
-        (&["--set", "2GiB", "--device", "x"], "at most 1 GiB"),
+        (&["--set", "64k"], "--on"),
+        (&["--set", "2GiB", "--on", "x"], "at most 1 GiB"),
         (&["--status", "--undo", "all"], "cannot be used with"),
         (&["--apply"], "required"),
         (&[], "required"),
@@ -260,7 +260,7 @@ fn bad_devices_and_values_are_named() {
     // A user without rights may look.
     let mut other = Command::new("setpriv");
     other.args(["--reuid=65534", "--clear-groups", FLASHSIFT, "tune", "readahead"]);
-    other.args(["--set", "64k", "--device", disk.name(), "--apply", "--journal"]);
+    other.args(["--set", "64k", "--on", disk.name(), "--apply", "--journal"]);
     let output = other.arg(disk.journal()).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && stderr.contains("needs root"), "{stderr}");
@@ -275,7 +275,7 @@ fn a_read_only_sysfs_is_named() {
     let script = "mount -o remount,ro,bind /sys && exec \"$@\"";
     let mut shell = Command::new("unshare");
     shell.args(["--mount", "sh", "-c", script, "sh", FLASHSIFT, "tune", "readahead", "--set"]);
-    shell.args(["64k", "--device", disk.name(), "--apply", "--journal"]).arg(disk.journal());
+    shell.args(["64k", "--on", disk.name(), "--apply", "--journal"]).arg(disk.journal());
     let output = shell.output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && stderr.contains("mounted read-only"), "{stderr}");
@@ -299,7 +299,7 @@ fn a_mapped_device_is_changed_and_not_the_disk_below() {
     let (below_kib, before_kib) = (disk.kib(), kib_of(&dm));
     // The disk leads to the device that is mapped to it.
     for device in [disk.name(), path.to_str().unwrap()] {
-        let text = disk.succeeds(&["--set", "64k", "--device", device, "--apply"]);
+        let text = disk.succeeds(&["--set", "64k", "--on", device, "--apply"]);
         assert!(text.contains("is on the mapped device"), "{text}");
         assert_eq!((kib_of(&dm), disk.kib()), (64, below_kib));
         disk.succeeds(&["--undo", device]);
@@ -312,7 +312,7 @@ fn btrfs_is_changed_and_not_its_disk() {
     let test = "btrfs_is_changed_and_not_its_disk";
     let Some(disk) = Disk::mounted(test, &["mkfs.btrfs", "-q", "-f"]) else { return };
     let below_kib = disk.kib();
-    let json = disk.succeeds(&["--set", "64k", "--device", disk.name(), "--apply", "--json"]);
+    let json = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply", "--json"]);
     let record: Value = serde_json::from_str(&json).unwrap();
     assert!(record["bdi"].as_str().unwrap().starts_with("btrfs-"), "{json}");
     let path = record["path"].as_str().unwrap();

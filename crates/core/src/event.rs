@@ -205,6 +205,15 @@ pub enum Action<'a> {
         /// A process waits until the request is done.
         awaited: bool,
     },
+    /// Accesses to lines of memory, 64 bytes each, before the next request of an after-cache trace.
+    MemoryLines {
+        /// Non-volatile memory; else DRAM.
+        nvm: bool,
+        /// Lines read.
+        read: u64,
+        /// Lines written.
+        written: u64,
+    },
     /// The share of time that the machine waits for memory, from this event on.
     MemoryPressure {
         /// Share of time in which some task was stalled for lack of memory, parts per million
@@ -248,6 +257,7 @@ impl Action<'_> {
             | Action::RenameDirectory { .. }
             | Action::Process { .. }
             | Action::Cause { .. }
+            | Action::MemoryLines { .. }
             | Action::MemoryPressure { .. }
             | Action::ControlGroup { .. }
             | Action::Foreground { .. } => None,
@@ -287,6 +297,9 @@ impl Action<'_> {
             Action::Place { file, offset, len, at } => Action::Place { file, offset, len, at },
             Action::Process { name } => Action::Process { name: name.into_owned() },
             Action::Cause { origin, awaited } => Action::Cause { origin, awaited },
+            Action::MemoryLines { nvm, read, written } => {
+                Action::MemoryLines { nvm, read, written }
+            }
             Action::MemoryPressure { stalled_ppm } => Action::MemoryPressure { stalled_ppm },
             Action::ControlGroup { path } => Action::ControlGroup { path: path.into_owned() },
             Action::Foreground { app } => Action::Foreground { app: app.into_owned() },

@@ -9,7 +9,7 @@ use crate::{
     event::FileId,
     layout::{self, Address},
     metadata,
-    nvm::Traffic,
+    nvm::{self, LineCounts, Lines, Traffic},
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
     policy::{self, Build, Setup},
     readahead::{self, Ahead, Before, NoReadAhead, ReadAhead, ReadAheadModel},
@@ -53,6 +53,9 @@ pub struct Cell<'a> {
     /// Gets the pages written by process and reason, if there is a place for them. The trace then
     /// has the table of owners.
     pub attribution: Option<&'a RefCell<Attribution>>,
+    /// Gets the lines of memory accessed until now, before each step and at the end, if there is a
+    /// place for them. A sink then knows which accesses came before a request.
+    pub lines: Option<&'a std::cell::Cell<Lines>>,
 }
 
 /// The result of a cell. All counts are in pages.
@@ -76,7 +79,7 @@ pub struct Outcome {
     pub traffic: Traffic,
     /// Prefetches; all 0 without read-ahead.
     pub readahead: readahead::Counts,
-    /// Reads sent to the device, where a read-ahead or a sink is.
+    /// Reads sent to the device; 0 without read-ahead.
     pub read_requests: u64,
     /// Dirty pages still in the cache at the end.
     pub dirty_left: u64,
@@ -129,9 +132,11 @@ impl Outcome {
     }
 }
 
-/// Number of steps by which a page's table entry, then its frame, are prefetched.
+/// Number of steps by which a page's table entry, then its frame, then the neighbours of the frame
+/// are prefetched.
 const FAR_AHEAD: usize = 32;
 const NEAR_AHEAD: usize = 12;
+const NEXT_AHEAD: usize = 5;
 
 const READ_COST_US: u64 = 100;
 const WRITE_COST_US: u64 = 800;
@@ -330,6 +335,8 @@ struct System<C, B, W, R> {
     ahead: R,
     /// Empty, except while a range of addresses is written ahead.
     cluster: Vec<Page>,
+    /// Lines of a page cache that applications accessed, if they are published.
+    dram: LineCounts,
 }
 
 /// A back whose cache is watched: the write-back machine is notified of requests to the device and
@@ -491,6 +498,10 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
         self.back.counts()
     }
 
+    fn lines(&self) -> Lines {
+        self.back.lines()
+    }
+
     fn traffic(&self, is_dirty: &dyn Fn(Page) -> bool) -> Traffic {
         self.back.traffic(is_dirty)
     }
@@ -502,7 +513,13 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
 
 impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
     fn new(cache: C, back: B, writeback: W, ahead: R) -> Self {
-        Self { cache, back: Watched { back, writeback }, ahead, cluster: Vec::new() }
+        Self {
+            cache,
+            back: Watched { back, writeback },
+            ahead,
+            cluster: Vec::new(),
+            dram: LineCounts::default(),
+        }
     }
 
     // A function of its own: beside others in one, the loop's variables lose their registers.
@@ -523,8 +540,10 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             if let Some(ahead) = steps[n..].first_chunk::<{ FAR_AHEAD + 1 }>() {
                 self.cache.far_ahead(ahead[FAR_AHEAD].first());
                 self.cache.near_ahead(ahead[NEAR_AHEAD].first());
+                self.cache.next_ahead(ahead[NEXT_AHEAD].first());
             }
             if B::WANTS_TIME {
+                self.publish_lines_before(cell, trace, n);
                 self.operate(&mut operations, n, trace);
             }
             let at_us = if B::WANTS_TIME || W::ON { trace.at_us(n) } else { 0 };
@@ -602,6 +621,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
         }
         let totals = trace.totals();
         if B::WANTS_TIME {
+            self.publish_lines_before(cell, trace, steps.len());
             self.operate(&mut operations, steps.len(), trace);
         }
         self.write_due(totals.duration_us);
@@ -609,6 +629,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             self.cache.drain(&mut self.back);
             self.back.submit();
             self.back.unmount();
+            self.publish_lines_before(cell, trace, 0);
         }
         if let (Some(into), Some(found)) = (cell.attribution, self.back.take_attribution()) {
             into.replace(found);
@@ -624,7 +645,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             traffic: self.back.traffic(&|page| self.cache.is_dirty(page)) + self.cache.traffic(),
             dirty_left: self.cache.dirty_pages(),
             readahead: self.ahead.counts(),
-            read_requests: self.back.read_requests(),
+            read_requests: if R::ON { self.back.read_requests() } else { 0 },
         }
     }
 
@@ -635,6 +656,30 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             self.back.submit();
         }
         self.ahead.meet(access, &mut self.cache, &mut self.back)
+    }
+
+    /// Publishes the lines of memory accessed before step `n`; at the end, `n` is 0.
+    #[inline(always)]
+    fn publish_lines_before(&mut self, cell: &Cell<'_>, trace: &Trace, n: usize) {
+        if let Some(into) = cell.lines {
+            self.publish_lines(cell, trace, n, into);
+        }
+    }
+
+    #[cold]
+    fn publish_lines(
+        &mut self,
+        cell: &Cell<'_>,
+        trace: &Trace,
+        n: usize,
+        into: &std::cell::Cell<Lines>,
+    ) {
+        // A page cache does not count the accesses of applications to it.
+        if cell.system.spec.takes_policies() && n > 0 {
+            self.dram = self.dram + nvm::of_step(trace, n - 1);
+        }
+        let of_cache = Lines { dram: self.dram, ..Lines::NONE };
+        into.set(of_cache + self.cache.lines() + self.back.lines());
     }
 
     /// Passes the operations on that come before step `n`.

@@ -101,6 +101,7 @@ fn every_cell_stays_within_its_estimate() {
                     discards: true,
                     metadata: None,
                     attribution: None,
+                    lines: None,
                 };
                 let before = BYTES.get();
                 PEAK.set(before);

@@ -8,6 +8,7 @@
 //! [`open_target`] decides which files and devices may be written to.
 
 pub mod log;
+pub mod memory;
 pub mod model;
 pub mod open_target;
 pub mod play;
@@ -91,6 +92,7 @@ impl Request {
     pub fn in_words(&self) -> String {
         match self.op {
             Op::Sync => "sync".to_owned(),
+            op if op.is_memory() => format!("{} of {} bytes", op.name(), self.len),
             op => format!("{} of {} bytes at {}", op.name(), self.len, self.offset),
         }
     }
@@ -100,7 +102,8 @@ impl Request {
 /// device. Longer requests are split.
 pub const PIECE_BYTES: u64 = 1 << 20;
 
-/// Operations on a device.
+/// Operations on a device, and accesses to lines of memory between them. An access has no address;
+/// its length is a multiple of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Read.
@@ -113,12 +116,33 @@ pub enum Op {
     Sync,
     /// Releases blocks that are not needed any more (`BLKDISCARD`, or a hole in a file).
     Discard,
+    /// Reads lines of DRAM.
+    DramRead,
+    /// Writes lines of DRAM.
+    DramWrite,
+    /// Reads lines of non-volatile memory.
+    NvmRead,
+    /// Writes lines of non-volatile memory, each durable before the next.
+    NvmWrite,
 }
 
 impl Op {
     /// All operations, in the order of their numbers.
-    pub const ALL: [Self; 5] =
-        [Self::Read, Self::Write, Self::WriteSync, Self::Sync, Self::Discard];
+    pub const ALL: [Self; 9] = [
+        Self::Read,
+        Self::Write,
+        Self::WriteSync,
+        Self::Sync,
+        Self::Discard,
+        Self::DramRead,
+        Self::DramWrite,
+        Self::NvmRead,
+        Self::NvmWrite,
+    ];
+
+    /// Accesses to memory.
+    pub const OF_MEMORY: [Self; 4] =
+        [Self::DramRead, Self::DramWrite, Self::NvmRead, Self::NvmWrite];
 
     /// Returns the name in tables and JSON.
     pub fn name(self) -> &'static str {
@@ -128,7 +152,16 @@ impl Op {
             Self::WriteSync => "sync-write",
             Self::Sync => "sync",
             Self::Discard => "discard",
+            Self::DramRead => "dram-read",
+            Self::DramWrite => "dram-write",
+            Self::NvmRead => "nvm-read",
+            Self::NvmWrite => "nvm-write",
         }
+    }
+
+    /// Whether it accesses memory, not the device.
+    pub fn is_memory(self) -> bool {
+        Self::OF_MEMORY.contains(&self)
     }
 
     /// Whether it changes the content of the device.

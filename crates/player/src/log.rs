@@ -2,7 +2,10 @@
 //! delivery in batches.
 
 use crate::{Op, PIECE_BYTES, Request};
-use flashsift_core::event::{About, Action, Event, FileId, Side};
+use flashsift_core::{
+    event::{About, Action, Event, FileId, Side},
+    nvm::{LINE_BYTES, LineCounts},
+};
 use flashsift_traces::{Error, events::Sink};
 use std::{collections::BTreeMap, sync::mpsc::SyncSender};
 
@@ -12,6 +15,8 @@ enum Meaning {
     Do(FileId, Op, u64, u64),
     /// A sync of all devices.
     SyncAll,
+    /// Accesses to memory: non-volatile or not, lines read and written.
+    Memory(bool, LineCounts),
     /// No effect.
     Nothing,
     /// An operation that no device can perform.
@@ -32,6 +37,9 @@ fn meaning(action: &Action) -> Meaning {
         // A device makes all its writes durable or none.
         Action::Sync { file, .. } => Do(file, Op::Sync, 0, 0),
         Action::SyncAll => Meaning::SyncAll,
+        Action::MemoryLines { nvm, read, written } => {
+            Meaning::Memory(nvm, LineCounts { read, written })
+        }
         Action::Open { .. }
         | Action::Close { .. }
         | Action::Bind { .. }
@@ -64,6 +72,8 @@ pub struct Rules {
     pub fold: bool,
     /// Discards are left out.
     pub without_discards: bool,
+    /// Accesses to memory are performed, too.
+    pub memory: bool,
 }
 
 /// One of the devices of a log.
@@ -126,6 +136,8 @@ pub struct Survey {
     pub sources: BTreeMap<FileId, Source>,
     /// Whether the log has times.
     pub times: bool,
+    /// Number of accesses to memory, each of any number of lines.
+    pub memory_accesses: u64,
     /// Time of the first request, microseconds.
     first_us: Option<u64>,
     number: u64,
@@ -205,6 +217,9 @@ impl Sink for Survey {
                     self.sources.entry(file).or_default().see(request);
                 }
                 Meaning::SyncAll => self.number += 1,
+                Meaning::Memory(_, LineCounts { read, written }) => {
+                    self.memory_accesses += u64::from(read > 0) + u64::from(written > 0);
+                }
                 Meaning::Nothing => {}
                 Meaning::Impossible(what) => {
                     return Err(Error::Sink(format!(
@@ -260,6 +275,26 @@ impl Requests {
         if self.batch.len() == BATCH { self.flush() } else { Ok(()) }
     }
 
+    /// Sends accesses to memory. They have no number of their own, so that the stamps on the device
+    /// are the same without them.
+    fn memory(&mut self, at_us: u64, nvm: bool, lines: LineCounts) -> Result<(), Error> {
+        let (read, write) = match nvm {
+            true => (Op::NvmRead, Op::NvmWrite),
+            false => (Op::DramRead, Op::DramWrite),
+        };
+        for (op, lines) in [(read, lines.read), (write, lines.written)] {
+            let mut left = lines;
+            while left > 0 {
+                let now = left.min(PIECE_BYTES / LINE_BYTES);
+                let at_us = at_us.saturating_sub(self.first_us);
+                let (number, len) = (self.number, now * LINE_BYTES);
+                self.push(Request { number, at_us, op, offset: 0, len })?;
+                left -= now;
+            }
+        }
+        Ok(())
+    }
+
     /// Splits a request: no piece is longer than [`PIECE_BYTES`] or crosses the end of the folded
     /// addresses.
     fn pieces(&mut self, whole: Request) -> Result<(), Error> {
@@ -299,6 +334,12 @@ impl Sink for Requests {
             let (file, op, offset, len) = match meaning(&event.action) {
                 Meaning::Do(file, op, offset, len) => (Some(file), op, offset, len),
                 Meaning::SyncAll => (None, Op::Sync, 0, 0),
+                Meaning::Memory(nvm, lines) => {
+                    if self.rules.memory {
+                        self.memory(event.at_us, nvm, lines)?;
+                    }
+                    continue;
+                }
                 Meaning::Nothing => continue,
                 Meaning::Impossible(what) => {
                     return Err(Error::Sink(format!("the log asks for {what}")));
@@ -376,7 +417,7 @@ mod tests {
             events.sort_by_key(|event| event.at_us);
             let survey = surveyed(&events);
             let target_bytes = if fold { 700 * 4096 } else { 20 << 20 };
-            let rules = Rules { source: FILE, target_bytes, fold, without_discards };
+            let rules = Rules { source: FILE, target_bytes, fold, without_discards, memory: false };
             let pieces = handed_over(&events, rules, &survey);
             let mut sectors = Vec::new();
             for piece in &pieces {

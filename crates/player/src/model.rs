@@ -3,12 +3,14 @@
 
 use crate::{
     Op, Request,
+    memory::{kind_of, latencies_ns},
     schedule::{Decision, Schedule, Timing},
     tally::Tally,
 };
 use flashsift_core::{
     back::{Cause, Io, IoOp},
     device::{AnyDevice, Device},
+    nvm::{LINE_BYTES, profile::MemoryProfile},
     page::PAGE_BYTES,
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
@@ -22,6 +24,8 @@ pub struct Modelled {
     now_ns: u64,
     /// Completion time and slot of each request in flight.
     ends: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Latency of a line of memory, nanoseconds, in the order of [`Op::OF_MEMORY`].
+    memory_ns: [f64; 4],
     tally: Tally,
 }
 
@@ -35,8 +39,14 @@ impl Modelled {
             schedule,
             now_ns: 0,
             ends: BinaryHeap::new(),
+            memory_ns: [0.0; 4],
             tally: Tally::default(),
         }
+    }
+
+    /// Sets the latency of a line of memory.
+    pub fn with_memory(self, profile: &MemoryProfile) -> Self {
+        Self { memory_ns: latencies_ns(profile), ..self }
     }
 
     /// Performs the next request of the log.
@@ -95,6 +105,11 @@ impl Modelled {
                 self.machine
                     .discard(first, u32::try_from(end.saturating_sub(first)).unwrap_or(u32::MAX));
                 return self.now_ns;
+            }
+            of_memory => {
+                let latency_ns = kind_of(of_memory).map_or(0.0, |kind| self.memory_ns[kind]);
+                let lines = (request.len / LINE_BYTES) as f64;
+                return self.now_ns + (lines * latency_ns).round() as u64;
             }
         };
         let pages = (request.end().div_ceil(PAGE_BYTES) - first) as u32;

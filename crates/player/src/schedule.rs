@@ -4,7 +4,8 @@
 //! Requests start in the order of the log, at most `depth` at a time. No request overtakes another.
 //! A request that overlaps one in flight waits for it, unless both read. Page caches behave the
 //! same way, so the final content of the device does not depend on the depth. A sync waits for all
-//! earlier requests, and all later ones wait for it.
+//! earlier requests, and all later ones wait for it; so does an access to memory, which keeps its
+//! place among the requests.
 
 use crate::{Op, Request};
 use slab::Slab;
@@ -96,7 +97,8 @@ impl Schedule {
     }
 
     fn conflict(&self, one: &Request, other: &Request) -> bool {
-        let alone = |op| op == Op::Sync || (op == Op::Discard && self.discards_alone);
+        let alone =
+            |op: Op| op == Op::Sync || op.is_memory() || (op == Op::Discard && self.discards_alone);
         let overlap = one.offset < other.end() && other.offset < one.end();
         alone(one.op) || alone(other.op) || (overlap && (one.op.changes() || other.op.changes()))
     }
@@ -151,7 +153,9 @@ mod tests {
                     let bytes = |r: &Request| r.offset..r.offset + r.len;
                     let both_read = a.op == Op::Read && b.op == Op::Read;
                     let barrier = |r: &Request| {
-                        r.op == Op::Sync || (case.discards_alone && r.op == Op::Discard)
+                        r.op == Op::Sync
+                            || r.op.is_memory()
+                            || (case.discards_alone && r.op == Op::Discard)
                     };
                     let shared = bytes(a).any(|byte| bytes(b).contains(&byte));
                     barrier(a) || barrier(b) || (shared && !both_read)

@@ -57,6 +57,8 @@ pub struct OpTally {
     pub bytes: u64,
     /// Latency of each piece, from start to completion.
     pub times: Latencies,
+    /// Sum of the latencies, nanoseconds.
+    pub total_ns: u64,
 }
 
 /// Summary of a replay.
@@ -78,6 +80,7 @@ impl Tally {
         // A sync moves no bytes.
         done.bytes += request.len;
         done.times.add(took_ns);
+        done.total_ns += took_ns;
     }
 
     /// Returns the operations that were performed at least once.
@@ -88,14 +91,23 @@ impl Tally {
             .filter(|(_, done)| done.count > 0)
     }
 
-    /// Returns the number of pieces.
+    /// Returns the number of pieces, of accesses to memory too.
     pub fn count(&self) -> u64 {
         self.by_op.iter().map(|done| done.count).sum()
     }
 
-    /// Returns the bytes read and written.
+    /// Returns the number of pieces that the device got.
+    pub fn requests(&self) -> u64 {
+        self.ops().filter(|(op, _)| !op.is_memory()).map(|(_, done)| done.count).sum()
+    }
+
+    /// Returns the bytes read from the device and written to it.
     pub fn moved_bytes(&self) -> u64 {
-        let moved = |(op, done): (Op, &OpTally)| if op == Op::Discard { 0 } else { done.bytes };
+        let moved = |(op, done): (Op, &OpTally)| match op {
+            Op::Discard => 0,
+            op if op.is_memory() => 0,
+            _ => done.bytes,
+        };
         self.ops().map(moved).sum()
     }
 }

@@ -67,6 +67,7 @@ fn direct_requests_are_those_of_the_block_layer() {
         metadata: None,
         readahead: None,
         attribution: None,
+        lines: None,
     };
     let mut requests = [0; 4];
     let mut take = |io: Io| {

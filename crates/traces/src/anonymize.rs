@@ -97,6 +97,7 @@ impl Sink for Anonymize<'_> {
                 | Action::Gone { .. }
                 | Action::Place { .. }
                 | Action::Cause { .. }
+                | Action::MemoryLines { .. }
                 | Action::MemoryPressure { .. } => {}
             }
             self.events.push(event);

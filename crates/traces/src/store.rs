@@ -6,10 +6,13 @@
 //! | `at_us` | INT64 | microseconds since the first event |
 //! | `action` | STRING | which kind of event: a name such as `read` (docs/formats.md lists them) |
 //! | `file` | INT64 | the `FileId`; 0 where the event is about no file |
-//! | `offset` | INT64 | first byte; `truncate`, `size`: the size; `memory-pressure`: ppm; else 0 |
-//! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; else 0 |
+//! | `offset` | INT64 | first byte; `truncate`, `size`: the size; `memory-pressure`: ppm;
+//!   `memory-lines`: lines read; else 0 |
+//! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; `memory-lines`: lines written;
+//!   else 0 |
 //! | `pid`, `tid` | INT32 | 0 unknown |
-//! | `flag` | BOOLEAN | `write`, `create`: `O_SYNC`; `open`: new; `direct`: write; `sync`: data |
+//! | `flag` | BOOLEAN | `write`, `create`: `O_SYNC`; `open`: new; `direct`: write; `sync`: data;
+//!   `memory-lines`: non-volatile |
 //! | `name` | STRING, null | of a file (the old one), a process, an application or a group |
 //! | `name2` | STRING, null | the name renamed to |
 //! | `open` | INT32 | the `OpenId`; 0 unknown |
@@ -148,6 +151,7 @@ kinds! {
     Place "place",
     Cause "cause",
     ControlGroup "control-group",
+    MemoryLines "memory-lines",
 }
 
 /// Number of kinds in schema 2.
@@ -596,6 +600,9 @@ impl<'a> Row<'a> {
             }
             Action::Gone { file } => Self { file: file.0, ..of(Kind::Gone) },
             Action::Process { ref name } => Self { names: [Some(name), None], ..of(Kind::Process) },
+            Action::MemoryLines { nvm, read, written } => {
+                Self { offset: read, len: written, flag: nvm, ..of(Kind::MemoryLines) }
+            }
             Action::MemoryPressure { stalled_ppm } => {
                 Self { offset: stalled_ppm.into(), ..of(Kind::MemoryPressure) }
             }
@@ -653,6 +660,7 @@ impl<'a> Row<'a> {
             Kind::Size => Action::Size { file, size: offset },
             Kind::Link => Action::Link { file, name: name(0)? },
             Kind::RenameDirectory => Action::RenameDirectory { names: names()? },
+            Kind::MemoryLines => Action::MemoryLines { nvm: flag, read: offset, written: len },
             Kind::MemoryPressure => {
                 let stalled_ppm =
                     u32::try_from(offset).map_err(|_| "memory pressure beyond all")?;
@@ -1038,6 +1046,7 @@ pub(crate) fn sample() -> Vec<u8> {
         Action::Read { open: None, file: older, offset: 0, len: 4097 },
         Action::Place { file: older, offset: 0, len: 8192, at: 1 << 20 },
         Action::Cause { origin: Some((older, 4096)), awaited: true },
+        Action::MemoryLines { nvm: true, read: 64, written: 130 },
         Action::Unbind { file, name: "/data/b".into() },
         Action::Unbind { file, name: "/data/e/c".into() },
         Action::Gone { file },

@@ -196,6 +196,7 @@ fn run(trace: &Trace, memory_bytes: u64, modes: Option<&str>) -> Outcome {
         metadata: None,
         readahead: None,
         attribution: None,
+        lines: None,
     }
     .run(trace, None, None)
 }

@@ -6,7 +6,9 @@ use clap::ValueEnum;
 use flashsift_core::{
     back::{Io, IoOp},
     event::{About, Action, Event, FileId, Knows, Side, Space},
+    nvm::{LineCounts, Lines},
     page::{PAGE_BYTES, Page},
+    study::Sent,
     trace::Run,
 };
 use flashsift_traces::{
@@ -176,9 +178,14 @@ enum Log {
 }
 
 impl Writer {
-    pub(super) fn take(&mut self, requests: &[Io]) {
+    pub(super) fn take(&mut self, sent: Sent<'_>) {
         if self.error.is_none() {
-            self.error = requests.iter().try_for_each(|io| self.log.take(*io)).err();
+            self.error = match sent {
+                Sent::Requests(requests) => {
+                    requests.iter().try_for_each(|io| self.log.take(*io)).err()
+                }
+                Sent::Memory { at_us, lines } => self.log.memory(at_us, lines).err(),
+            };
         }
     }
 
@@ -204,6 +211,22 @@ impl Writer {
 }
 
 impl Log {
+    /// Takes accesses to memory. A log of fio cannot hold them.
+    fn memory(&mut self, at_us: u64, lines: Lines) -> Result<(), flashsift_traces::Error> {
+        let Self::Parquet { writer, batch, .. } = self else { return Ok(()) };
+        for (nvm, LineCounts { read, written }) in [(false, lines.dram), (true, lines.nvm)] {
+            if read + written > 0 {
+                let action = Action::MemoryLines { nvm, read, written };
+                batch.push(Event { at_us, pid: 0, tid: 0, action });
+            }
+        }
+        if batch.len() >= BATCH {
+            writer.events(batch)?;
+            batch.clear();
+        }
+        Ok(())
+    }
+
     fn take(&mut self, io: Io) -> Result<(), flashsift_traces::Error> {
         let end =
             io.lba.checked_add(u64::from(io.pages)).and_then(|end| end.checked_mul(PAGE_BYTES));
@@ -276,7 +299,7 @@ mod tests {
 
     fn written(writers: &Writers<'_>, requests: &[Io]) -> Vec<Event<'static>> {
         let mut writer = writers.open("lru", 4).unwrap();
-        writer.take(requests);
+        writer.take(Sent::Requests(requests));
         writer.finish().unwrap();
         let mut kept = Kept::default();
         open::read(&writers.path("lru", 4), None, &mut kept, &open::Limits::default()).unwrap();

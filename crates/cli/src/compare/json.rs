@@ -180,6 +180,11 @@ struct MemoryRecord {
     energy_mj_page_j: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     energy_quotient_w: Option<f64>,
+    /// Erasures of each block, and their share of those that it bears: of flash used as memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erasures: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wear_share: Option<f64>,
 }
 
 impl From<&MemoryCost> for MemoryRecord {
@@ -191,6 +196,8 @@ impl From<&MemoryCost> for MemoryRecord {
             energy_j: cost.energy.map(|energy| energy.energy_j),
             energy_mj_page_j: cost.energy.map(|energy| energy.energy_mj_page_j),
             energy_quotient_w: cost.energy.map(|energy| energy.energy_quotient_w),
+            erasures: cost.erasures,
+            wear_share: cost.wear_share,
         }
     }
 }

@@ -54,6 +54,7 @@ pub(super) fn build<'a>(
 }
 
 mod memory;
+mod nvm_sizes;
 mod several;
 
 /// Whether the page of a trace shows the places of writes on the device.
@@ -83,6 +84,8 @@ impl Comparison<'_> {
         }
         let of_memory = [memory::time(self, lead), memory::energy(self, lead)];
         figures.extend(of_memory.into_iter().flatten().map(Block::Figure));
+        figures.extend(nvm_sizes::against_caches(self, inks).into_iter().map(Block::Figure));
+        figures.extend(nvm_sizes::against_buffers(self, lead).into_iter().map(Block::Figure));
         let tables = self
             .sizes()
             .iter()

@@ -2,10 +2,7 @@
 
 use super::{after_cache, places::Places};
 use crate::load;
-use flashsift_core::{
-    back::Io,
-    study::{CellResult, Plan, Wave},
-};
+use flashsift_core::study::{CellResult, Plan, Sent, Wave};
 use rayon::prelude::*;
 
 /// The cells to run, and the receivers of their requests to storage.
@@ -37,11 +34,11 @@ impl Schedule<'_> {
         };
         let mut grid = self.places.and_then(|places| places.grid_for(planned));
         let is_observed = writer.is_some() || grid.is_some();
-        let mut observe = |requests: &[Io]| {
+        let mut observe = |sent: Sent<'_>| {
             if let Some(writer) = &mut writer {
-                writer.take(requests);
+                writer.take(sent);
             }
-            if let Some(grid) = &mut grid {
+            if let (Some(grid), Sent::Requests(requests)) = (&mut grid, sent) {
                 grid.take(requests);
             }
         };

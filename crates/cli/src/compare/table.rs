@@ -333,6 +333,13 @@ fn of_ahead(row: &Row<'_>, show: impl Fn(&readahead::Counts) -> Option<String>) 
     show(&row.cell.outcome.readahead).unwrap_or_else(|| "–".to_owned())
 }
 
+const ERASURES: Column = Column {
+    title: "NVM\nerasures",
+    best: Best::Least,
+    value: |row| row.memory.and_then(|cost| cost.erasures).unwrap_or(f64::INFINITY),
+    show: |row| of_memory(row, |cost| cost.erasures),
+};
+
 fn of_memory(row: &Row<'_>, value: impl Fn(&MemoryCost) -> Option<f64>) -> String {
     row.memory.and_then(value).map_or_else(|| "–".to_owned(), size::significant)
 }
@@ -370,6 +377,8 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
         columns.extend([&DRAM_S, &NVM_READ_S, &NVM_WRITE_S]);
         let has_energy = |row: &Row<'_>| row.memory.is_some_and(|cost| cost.energy.is_some());
         columns.extend(rows.iter().any(has_energy).then_some(&ENERGY));
+        let is_flash = |row: &Row<'_>| row.memory.is_some_and(|cost| cost.erasures.is_some());
+        columns.extend(rows.iter().any(is_flash).then_some(&ERASURES));
         return columns;
     }
     let mut columns: Vec<&Column> = vec![&HITS, &READS];
@@ -513,6 +522,7 @@ mod tests {
         };
         let policy = policy.to_owned();
         ResultRow {
+            readahead: None,
             system: "storage".to_owned(),
             is_plain: true,
             nvm_pages: None,

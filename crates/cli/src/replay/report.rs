@@ -2,8 +2,10 @@
 
 use crate::size;
 use comfy_table::{CellAlignment, Table, presets};
+use flashsift_core::nvm::profile::MemoryProfile;
 use flashsift_player::{
     Op,
+    memory::{Accesses, latencies_ns},
     open_target::{OpenTarget, TargetKind},
     tally::{Latencies, Tally},
 };
@@ -22,8 +24,26 @@ pub(super) struct ReplayReport<'a> {
     /// All requests were performed.
     pub(super) whole: bool,
     pub(super) tally: &'a Tally,
+    /// The memory whose latencies accesses had, and the accesses.
+    pub(super) memory: Option<(&'a MemoryProfile, Memory)>,
     /// Summaries of modelled devices, by their names.
     pub(super) modelled: Vec<(&'a str, Tally)>,
+}
+
+/// Accesses to memory.
+pub(super) struct Memory {
+    /// Their time, nanoseconds.
+    pub(super) elapsed_ns: f64,
+    /// By operation.
+    pub(super) accesses: Vec<(Op, Accesses)>,
+}
+
+impl Memory {
+    /// Latencies of a memory times lines accessed, seconds.
+    fn formula_s(&self, profile: &MemoryProfile) -> f64 {
+        let lines = self.accesses.iter().map(|(_, found)| found.lines as f64);
+        lines.zip(latencies_ns(profile)).map(|(lines, ns)| lines * ns).sum::<f64>() * 1e-9
+    }
 }
 
 #[derive(Serialize)]
@@ -43,8 +63,36 @@ struct ReplayRecord<'a> {
     whole: bool,
     #[serde(flatten)]
     summary: Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryRecord<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     modelled: Vec<ModelledRecord<'a>>,
+}
+
+/// Accesses to memory: lines by operation, and their time beside latency times lines.
+#[derive(Serialize)]
+struct MemoryRecord<'a> {
+    nvm: &'a str,
+    elapsed_s: f64,
+    formula_s: f64,
+    lines: BTreeMap<&'static str, u64>,
+    /// Lines whose own access took longer than their latency.
+    slower_lines: BTreeMap<&'static str, u64>,
+}
+
+impl<'a> MemoryRecord<'a> {
+    fn new(profile: &'a MemoryProfile, memory: &Memory) -> Self {
+        let by_op = |of: fn(&Accesses) -> u64| {
+            memory.accesses.iter().map(|(op, found)| (op.name(), of(found))).collect()
+        };
+        Self {
+            nvm: profile.name,
+            elapsed_s: memory.elapsed_ns / 1e9,
+            formula_s: memory.formula_s(profile),
+            lines: by_op(|found| found.lines),
+            slower_lines: by_op(|found| found.slower_lines),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -70,12 +118,20 @@ impl Summary {
     fn new(tally: &Tally, recorded: bool) -> Self {
         let operations = tally.ops().map(|(op, done)| {
             let bytes = (op != Op::Sync).then_some(done.bytes);
-            (op.name(), OpRecord { requests: done.count, bytes, times: (&done.times).into() })
+            (
+                op.name(),
+                OpRecord {
+                    requests: done.count,
+                    total_s: done.total_ns as f64 / 1e9,
+                    bytes,
+                    times: (&done.times).into(),
+                },
+            )
         });
         Self {
             elapsed_s: tally.elapsed_ns as f64 / 1e9,
-            requests: tally.count(),
-            requests_per_s: per_s(tally, tally.count()).round(),
+            requests: tally.requests(),
+            requests_per_s: per_s(tally, tally.requests()).round(),
             bytes_per_s: per_s(tally, tally.moved_bytes()).round(),
             operations: operations.collect(),
             late: recorded.then(|| (&tally.late).into()),
@@ -90,6 +146,7 @@ fn per_s(tally: &Tally, n: u64) -> f64 {
 #[derive(Serialize)]
 struct OpRecord {
     requests: u64,
+    total_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     #[serde(flatten)]
@@ -159,6 +216,10 @@ impl ReplayReport<'_> {
             engine: self.place.map(|_| self.engine),
             whole: self.whole,
             summary: Summary::new(self.tally, self.recorded),
+            memory: self
+                .memory
+                .as_ref()
+                .map(|(profile, memory)| MemoryRecord::new(profile, memory)),
             modelled: modelled.collect(),
         }
     }
@@ -183,6 +244,17 @@ impl ReplayReport<'_> {
         };
         let mut out = format!("{} to {place}, {timing}, {depth}\n", self.trace);
         out.push_str(&self.summary(self.tally));
+        if let Some((profile, memory)) = &self.memory {
+            let lines: u64 = memory.accesses.iter().map(|(_, found)| found.lines).sum();
+            let us = |seconds: f64| size::duration((seconds * 1e6) as u64);
+            out.push_str(&format!(
+                "\n{} lines of memory as {}: {}, {} by its latencies\n",
+                size::count(lines),
+                profile.name,
+                us(memory.elapsed_ns / 1e9),
+                us(memory.formula_s(profile))
+            ));
+        }
         for (device, tally) in &self.modelled {
             out.push_str(&format!("\nThe same on {device}, modelled\n"));
             out.push_str(&self.summary(tally));
@@ -194,9 +266,9 @@ impl ReplayReport<'_> {
         let part = if self.whole { "" } else { " (ended early)" };
         format!(
             "{} requests in {}{part}: {} a second, {}/s\n\n{}",
-            size::count(tally.count()),
+            size::count(tally.requests()),
             size::duration(tally.elapsed_ns / 1000),
-            size::count(per_s(tally, tally.count()) as u64),
+            size::count(per_s(tally, tally.requests()) as u64),
             size::bytes(per_s(tally, tally.moved_bytes()) as u64),
             self.table(tally)
         )

@@ -11,25 +11,32 @@ use crate::{
 };
 use anyhow::Context;
 use flashsift_core::page::PAGE_BYTES;
-use flashsift_host::readahead::Backing;
+use flashsift_host::readahead::{Backing, Machine};
 use flashsift_record::{
     self as recorder, Stop,
     readahead::{self, ReadAheadShare, ReadAheadUse, WatchedFileSystem, count::ReadAheadTally},
 };
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::{
+    ffi::OsStr,
     fmt::Write as _,
     io::IsTerminal,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
+use tempfile::TempDir;
 use tracing::{info, warn};
 
 const SCHEMA: u32 = 1;
+/// Name of the trace in its folder.
+const TRACE: &str = "live.parquet";
 /// Fewer pages than this say nothing about a machine: 1 MiB.
 const EVIDENCE_PAGES: u64 = 256;
 
@@ -56,7 +63,12 @@ impl Stop for Until {
     }
 }
 
-pub(super) fn run(args: &ReadaheadArgs, backing: &Backing) -> anyhow::Result<()> {
+pub(super) fn run(
+    args: &ReadaheadArgs,
+    machine: &Machine,
+    device: &OsStr,
+    backing: &Backing,
+) -> anyhow::Result<()> {
     let before_kib = present_kib(&backing.path)?;
     let (Some(dev), Some(point)) = (backing.dev, backing.mounts.first()) else {
         let several = backing.mounts.len() > 1;
@@ -76,6 +88,10 @@ pub(super) fn run(args: &ReadaheadArgs, backing: &Backing) -> anyhow::Result<()>
     let kind = backing.file_system.clone().unwrap_or_default();
     let watched = WatchedFileSystem { dev, bdi: backing.bdi.clone(), kind, point: point.clone() };
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
+    let recording = match args.propose || args.apply {
+        true => Some(Recording::begin(point, args.time)?),
+        false => None,
+    };
     let counted = readahead::watch(&watched, args.buffer.div_ceil(1024), top, &mut stop);
     let elapsed = stop.begun.elapsed();
     stop.bar.finish_and_clear();
@@ -97,7 +113,7 @@ pub(super) fn run(args: &ReadaheadArgs, backing: &Backing) -> anyhow::Result<()>
         warn!("another program has changed the maximum meanwhile: it is {} now", kib(after_kib));
     }
     if args.json {
-        return print_json(&LiveRecord {
+        print_json(&LiveRecord {
             schema: SCHEMA,
             action: "live",
             backing,
@@ -110,9 +126,68 @@ pub(super) fn run(args: &ReadaheadArgs, backing: &Backing) -> anyhow::Result<()>
             files_count: counted.files_count,
             untracked_pages: counted.untracked_pages,
             lost_records: counted.lost,
-        });
+        })?;
+    } else {
+        print(&text(backing, before_kib, elapsed, &counted, recording.is_some()))?;
     }
-    print(&text(backing, before_kib, elapsed, &counted))
+    match recording {
+        Some(mut recording) => {
+            let trace = recording.end()?;
+            super::trace::study(args, machine, &trace, Some(device))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A recording of the same time, made by a process of its own. It is ended, and its trace removed,
+/// when it goes out of scope.
+struct Recording {
+    recorder: Child,
+    folder: TempDir,
+}
+
+impl Recording {
+    fn begin(point: &Path, time: Duration) -> anyhow::Result<Self> {
+        let folder = TempDir::with_prefix("flashsift-tune-").context("a folder for the trace")?;
+        let program = std::env::current_exe().context("the path of this program")?;
+        let recorder = Command::new(program)
+            .args(["record", "-q", "--for"])
+            .arg(format!("{}ms", time.as_millis()))
+            .arg("--path")
+            .arg(point)
+            .arg("--output")
+            .arg(folder.path().join(TRACE))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("recording")?;
+        Ok(Self { recorder, folder })
+    }
+
+    /// Ends the recording and returns the path of its trace.
+    fn end(&mut self) -> anyhow::Result<PathBuf> {
+        self.interrupt();
+        let status = self.recorder.wait().context("waiting for the recording")?;
+        anyhow::ensure!(status.success(), "the recording failed: see above");
+        Ok(self.folder.path().join(TRACE))
+    }
+
+    /// Lets the recorder end its trace. One that has ended already does not mind.
+    fn interrupt(&mut self) {
+        let ended = matches!(self.recorder.try_wait(), Ok(Some(_)));
+        let pid = i32::try_from(self.recorder.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| !ended) {
+            let _ = kill_process(pid, Signal::INT);
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.interrupt();
+        // It fails if the recorder was waited for.
+        let _ = self.recorder.wait();
+    }
 }
 
 #[derive(Serialize)]
@@ -182,7 +257,13 @@ fn bytes(pages: u64) -> String {
     size::bytes(pages.saturating_mul(PAGE_BYTES))
 }
 
-fn text(backing: &Backing, now_kib: u64, elapsed: Duration, counted: &ReadAheadUse) -> String {
+fn text(
+    backing: &Backing,
+    now_kib: u64,
+    elapsed: Duration,
+    counted: &ReadAheadUse,
+    recorded: bool,
+) -> String {
     let mut text = found(backing, now_kib);
     let ReadAheadUse { total, programs, files, files_count, untracked_pages, .. } = counted;
     let elapsed = size::duration(elapsed.as_micros() as u64);
@@ -203,7 +284,7 @@ fn text(backing: &Backing, now_kib: u64, elapsed: Duration, counted: &ReadAheadU
         text += &shares("file", files);
     }
     text += "\n";
-    text += &verdict(backing, now_kib, total);
+    text += &verdict(now_kib, total, recorded);
     text
 }
 
@@ -232,7 +313,7 @@ fn percent(share: f64) -> String {
 }
 
 /// The meaning of the counts. They are of one size only, so they never name a better one.
-fn verdict(backing: &Backing, now_kib: u64, total: &ReadAheadTally) -> String {
+fn verdict(now_kib: u64, total: &ReadAheadTally, recorded: bool) -> String {
     let mut text = match total.efficiency() {
         Some(efficiency) if total.ahead_pages() >= EVIDENCE_PAGES => format!(
             "{} of the pages read ahead were used, of those whose use is visible.\nUnused were {}: \
@@ -244,14 +325,11 @@ fn verdict(backing: &Backing, now_kib: u64, total: &ReadAheadTally) -> String {
         ),
         _ => format!("Less than {} was read ahead: too little to judge.\n", bytes(EVIDENCE_PAGES)),
     };
-    let point = backing.mounts.first().map_or_else(String::new, |p| p.display().to_string());
-    let _ = write!(
-        text,
-        "The counts are of the present maximum, {}. They do not show the effect of another one. \
-         For that,\nrecord a trace of the same load and study it:\n  sudo flashsift record --path \
-         {point} --for 10m -o t.parquet\n  flashsift tune readahead t.parquet\n",
-        kib(now_kib)
-    );
+    let effect = match recorded {
+        true => "The table below\nshows the effect of others.",
+        false => "They do not show\nthe effect of another one: --propose finds it.",
+    };
+    let _ = writeln!(text, "The counts are of the present maximum, {}. {effect}", kib(now_kib));
     text
 }
 

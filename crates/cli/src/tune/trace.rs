@@ -1,13 +1,36 @@
 //! `flashsift tune readahead TRACE`: the effect of each size on a recorded trace.
 
-use super::{ReadaheadArgs, usage};
+use super::{ReadaheadArgs, apply, backing, curve, present_kib, usage};
+use crate::load::Input;
+use flashsift_host::readahead::Machine;
+use std::{ffi::OsStr, path::Path};
 
-pub(super) fn from_trace(args: &ReadaheadArgs) -> anyhow::Result<()> {
+pub(super) fn from_trace(args: &ReadaheadArgs, machine: &Machine) -> anyhow::Result<()> {
     let Some(trace) = &args.trace else { return Err(usage("name a trace")) };
-    anyhow::bail!(
-        "{}: this version does not study traces yet; compare sizes with `flashsift compare {} \
-         --readahead linux:64k --readahead linux:128k`",
-        trace.display(),
-        trace.display()
-    )
+    study(args, machine, trace, args.on.as_deref())
+}
+
+/// Prints the curve of a trace. If a device is named, its present value is the one to compare with,
+/// and the proposal is set there, or shown.
+pub(super) fn study(
+    args: &ReadaheadArgs,
+    machine: &Machine,
+    trace: &Path,
+    device: Option<&OsStr>,
+) -> anyhow::Result<()> {
+    let input =
+        Input { trace: trace.to_owned(), format: args.curve.format.clone(), rate: args.curve.rate };
+    let Some(device) = device else {
+        curve::run(&input, &args.curve, None, args.json)?;
+        return Ok(());
+    };
+    let present = present_kib(&backing(machine, device)?.path)?;
+    match curve::run(&input, &args.curve, Some(present), args.json)? {
+        Some(proposed_kib) => {
+            let bytes = u64::from(proposed_kib) * 1024;
+            apply::set(machine, device, bytes, args.apply, args.json)
+        }
+        None if args.apply => anyhow::bail!("nothing was set: there is no proposal"),
+        None => Ok(()),
+    }
 }

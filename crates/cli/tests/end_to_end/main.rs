@@ -7,6 +7,7 @@ mod expected;
 mod golden;
 mod outputs;
 mod policies;
+mod readahead;
 mod recommend;
 mod systems;
 mod verdict;

@@ -60,6 +60,36 @@ fn a_device_and_a_small_cache_change_the_question() {
     assert!(!names.contains(&&"commit=30s".into()));
 }
 
+/// Systems with memory are tried in each size, and the summary says how much is enough. The bytes
+/// that it saves are those of `compare`.
+#[test]
+fn memory_is_tried_in_each_size() {
+    let trace = repository("testdata/messenger.parquet");
+    let args = ["recommend", &*trace, "--memory", "4MiB", "--policy", "lru"];
+    let args = [&args[..], &["--nvm=256KiB,1MiB,4MiB"]].concat();
+    let found = cells(&args).remove(0);
+    let advice = &found["recommend"];
+    assert_eq!(advice["baseline"]["metadata"], "off");
+    let changes = advice["changes"].as_array().unwrap();
+    let of = |name: &str| changes.iter().find(|change| change["change"] == name).unwrap();
+    let plain = ["compare", &*trace, "--policy", "lru", "--memory", "4MiB", "--drain"];
+    let systems = ["--system", "storage,flush-nvm:pages=256", "--writeback", "linux"];
+    let compared = cells(&[&plain[..], &systems].concat());
+    let saved = number(&compared[0], "device_writes") - number(&compared[1], "device_writes");
+    assert_eq!(of("flush-nvm 1 MiB")["saving"].as_f64().unwrap(), (saved * 4096) as f64);
+    for system in ["flush-nvm", "hybrid-flush", "fslru"] {
+        for size in ["256 KiB", "1 MiB", "4 MiB"] {
+            let change = of(&format!("{system} {size}"));
+            assert!(change["price"].as_str().unwrap().contains("non-volatile memory"));
+        }
+    }
+    let knees = advice["knees"].as_array().unwrap();
+    assert!(!knees.is_empty(), "{advice}");
+    let shown = String::from_utf8(run(&args).stdout).unwrap();
+    assert_eq!(shown.matches("the knee is").count(), knees.len(), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+}
+
 #[test]
 fn traces_without_advice_are_refused() {
     let dir = tempdir().unwrap();

@@ -222,6 +222,7 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
         metadata: Some(&metadata),
         readahead: None,
         attribution: None,
+        lines: None,
     };
     cell.run(&trace, None, None)
 }

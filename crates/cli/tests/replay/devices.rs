@@ -97,6 +97,64 @@ fn a_device_holds_what_the_log_says_and_the_kernel_counts_the_same() {
     }
 }
 
+/// The requests and the accesses to memory that FSLRU makes, on a device. Each request and each
+/// line of the cell is performed, and the formula's time is that of `compare`. Without `--nvm`, the
+/// device gets the same requests.
+#[test]
+fn a_systems_output_is_replayed_with_its_accesses_to_memory() {
+    const TEST: &str = "a_systems_output_is_replayed_with_its_accesses_to_memory";
+    let Some(device) = Loop::new(TEST, &[]) else { return };
+    if !cfg!(target_arch = "x86_64") {
+        println!("SKIPPED {TEST}: no x86-64 processor");
+        return;
+    }
+    let trace = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let trace = trace.join("../../testdata/days/calendar-wal.parquet");
+    let into = device.folder.path().join("out");
+    let output = Command::new(super::FLASHSIFT)
+        .args(["compare", text(&trace), "--system", "storage,fslru", "--frames", "32", "--json"])
+        .args(["--writeback", "sync", "--nvm", "pcm-board", "--after-cache", text(&into)])
+        .args(["--discard", "off"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cells = String::from_utf8(output.stdout).unwrap();
+    let target = ["--target", text(&device.path), "--yes-destroy-data", "--fold"];
+    for cell in cells.lines() {
+        let cell: serde_json::Value = serde_json::from_str(cell).unwrap();
+        let name = if cell["system"] == "storage" { "lru" } else { "fslru" };
+        let log = into.join(format!("calendar-wal.{name}.32.parquet"));
+        let before = device.stat();
+        let record = replayed(&log, &[&target[..], &["--nvm", "pcm-board"]].concat());
+        let moved: Vec<u64> =
+            device.stat().iter().zip(before).map(|(now, before)| now - before).collect();
+        let number = |key: &str| cell[key].as_u64().unwrap();
+        let pages = [number("device_reads"), number("device_writes")].map(|pages| pages * 8);
+        assert_eq!([moved[2], moved[6]], pages, "{name}: sectors");
+        let memory = &record["memory"];
+        let ops = ["dram-read", "dram-write", "nvm-read", "nvm-write"];
+        let lines = ops.map(|op| memory["lines"][op].as_u64().unwrap());
+        assert_eq!(lines[2] + lines[3] == 0, name == "lru", "{name}");
+        for op in ops.into_iter().zip(lines).filter(|(_, lines)| *lines > 0) {
+            assert_eq!(record["operations"][op.0]["bytes"], op.1 * 64, "{name}: {}", op.0);
+        }
+        let formula = &cell["memory"]["pcm-board"];
+        let formula_s: f64 = ["dram_s", "nvm_read_s", "nvm_write_s"]
+            .map(|key| formula[key].as_f64().unwrap())
+            .iter()
+            .sum();
+        let seconds = |key: &str| memory[key].as_f64().unwrap();
+        assert!((seconds("formula_s") / formula_s - 1.0).abs() < 1e-6, "{name}: {memory}");
+        assert!(seconds("elapsed_s") > 0.0, "{name}: {memory}");
+        let without = replayed(&log, &target);
+        assert_eq!(without["requests"], record["requests"], "{name}");
+        assert!(without["memory"].is_null() && without["operations"]["nvm-write"].is_null());
+    }
+    let log = into.join("calendar-wal.fslru.32.parquet");
+    refused(&log, &["--null", "--nvm", "floppy"], &["floppy"]);
+    refused(&log, &["--null", "--nvm", "optane", "--queue-depth", "2"], &["one at a time"]);
+}
+
 /// A device is free as soon as its replay has ended. The kernel closes the files registered with a
 /// ring some time after the ring, so a replay right after another one sometimes failed because the
 /// device was still in use.

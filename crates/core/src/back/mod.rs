@@ -7,7 +7,7 @@
 use crate::{
     event::FileId,
     layout::Address,
-    nvm::Traffic,
+    nvm::{Lines, Traffic},
     page::Page,
     trace::{Operation, Owner},
 };
@@ -185,6 +185,10 @@ pub trait Back {
     }
     /// The requests to the device until now.
     fn counts(&self) -> DeviceCounts;
+    /// The lines of memory below the cache accessed until now.
+    fn lines(&self) -> Lines {
+        Lines::NONE
+    }
     /// The accesses to memory below the cache until now. `is_dirty`: whether the cache holds a
     /// newer version of a page.
     fn traffic(&self, _is_dirty: &dyn Fn(Page) -> bool) -> Traffic {

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     event::FileId,
     layout::Address,
-    nvm::{PAGE_LINES, Traffic},
+    nvm::{LineCounts, Lines, PAGE_LINES, Traffic},
     page::{Frame, Page},
     trace::{Operation, Owner},
 };
@@ -251,6 +251,11 @@ impl<S: Sink> Back for NvmBuffer<S> {
 
     fn counts(&self) -> DeviceCounts {
         self.storage.counts()
+    }
+
+    fn lines(&self) -> Lines {
+        let nvm = LineCounts { read: self.reads * PAGE_LINES, written: self.written * PAGE_LINES };
+        Lines { nvm, ..Lines::NONE }
     }
 
     fn traffic(&self, is_dirty: &dyn Fn(Page) -> bool) -> Traffic {

@@ -70,19 +70,23 @@ pub enum IoOp {
 
 /// Takes the requests of a system, in order.
 pub trait Sink {
-    /// Whether the sink takes reads, too. If not, the addresses of reads are not looked up.
-    const WANTS_READS: bool;
     /// Whether the storage follows the time and which cached pages are dirty, for a layout or
     /// clusters that need it.
     const FOLLOWS_DIRTY: bool;
+    /// Whether requests are taken. If not, they are only counted, and the addresses of reads are
+    /// not looked up. The answer never changes.
+    fn takes_requests(&self) -> bool;
     /// Takes one request.
     fn io(&mut self, io: Io);
 }
 
 /// Takes no request. For layouts that need to know neither the time nor which pages are dirty.
 impl Sink for () {
-    const WANTS_READS: bool = false;
     const FOLLOWS_DIRTY: bool = false;
+    #[inline(always)]
+    fn takes_requests(&self) -> bool {
+        false
+    }
     #[inline(always)]
     fn io(&mut self, _: Io) {}
 }
@@ -91,23 +95,32 @@ impl Sink for () {
 pub struct Nowhere;
 
 impl Sink for Nowhere {
-    const WANTS_READS: bool = false;
     const FOLLOWS_DIRTY: bool = true;
+    #[inline(always)]
+    fn takes_requests(&self) -> bool {
+        false
+    }
     #[inline(always)]
     fn io(&mut self, _: Io) {}
 }
 
 impl Sink for &mut dyn FnMut(Io) {
-    const WANTS_READS: bool = true;
     const FOLLOWS_DIRTY: bool = true;
+    #[inline(always)]
+    fn takes_requests(&self) -> bool {
+        true
+    }
     fn io(&mut self, io: Io) {
         self(io);
     }
 }
 
 impl Sink for Option<&mut dyn FnMut(Io)> {
-    const WANTS_READS: bool = true;
     const FOLLOWS_DIRTY: bool = true;
+    #[inline(always)]
+    fn takes_requests(&self) -> bool {
+        self.is_some()
+    }
     fn io(&mut self, io: Io) {
         if let Some(sink) = self {
             sink(io);
@@ -376,7 +389,7 @@ impl<S: Sink> Storage<S> {
     #[inline(always)]
     fn fetch(&mut self, page: Page, awaited: bool) -> Source {
         self.counts.reads += 1;
-        if S::WANTS_READS {
+        if self.sink.takes_requests() {
             let lba = self.layout().read(page);
             let lba = self.on_device(lba);
             let (at_us, op) = (self.at_us, IoOp::Read);
@@ -438,7 +451,8 @@ impl<S: Sink> Storage<S> {
     /// overlaps them is sent first: it would allocate them again behind the discard.
     #[inline(always)]
     fn discard_freed(&mut self) {
-        let (true, true, Some(layout)) = (S::WANTS_READS, self.discards, &self.layout) else {
+        let (true, true, Some(layout)) = (self.sink.takes_requests(), self.discards, &self.layout)
+        else {
             return;
         };
         let [write, _] = self.joined;
@@ -549,7 +563,7 @@ impl<S: Sink> Back for Storage<S> {
         self.counts.nonsequential_writes += u64::from(self.next_lba != Some(lba));
         self.next_lba = Some(lba + 1);
         let (sync, awaited) = (why.is_sync(), matches!(why, Why::Evict | Why::Direct));
-        if !S::WANTS_READS {
+        if !self.sink.takes_requests() {
             return self.count(lba, sync, awaited);
         }
         let lba = self.on_device(lba);
@@ -561,7 +575,7 @@ impl<S: Sink> Back for Storage<S> {
 
     #[inline(always)]
     fn submit(&mut self) {
-        if !S::WANTS_READS {
+        if !self.sink.takes_requests() {
             self.counted.pages = 0;
             return;
         }

@@ -100,6 +100,10 @@ impl Facts {
     /// Returns the first dirty page of the range.
     #[inline(always)]
     pub(super) fn next_dirty(&self, pages: &Range<u32>) -> Option<Page> {
+        // Ranges of one page are the most frequent ones; a search would look behind them.
+        if pages.len() <= 1 {
+            return pages.clone().map(Page).find(|page| self.is_dirty(*page));
+        }
         self.dirty.next(pages.start).filter(|page| *page < pages.end).map(Page)
     }
 

@@ -28,7 +28,7 @@
 use super::{Cache, Details, facts::Facts};
 use crate::{
     back::{Back, Why},
-    nvm::{Counting, Memory, Place, Traffic},
+    nvm::{Counting, Lines, Memory, Place, Traffic},
     page::{Access, Frame, Op, PAGE_BYTES, Page},
     params::{Param, ParamKind},
     structure::Lists,
@@ -164,6 +164,10 @@ impl Copies {
     }
 }
 
+/// The lists of [`Fslru::queues`].
+const DRAM: usize = 0;
+const NVM: usize = 1;
+
 /// A frame of DRAM.
 #[derive(Clone, Copy)]
 struct Slot {
@@ -183,13 +187,14 @@ pub struct Fslru<M> {
     /// By frame of DRAM, one more than DRAM's share.
     slots: Vec<Slot>,
     free_slots: Vec<Frame>,
-    dqueue: Lists<Frame, 1>,
     /// By frame of non-volatile memory: its page, or `NONE`.
     frames: Vec<u32>,
     free_frames: Vec<Frame>,
-    nqueue: Lists<Frame, 1>,
+    /// The frames of DRAM, and behind their numbers those of non-volatile memory. One array serves
+    /// both queues, so that a hit needs no branch to find its queue: half of such branches would be
+    /// mispredicted.
+    queues: Lists<Frame, 2>,
     reserved: Frame,
-    victims: Vec<Frame>,
 }
 
 impl<M: Memory> Fslru<M> {
@@ -220,12 +225,10 @@ impl<M: Memory> Fslru<M> {
             table: vec![Copies::ABSENT; pages as usize],
             slots: vec![Slot { page: NONE, changed: UNCHANGED }; dram as usize + 1],
             free_slots: (0..=dram).rev().map(Frame).collect(),
-            dqueue: Lists::new(dram + 1),
             frames: vec![NONE; nvm as usize],
             free_frames: (0..nvm - 1).rev().map(Frame).collect(),
-            nqueue: Lists::new(nvm),
+            queues: Lists::new(dram + 1 + nvm),
             reserved: Frame(nvm - 1),
-            victims: Vec::new(),
         }
     }
 
@@ -254,13 +257,41 @@ impl<M: Memory> Fslru<M> {
         &mut self.table[page.0 as usize]
     }
 
+    /// Returns the item of a frame of non-volatile memory in `queues`. That of a frame of DRAM is
+    /// the frame itself.
+    #[inline(always)]
+    fn item(&self, frame: Frame) -> Frame {
+        Frame(self.slots.len() as u32 + frame.0)
+    }
+
+    /// Returns the frame of non-volatile memory of an item in `queues`.
+    #[inline(always)]
+    fn frame(&self, item: Frame) -> Frame {
+        Frame(item.0 - self.slots.len() as u32)
+    }
+
+    /// Returns the queue and the item of the copy that serves a page, that in DRAM if there is one.
+    /// Meaningless for an absent page.
+    #[inline(always)]
+    fn serving(&self, copies: Copies) -> (usize, Frame) {
+        let in_nvm = copies.dram == NONE;
+        let (first, frame) =
+            if in_nvm { (self.slots.len() as u32, copies.nvm) } else { (0, copies.dram) };
+        (usize::from(in_nvm), Frame(first + (frame & NUMBER)))
+    }
+
+    /// Returns the frames in the queue of non-volatile memory, the least recently used first.
+    fn nvm_queue(&self) -> impl Iterator<Item = Frame> + '_ {
+        self.queues.iter(NVM).map(|item| self.frame(item))
+    }
+
     /// Takes a frame of DRAM for a page. One is free: [`Self::shrink`] sees to that.
     #[inline(always)]
     fn enter(&mut self, page: Page) -> Frame {
         let slot = self.free_slots.pop().expect("one frame of DRAM is free between accesses");
         self.slots[slot.0 as usize] = Slot { page: page.0, changed: UNCHANGED };
         self.copies(page).dram = slot.0;
-        self.dqueue.push_newest(0, slot);
+        self.queues.push_newest(DRAM, slot);
         slot
     }
 
@@ -313,7 +344,7 @@ impl<M: Memory> Fslru<M> {
         if !self.free_slots.is_empty() {
             return;
         }
-        let slot = self.dqueue.oldest(0).expect("DRAM is full");
+        let slot = self.queues.oldest(DRAM).expect("DRAM is full");
         let page = Page(self.slots[slot.0 as usize].page);
         let copies = *self.copies(page);
         match (copies.nvm(), copies.dirty_in_dram()) {
@@ -332,28 +363,39 @@ impl<M: Memory> Fslru<M> {
         self.expect_victims();
     }
 
-    /// Prefetches what the next evictions read. Their pages lie anywhere in the table.
+    /// Prefetches what the next evictions read: the links of the fourth victim, the page of the
+    /// third, and the copy in non-volatile memory of the second. Each lies anywhere in its array.
     #[inline(always)]
     fn expect_victims(&self) {
-        let third = |queue: &Lists<Frame, 1>| queue.newer(queue.newer(queue.oldest(0)?)?);
-        if let Some(slot) = third(&self.dqueue) {
-            prefetch_index(&self.table, self.slots[slot.0 as usize].page as usize);
-            self.dqueue.newer(slot).into_iter().for_each(|next| self.dqueue.prefetch(next));
+        let second = |queue| self.queues.newer(self.queues.oldest(queue)?);
+        if let Some(slot) = second(DRAM) {
+            let copies = self.table[self.slots[slot.0 as usize].page as usize];
+            if let Some(frame) = copies.nvm() {
+                self.memory.prefetch(frame);
+                self.queues.prefetch(self.item(frame));
+            }
+            if let Some(slot) = self.queues.newer(slot) {
+                prefetch_index(&self.table, self.slots[slot.0 as usize].page as usize);
+                self.queues.newer(slot).into_iter().for_each(|next| self.queues.prefetch(next));
+            }
         }
         if self.free_frames.is_empty()
-            && let Some(frame) = third(&self.nqueue)
+            && let Some(item) = second(NVM)
+            && let Some(item) = self.queues.newer(item)
         {
+            let frame = self.frame(item);
             prefetch_index(&self.table, self.frames[frame.0 as usize] as usize);
-            if let Some(next) = self.nqueue.newer(frame) {
-                prefetch_index(&self.frames, next.0 as usize);
-                self.nqueue.prefetch(next);
+            self.memory.prefetch(frame);
+            if let Some(next) = self.queues.newer(item) {
+                prefetch_index(&self.frames, self.frame(next).0 as usize);
+                self.queues.prefetch(next);
             }
         }
     }
 
     #[inline(always)]
     fn leave_dram(&mut self, slot: Frame, page: Page) {
-        self.dqueue.remove(slot);
+        self.queues.remove(slot);
         self.slots[slot.0 as usize].page = NONE;
         self.copies(page).dram = NONE;
         self.free_slots.push(slot);
@@ -363,7 +405,7 @@ impl<M: Memory> Fslru<M> {
     fn insert(&mut self, frame: Frame, page: Page, bits: u32) {
         self.frames[frame.0 as usize] = page.0;
         self.copies(page).nvm = frame.0 | bits;
-        self.nqueue.push_newest(0, frame);
+        self.queues.push_newest(NVM, self.item(frame));
     }
 
     /// Updates the durable copy of a page from DRAM, atomically. The page is clean afterwards.
@@ -379,9 +421,9 @@ impl<M: Memory> Fslru<M> {
             self.memory.erase(frame);
             self.frames[frame.0 as usize] = NONE;
             self.frames[now.0 as usize] = page.0;
-            self.nqueue.replace(frame, now);
+            self.queues.replace(self.item(frame), self.item(now));
         }
-        self.nqueue.move_newest(0, now);
+        self.queues.move_newest(NVM, self.item(now));
         *self.copies(page) = Copies { dram: slot.0, nvm: now.0 | DURABLE | DIRTY };
         self.facts.set_clean(page);
     }
@@ -397,22 +439,23 @@ impl<M: Memory> Fslru<M> {
 
     /// Evicts the least recently used pages of non-volatile memory.
     fn evict<B: Back>(&mut self, back: &mut B) {
-        let mut victims = std::mem::take(&mut self.victims);
-        victims.extend(self.nqueue.iter(0).take(self.settings.evict_batch.max(1) as usize));
         let mut durable = false;
-        for frame in &victims {
+        let (mut next, mut count) = (self.queues.oldest(NVM), 0);
+        while let Some(item) = next.filter(|_| count < self.settings.evict_batch.max(1)) {
+            let frame = self.frame(item);
             let page = Page(self.frames[frame.0 as usize]);
             durable |= self.copies(page).nvm_has(DURABLE);
-            self.write_out(*frame, page, Why::Evict, back);
+            self.write_out(frame, page, Why::Evict, back);
+            (next, count) = (self.queues.newer(item), count + 1);
         }
         if durable {
             // A durable copy may go only when storage has the page for good.
             self.facts.flush(back);
         }
-        for frame in victims.drain(..) {
-            self.leave_nvm(frame);
+        for _ in 0..count {
+            let item = self.queues.oldest(NVM).expect("the victims are still in the queue");
+            self.leave_nvm(self.frame(item));
         }
-        self.victims = victims;
     }
 
     /// Writes a copy in non-volatile memory to storage if storage lacks it. The copy stays.
@@ -446,7 +489,7 @@ impl<M: Memory> Fslru<M> {
             self.memory.erase(frame);
         }
         self.copies(page).nvm = NONE;
-        self.nqueue.remove(frame);
+        self.queues.remove(self.item(frame));
         self.free_frames.push(frame);
     }
 
@@ -502,19 +545,16 @@ impl<M: Memory> Cache for Fslru<M> {
             return false;
         }
         self.facts.accessed::<B>(page, op, details.owner);
-        if let Some(slot) = copies.dram() {
-            self.dqueue.move_newest(0, slot);
-            match op {
-                Op::Read => self.memory.read(Place::Dram(slot), bytes),
-                Op::Write => self.write_dram(slot, page, bytes, back),
-            }
-        } else if let Some(frame) = copies.nvm() {
-            self.nqueue.move_newest(0, frame);
-            if op == Op::Read {
-                self.memory.read(Place::Nvm(frame), bytes);
-            } else if copies.nvm_has(DURABLE) {
+        let (queue, item) = self.serving(copies);
+        self.queues.move_newest(queue, item);
+        let place = if queue == DRAM { Place::Dram(item) } else { Place::Nvm(self.frame(item)) };
+        match (op, place) {
+            (Op::Read, place) => self.memory.read(place, bytes),
+            (Op::Write, Place::Dram(slot)) => self.write_dram(slot, page, bytes, back),
+            (Op::Write, Place::Nvm(frame)) if copies.nvm_has(DURABLE) => {
                 self.copy_up(frame, page, bytes, back);
-            } else {
+            }
+            (Op::Write, Place::Nvm(frame)) => {
                 self.memory.write(Place::Nvm(frame), bytes);
                 self.copies(page).nvm |= DIRTY;
                 self.facts.set_dirty(page);
@@ -534,13 +574,15 @@ impl<M: Memory> Cache for Fslru<M> {
     #[inline(always)]
     fn near_ahead(&self, page: Page) {
         let copies = self.table[page.0 as usize];
-        if let Some(slot) = copies.dram() {
-            prefetch_index(&self.slots, slot.0 as usize);
-            self.dqueue.prefetch(slot);
-        } else if let Some(frame) = copies.nvm() {
-            prefetch_index(&self.frames, frame.0 as usize);
-            self.nqueue.prefetch(frame);
-        }
+        let (_, item) = self.serving(copies);
+        self.queues.prefetch(item);
+        prefetch_index(&self.slots, item.0 as usize);
+    }
+
+    #[inline(always)]
+    fn next_ahead(&self, page: Page) {
+        let (_, item) = self.serving(self.table[page.0 as usize]);
+        self.queues.prefetch_neighbours(item);
     }
 
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B) {
@@ -589,7 +631,7 @@ impl<M: Memory> Cache for Fslru<M> {
     fn drain<B: Back>(&mut self, back: &mut B) {
         let mut durable = false;
         let mut queued: Vec<(Place, Page)> = Vec::new();
-        for frame in self.nqueue.iter(0) {
+        for frame in self.nvm_queue() {
             let page = self.frames[frame.0 as usize];
             let copies = self.table[page as usize];
             durable |= copies.nvm_has(DURABLE);
@@ -597,7 +639,7 @@ impl<M: Memory> Cache for Fslru<M> {
                 queued.push((Place::Nvm(frame), Page(page)));
             }
         }
-        for slot in self.dqueue.iter(0) {
+        for slot in self.queues.iter(DRAM) {
             let page = self.slots[slot.0 as usize].page;
             if self.table[page as usize].dirty_in_dram() {
                 queued.push((Place::Dram(slot), Page(page)));
@@ -610,10 +652,10 @@ impl<M: Memory> Cache for Fslru<M> {
         if durable {
             self.facts.flush(back);
         }
-        while let Some(frame) = self.nqueue.oldest(0) {
-            self.remove(Page(self.frames[frame.0 as usize]));
+        while let Some(item) = self.queues.oldest(NVM) {
+            self.remove(Page(self.frames[self.frame(item).0 as usize]));
         }
-        while let Some(slot) = self.dqueue.oldest(0) {
+        while let Some(slot) = self.queues.oldest(DRAM) {
             self.remove(Page(self.slots[slot.0 as usize].page));
         }
     }
@@ -632,12 +674,16 @@ impl<M: Memory> Cache for Fslru<M> {
     }
 
     fn pages(&self) -> u64 {
-        let in_dram = self.dqueue.iter(0);
+        let in_dram = self.queues.iter(DRAM);
         let only_dram = in_dram
             .filter(|slot| self.table[self.slots[slot.0 as usize].page as usize].nvm == NONE)
             .count();
         let in_nvm = self.frames.len() - 1 - self.free_frames.len();
         (only_dram + in_nvm) as u64
+    }
+
+    fn lines(&self) -> Lines {
+        self.memory.lines()
     }
 
     fn traffic(&self) -> Traffic {
@@ -649,10 +695,9 @@ impl<M: Memory> Cache for Fslru<M> {
     }
 
     fn check(&self) {
-        self.dqueue.check();
-        self.nqueue.check();
-        let in_dram: Vec<Frame> = self.dqueue.iter(0).collect();
-        let in_nvm: Vec<Frame> = self.nqueue.iter(0).collect();
+        self.queues.check();
+        let in_dram: Vec<Frame> = self.queues.iter(DRAM).collect();
+        let in_nvm: Vec<Frame> = self.nvm_queue().collect();
         super::assert_partition(self.slots.len(), &[&in_dram, &self.free_slots]);
         super::assert_partition(
             self.frames.len(),

@@ -6,7 +6,7 @@
 
 use crate::{
     back::{Back, Why, Written},
-    nvm::Traffic,
+    nvm::{Lines, Traffic},
     page::{Access, Frame, Op, Page},
     trace::{Bytes, Owner},
 };
@@ -54,6 +54,9 @@ pub trait Cache {
     /// Prefetches the data that an access to this page touches, because one will follow soon.
     /// Changes no state.
     fn near_ahead(&self, _: Page) {}
+    /// Prefetches what the data prefetched before refers to, because an access will follow at once.
+    /// Changes no state.
+    fn next_ahead(&self, _: Page) {}
     /// Drops pages that are truncated or deleted, without writing dirty ones.
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B);
     /// Reads or writes pages past the cache (`O_DIRECT`). Dirty ones among them are written first.
@@ -73,6 +76,10 @@ pub trait Cache {
     fn dirty_pages(&self) -> u64;
     /// Returns the number of pages in the cache.
     fn pages(&self) -> u64;
+    /// Returns the lines of memory accessed until now, from a cache that counts them.
+    fn lines(&self) -> Lines {
+        Lines::NONE
+    }
     /// Returns the accesses to memory until now, from a cache that counts them.
     fn traffic(&self) -> Traffic {
         Traffic::default()

@@ -15,7 +15,7 @@
 use super::{Cache, Details, Settings, facts::Facts};
 use crate::{
     back::{Back, Why},
-    nvm::{Counting, Memory, Place, Traffic},
+    nvm::{Counting, Lines, Memory, Place, Traffic},
     page::{Access, Frame, Op, Page},
     params::Param,
     structure::Lists,
@@ -72,7 +72,6 @@ pub struct Nvlru<M> {
     frames: Vec<Held>,
     free: Vec<Frame>,
     queue: Lists<Frame, 1>,
-    victims: Vec<Frame>,
 }
 
 fn is_dirty(entry: u32) -> bool {
@@ -98,7 +97,6 @@ impl<M: Memory> Nvlru<M> {
             frames: vec![FREE; frames as usize],
             free: (0..frames).rev().map(Frame).collect(),
             queue: Lists::new(frames),
-            victims: Vec::new(),
         }
     }
 
@@ -184,29 +182,33 @@ impl<M: Memory> Nvlru<M> {
     }
 
     fn evict<B: Back>(&mut self, keep: Option<Frame>, back: &mut B) {
-        let mut victims = std::mem::take(&mut self.victims);
-        let others = self.queue.iter(0).filter(|frame| Some(*frame) != keep);
-        victims.extend(others.take(self.settings.evict_batch.max(1) as usize));
         let mut durable = false;
-        for frame in &victims {
+        // `keep` is the newest of the queue, so all others come before it.
+        let other = |frame: Option<Frame>| frame.filter(|frame| Some(*frame) != keep);
+        let (mut next, mut count) = (other(self.queue.oldest(0)), 0);
+        while let Some(frame) = next.filter(|_| count < self.settings.evict_batch.max(1)) {
             let Held { page, shadow } = self.frames[frame.0 as usize];
             durable |= shadow != NONE || self.table[page as usize] & DURABLE != 0;
             self.write_out(Page(page), Why::Evict, back);
+            (next, count) = (other(self.queue.newer(frame)), count + 1);
         }
         if durable {
             // A durable copy may go only when storage has the page for good.
             self.facts.flush(back);
         }
-        for frame in victims.drain(..) {
+        for _ in 0..count {
+            let frame = self.queue.oldest(0).expect("the victims are still in the queue");
             self.remove(Page(self.frames[frame.0 as usize].page));
         }
-        self.victims = victims;
-        // The next victims' entries lie anywhere in the table, and are needed soon.
-        if let Some(next) = self.queue.oldest(0) {
-            prefetch_index(&self.table, self.frames[next.0 as usize].page as usize);
-            if let Some(after) = self.queue.newer(next) {
-                prefetch_index(&self.frames, after.0 as usize);
-                self.queue.prefetch(after);
+        // The links of the fourth victim, and the page and the memory of the third, lie anywhere in
+        // their arrays. The next evictions read them.
+        let newer = |frame| self.queue.newer(frame);
+        if let Some(third) = self.queue.oldest(0).and_then(newer).and_then(newer) {
+            prefetch_index(&self.table, self.frames[third.0 as usize].page as usize);
+            self.memory.prefetch(third);
+            if let Some(next) = self.queue.newer(third) {
+                prefetch_index(&self.frames, next.0 as usize);
+                self.queue.prefetch(next);
             }
         }
     }
@@ -296,9 +298,15 @@ impl<M: Memory> Cache for Nvlru<M> {
     #[inline(always)]
     fn near_ahead(&self, page: Page) {
         let entry = self.table[page.0 as usize];
-        if entry != NONE {
-            self.queue.prefetch(Frame(entry & NUMBER));
-        }
+        // Frame 0 stands for none: a branch would be mispredicted.
+        let frame = Frame(if entry == NONE { 0 } else { entry & NUMBER });
+        self.queue.prefetch(frame);
+        self.memory.prefetch(frame);
+    }
+
+    #[inline(always)]
+    fn next_ahead(&self, page: Page) {
+        self.queue.prefetch_neighbours(Frame(self.table[page.0 as usize] & NUMBER));
     }
 
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B) {
@@ -375,6 +383,10 @@ impl<M: Memory> Cache for Nvlru<M> {
 
     fn pages(&self) -> u64 {
         self.frames.iter().filter(|held| held.page != NONE).count() as u64
+    }
+
+    fn lines(&self) -> Lines {
+        self.memory.lines()
     }
 
     fn traffic(&self) -> Traffic {

@@ -370,6 +370,12 @@ impl<P: Policy> Cache for PageCache<P> {
         }
     }
 
+    #[inline(always)]
+    fn next_ahead(&self, page: Page) {
+        // An absent page gives the number of no frame: a branch would often be mispredicted.
+        self.policy.expect_move(Frame(self.frames.table[page.0 as usize] & !DIRTY));
+    }
+
     fn drop_pages<B: Back>(&mut self, pages: Range<u32>, back: &mut B) {
         self.remove(pages.clone(), |was_dirty| back.dropped(was_dirty));
         back.free(pages);

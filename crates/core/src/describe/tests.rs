@@ -29,7 +29,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
     let offset = prop_oneof![0..20_000u64, 250_000..280_000u64, (1u64 << 50)..(1 << 50) + 10_000];
     let len = prop_oneof![Just(0), 1..10_000u64, 200_000..800_000u64];
     let name = prop::sample::select(vec!["/a/cache/x", "/a/x.db", "/a/x.db-journal", "/a/y", "y"]);
-    (0..23u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
+    (0..25u8, 0..4u64, offset, len, name).prop_map(|(kind, file, offset, len, name)| match kind {
         0 | 1 => read(file, offset, len),
         2 | 3 => write(file, offset, len),
         4 => write_sync(file, offset, len),
@@ -53,6 +53,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         20 => Action::Place { file: FileId(file), offset, len, at: len },
         21 => Action::Cause { origin: Some((FileId(file), offset)), awaited: true },
         22 => Action::ControlGroup { path: MaybeOwned::owned_str(name) },
+        23 => Action::MemoryLines { nvm: offset % 2 == 0, read: offset, written: len },
         _ => process(name),
     })
 }

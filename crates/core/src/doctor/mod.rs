@@ -200,7 +200,8 @@ impl Doctor {
             Action::Place { .. }
             | Action::MemoryPressure { .. }
             | Action::Foreground { .. }
-            | Action::Cause { .. } => false,
+            | Action::Cause { .. }
+            | Action::MemoryLines { .. } => false,
             _ => true,
         }
     }

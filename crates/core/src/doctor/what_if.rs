@@ -164,6 +164,7 @@ pub(super) fn written(
         metadata: Some(&metadata),
         readahead: None,
         attribution: None,
+        lines: None,
     };
     let slice_us = (end_us / SLICES as u64 + 1).max(1);
     let mut sink = |io: crate::back::Io| {

@@ -125,27 +125,52 @@ fn add_freed(freed: &mut Vec<std::ops::Range<Lba>>, place: Lba) {
     }
 }
 
-/// The runs of a trace, indexed so that one load finds the run of a page.
+/// The runs of a trace, indexed by page in an eighth of the memory that a number for each page
+/// takes: a write-back looks up a page that was not used for long, so memory decides its speed.
 struct Runs {
     runs: Arc<Vec<Run>>,
-    run_of: Vec<u32>,
+    pages: u32,
+    /// For each 64 pages.
+    firsts: Vec<Firsts>,
+}
+
+/// The pages among 64 that are the first of a run.
+#[derive(Clone, Copy, Default)]
+struct Firsts {
+    bits: u64,
+    /// Runs that begin before these pages.
+    before: u32,
 }
 
 impl Runs {
     fn of(trace: &Trace) -> Self {
-        let runs = trace.shared_runs();
-        let mut run_of = Vec::with_capacity(trace.pages() as usize);
-        for (n, run) in runs.iter().enumerate() {
-            run_of.extend(std::iter::repeat_n(n as u32, run.pages as usize));
+        Self::new(trace.shared_runs())
+    }
+
+    fn new(runs: Arc<Vec<Run>>) -> Self {
+        let pages = runs.last().map_or(0, |run| run.first + run.pages);
+        let mut firsts = vec![Firsts::default(); pages.div_ceil(u64::BITS) as usize];
+        for run in runs.iter() {
+            firsts[(run.first / u64::BITS) as usize].bits |= 1 << (run.first % u64::BITS);
         }
-        Self { runs, run_of }
+        let mut before = 0;
+        for of in &mut firsts {
+            of.before = before;
+            before += of.bits.count_ones();
+        }
+        Self { runs, pages, firsts }
     }
 
     /// Returns the number of the page's run and the page's offset in it; `None` for units without a
     /// place.
     #[inline]
     fn find(&self, page: Page) -> Option<(usize, u32)> {
-        let run = *self.run_of.get(page.0 as usize)? as usize;
+        if page.0 >= self.pages {
+            return None;
+        }
+        let Firsts { bits, before } = self.firsts[(page.0 / u64::BITS) as usize];
+        let until = bits << (u64::BITS - 1 - page.0 % u64::BITS);
+        let run = (before + until.count_ones()) as usize - 1;
         Some((run, page.0 - self.runs[run].first))
     }
 }

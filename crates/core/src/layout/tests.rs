@@ -38,6 +38,23 @@ fn trace(space: Space, files: &[(bool, Vec<(u64, u64)>)]) -> Trace {
 }
 
 proptest! {
+    /// The index of runs finds what a walk over them finds, and no page behind the last one.
+    #[test]
+    fn the_run_of_a_page_is_that_of_a_walk(lengths in prop::collection::vec(1..200u32, 0..40)) {
+        let mut first = 0;
+        let mut runs = Vec::new();
+        for pages in lengths.iter().copied() {
+            runs.push(Run { first, pages, file: FileId(0), page: 0 });
+            first += pages;
+        }
+        let indexed = Runs::new(Arc::new(runs));
+        let offsets = |(n, pages): (usize, &u32)| (0..*pages).map(move |offset| (n, offset));
+        for (page, wanted) in lengths.iter().enumerate().flat_map(offsets).enumerate() {
+            prop_assert_eq!(indexed.find(Page(page as u32)), Some(wanted));
+        }
+        prop_assert_eq!(indexed.find(Page(first)), None);
+    }
+
     /// No two live pages share a place, a page is read from the place to which it was last written,
     /// and freed space is reused.
     #[test]

@@ -1,10 +1,11 @@
 //! Memory that counts lines.
 
-use super::{LINE_BYTES, Memory, PAGE_LINES, Place, Traffic, lines};
+use super::{LINE_BYTES, Lines, Memory, PAGE_LINES, Place, Traffic, lines};
 use crate::{
     page::{Frame, Page},
     trace::Bytes,
 };
+use prefetch_index::prefetch_index;
 
 /// Counts the lines of each access and the writes of each line of non-volatile memory; holds no
 /// content.
@@ -15,6 +16,10 @@ use crate::{
 /// the header of the log's frame twice, to mark the undo copy valid and to clear the mark.
 pub struct Counting {
     traffic: Traffic,
+    /// Reads, of DRAM and of non-volatile memory, and the lines that they read. By index, because a
+    /// branch would often be mispredicted.
+    reads: [u64; 2],
+    read_lines: [u64; 2],
     /// By frame.
     frames: Vec<Wear>,
     /// Writes of each line by writes that do not cover the whole page; allocated at the first of a
@@ -34,13 +39,13 @@ impl Counting {
     pub fn new(frames: u32) -> Self {
         let traffic = Traffic { nvm_lines: u64::from(frames) * PAGE_LINES, ..Traffic::default() };
         let frames = frames as usize;
-        Self { traffic, frames: vec![Wear::default(); frames], partial: vec![None; frames] }
-    }
-
-    #[inline(always)]
-    fn read_nvm(&mut self, bytes: Bytes) {
-        self.traffic.nvm_reads += 1;
-        self.traffic.nvm_read_lines += lines_of(bytes);
+        Self {
+            traffic,
+            reads: [0; 2],
+            read_lines: [0; 2],
+            frames: vec![Wear::default(); frames],
+            partial: vec![None; frames],
+        }
     }
 
     #[inline(always)]
@@ -85,10 +90,9 @@ fn lines_of(bytes: Bytes) -> u64 {
 impl Memory for Counting {
     #[inline(always)]
     fn read(&mut self, at: Place, bytes: Bytes) {
-        match at {
-            Place::Dram(_) => self.traffic.dram_read_lines += lines_of(bytes),
-            Place::Nvm(_) => self.read_nvm(bytes),
-        }
+        let medium = usize::from(matches!(at, Place::Nvm(_)));
+        self.reads[medium] += 1;
+        self.read_lines[medium] += lines_of(bytes);
     }
 
     #[inline(always)]
@@ -111,11 +115,11 @@ impl Memory for Counting {
     }
 
     #[inline(always)]
-    fn update_bytes(&mut self, _: Frame, to: Frame, bytes: Bytes, log: Frame) {
-        self.read_nvm(bytes);
+    fn update_bytes(&mut self, from: Frame, to: Frame, bytes: Bytes, log: Frame) {
+        self.read(Place::Nvm(to), bytes);
         self.write_nvm(log, bytes);
         self.write_header(log);
-        self.traffic.dram_read_lines += lines_of(bytes);
+        self.read(Place::Dram(from), bytes);
         self.write_nvm(to, bytes);
         self.write_header(log);
     }
@@ -125,7 +129,24 @@ impl Memory for Counting {
         self.write_header(frame);
     }
 
+    #[inline(always)]
+    fn prefetch(&self, frame: Frame) {
+        prefetch_index(&self.frames, frame.0 as usize);
+    }
+
+    fn lines(&self) -> Lines {
+        let [dram_read_lines, nvm_read_lines] = self.read_lines;
+        Traffic { dram_read_lines, nvm_read_lines, ..self.traffic }.lines()
+    }
+
     fn traffic(&self) -> Traffic {
-        Traffic { nvm_hottest_line_writes: self.hottest_line_writes(), ..self.traffic }
+        let [dram_read_lines, nvm_read_lines] = self.read_lines;
+        Traffic {
+            dram_read_lines,
+            nvm_read_lines,
+            nvm_reads: self.reads[1],
+            nvm_hottest_line_writes: self.hottest_line_writes(),
+            ..self.traffic
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The effects of a cache on its memory.
 
-use super::Traffic;
+use super::{Lines, Traffic};
 use crate::{
     page::{Frame, Page},
     trace::Bytes,
@@ -46,6 +46,15 @@ pub trait Memory {
     /// The copy is about to be written to the back.
     fn send(&mut self, from: Place) {
         let _ = from;
+    }
+    /// Prefetches what a write to a frame of non-volatile memory touches. Changes no state.
+    #[inline(always)]
+    fn prefetch(&self, frame: Frame) {
+        let _ = frame;
+    }
+    /// Returns the lines accessed until now, from memory that counts them.
+    fn lines(&self) -> Lines {
+        Lines::NONE
     }
     /// Returns the accesses until now, from memory that counts them.
     fn traffic(&self) -> Traffic {

@@ -3,6 +3,7 @@
 mod counting;
 #[cfg(any(test, feature = "naive"))]
 pub mod durable;
+mod lines;
 #[cfg(any(test, feature = "naive"))]
 pub mod medium;
 mod memory;
@@ -13,6 +14,7 @@ pub mod profile;
 pub mod store;
 
 pub use counting::Counting;
+pub use lines::{LineCounts, Lines};
 pub use memory::{Memory, Place};
 
 use crate::{
@@ -55,18 +57,11 @@ impl Traffic {
     /// Returns the accesses of applications to the DRAM of a page cache, which serves each of them,
     /// hit or miss. Without the trace's table of bytes, each one touches a whole page.
     pub(crate) fn of_page_cache(trace: &Trace) -> Self {
-        let has_bytes = trace.tables().bytes;
         let mut traffic = Self::default();
-        for (n, step) in trace.steps().iter().enumerate() {
-            let sum = match step.kind() {
-                StepKind::Read => &mut traffic.dram_read_lines,
-                StepKind::Write | StepKind::WriteSync => &mut traffic.dram_written_lines,
-                _ => continue,
-            };
-            for page in step.range() {
-                let bytes = if has_bytes { trace.bytes(n, Page(page)) } else { Bytes::PAGE };
-                *sum += lines(bytes.from.into(), bytes.count().into());
-            }
+        for n in 0..trace.steps().len() {
+            let LineCounts { read, written } = of_step(trace, n);
+            traffic.dram_read_lines += read;
+            traffic.dram_written_lines += written;
         }
         traffic
     }
@@ -90,6 +85,23 @@ impl Add for Traffic {
             nvm_left: self.nvm_left + other.nvm_left,
         }
     }
+}
+
+/// Returns the lines that applications access in step `n` of a trace.
+pub(crate) fn of_step(trace: &Trace, n: usize) -> LineCounts {
+    let step = trace.steps()[n];
+    let mut counts = LineCounts::default();
+    let sum = match step.kind() {
+        StepKind::Read => &mut counts.read,
+        StepKind::Write | StepKind::WriteSync => &mut counts.written,
+        _ => return counts,
+    };
+    let has_bytes = trace.tables().bytes;
+    for page in step.range() {
+        let bytes = if has_bytes { trace.bytes(n, Page(page)) } else { Bytes::PAGE };
+        *sum += lines(bytes.from.into(), bytes.count().into());
+    }
+    counts
 }
 
 /// Returns the number of lines that `len` bytes from `offset` on touch.

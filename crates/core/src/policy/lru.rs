@@ -67,6 +67,11 @@ impl Policy for Lru {
         self.stack.prefetch(frame);
     }
 
+    #[inline(always)]
+    fn expect_move(&self, frame: Frame) {
+        self.stack.prefetch_neighbours(frame);
+    }
+
     fn check(&self, _: &Frames) {
         self.stack.check();
     }

@@ -109,6 +109,11 @@ pub trait Policy {
     #[inline(always)]
     fn expect_hit(&self, _: Frame) {}
 
+    /// Announces a hit of this frame once more, when the data that [`Policy::expect_hit`]
+    /// prefetched has arrived. The number may be no frame's. Changes no state.
+    #[inline(always)]
+    fn expect_move(&self, _: Frame) {}
+
     /// Announces a probable miss of this page. Changes no state.
     #[inline(always)]
     fn expect_miss(&self, _: Page) {}

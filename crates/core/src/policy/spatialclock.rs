@@ -323,6 +323,7 @@ mod tests {
             metadata: None,
             readahead: None,
             attribution: None,
+            lines: None,
         };
         system::run::<P>(&cell, trace, None, None)
     }

@@ -184,7 +184,7 @@ impl Linux {
             if cache.is_marked(page) {
                 let order = cache.order(page);
                 let folio = page >> order << order;
-                self.marked(descriptor, (folio, folio, order), end - folio, request, cache);
+                self.marked(descriptor, (folio, page, order), end - folio, request, cache);
             }
         }
         descriptor.read_until(request.prev_page);
@@ -206,21 +206,21 @@ impl Linux {
         }
         let pages_max = self.pages_max_for(descriptor);
         if cache.has(page) {
-            if mapping.advice == AccessAdvice::Random {
+            if mapping.advice == AccessAdvice::Random || pages_max == 0 {
                 return false;
             }
             descriptor.mmap_miss = descriptor.mmap_miss.saturating_sub(1);
             let is_marked = cache.is_marked(page);
             if is_marked {
                 let order = cache.order(page);
-                let folio = page >> order << order;
-                self.marked(descriptor, (page, folio, order), pages_max, request, cache);
+                self.marked(descriptor, (page, page, order), pages_max, request, cache);
             }
             return is_marked;
         }
         // Code is read ahead in each case, since 6.16.
         let is_code = mapping.is_executable && self.kernel >= Kernel::V6_18;
         let retried = match mapping.advice {
+            _ if pages_max == 0 => false,
             AccessAdvice::Random if !is_code => false,
             AccessAdvice::Sequential => {
                 let request = ReadRequest { end: page + pages_max, ..request };
@@ -293,6 +293,10 @@ impl Linux {
         cache: &mut impl FilePages,
     ) {
         let wanted = request.end - index;
+        // Without read-ahead each page is read alone.
+        if self.pages_max == 0 {
+            return self.pages(index, 1, 0, request, cache);
+        }
         if descriptor.advice == AccessAdvice::Random {
             return self.forced(descriptor, index, wanted, request, cache);
         }
@@ -328,16 +332,19 @@ impl Linux {
     }
 
     /// A page of a marked folio is needed (`page_cache_async_ra`). `index`: the page that the
-    /// kernel takes as the marker's.
+    /// kernel takes as the marker's; `page`: one of the folio that is cached.
     fn marked(
         &self,
         descriptor: &mut Descriptor,
-        (index, folio, order): (u64, u64, u32),
+        (index, page, order): (u64, u64, u32),
         wanted: u64,
         request: ReadRequest,
         cache: &mut impl FilePages,
     ) {
-        cache.unmark(folio);
+        if self.pages_max == 0 {
+            return;
+        }
+        cache.unmark(page);
         let max = self.window_max(descriptor, wanted);
         let window_end = descriptor.start + descriptor.size;
         let is_expected = index == self.expected(descriptor, order)

@@ -525,6 +525,7 @@ impl Sift for Keep {
             | Action::RenameDirectory { .. }
             | Action::Process { .. }
             | Action::Cause { .. }
+            | Action::MemoryLines { .. }
             | Action::ControlGroup { .. }
             | Action::MemoryPressure { .. }
             | Action::Place { .. }

@@ -152,6 +152,16 @@ impl<I: Id, const N: usize> Lists<I, N> {
         prefetch_index(&self.nodes, item.index() as usize);
     }
 
+    /// Prefetches the links of an item's neighbours, which a move changes. Changes nothing. For a
+    /// number that is no item's, it prefetches other links.
+    #[inline(always)]
+    pub fn prefetch_neighbours(&self, item: I) {
+        let at = (item.index() as usize).min(self.nodes.len() - 1);
+        let Node { older, newer } = self.nodes[at];
+        prefetch_index(&self.nodes, older as usize);
+        prefetch_index(&self.nodes, newer as usize);
+    }
+
     /// Iterates from oldest to newest.
     pub fn iter(&self, list: usize) -> impl Iterator<Item = I> + '_ {
         std::iter::successors(self.oldest(list), |item| self.newer(*item))

@@ -42,35 +42,36 @@ pub(super) fn knees(size: &SizeResults) -> Vec<Knee> {
         for system in systems {
             let saving =
                 |row: &ResultRow| 1.0 - row.outcome.writes_due() as f64 / before.max(1) as f64;
-            let mut sizes: Vec<(u32, f64)> = buffers()
+            let sizes = buffers()
                 .filter(|row| name(row) == system)
-                .filter_map(|row| Some((row.nvm_pages?, saving(row))))
-                .collect();
-            sizes.sort_by_key(|(pages, _)| *pages);
-            sizes.dedup_by_key(|(pages, _)| *pages);
-            let most = sizes.iter().copied().max_by(|one, other| {
-                // Of equals, the smaller one.
-                one.1.total_cmp(&other.1).then(other.0.cmp(&one.0))
+                .filter_map(|row| Some((row.nvm_pages?, saving(row))));
+            let Some([knee, most]) = knee_and_most(sizes.collect()) else { continue };
+            knees.push(Knee {
+                system,
+                frames: size.frames,
+                knee_pages: knee.0,
+                knee_saving: knee.1,
+                most_pages: most.0,
+                most_saving: most.1,
             });
-            let Some((most_pages, most_saving)) = most.filter(|most| most.1 > 0.0) else {
-                continue;
-            };
-            let knee = sizes.iter().find(|(_, saving)| *saving >= KNEE_SHARE * most_saving);
-            if let (3.., Some((knee_pages, knee_saving))) = (sizes.len(), knee) {
-                let (knee_pages, knee_saving) = (*knee_pages, *knee_saving);
-                let frames = size.frames;
-                knees.push(Knee {
-                    system,
-                    frames,
-                    knee_pages,
-                    knee_saving,
-                    most_pages,
-                    most_saving,
-                });
-            }
         }
     }
     knees
+}
+
+/// Returns the knee and the size that saves most, of pages and savings: the knee is the least size
+/// that brings [`KNEE_SHARE`] of the largest saving. `None` for fewer than three sizes, or if
+/// nothing is saved.
+pub(super) fn knee_and_most(mut sizes: Vec<(u32, f64)>) -> Option<[(u32, f64); 2]> {
+    sizes.sort_by_key(|(pages, _)| *pages);
+    sizes.dedup_by_key(|(pages, _)| *pages);
+    let most = sizes.iter().copied().max_by(|one, other| {
+        // Of equals, the smaller one.
+        one.1.total_cmp(&other.1).then(other.0.cmp(&one.0))
+    });
+    let most = most.filter(|most| most.1 > 0.0 && sizes.len() >= 3)?;
+    let knee = sizes.into_iter().find(|(_, saving)| *saving >= KNEE_SHARE * most.1)?;
+    Some([knee, most])
 }
 
 #[cfg(test)]
@@ -82,6 +83,7 @@ mod tests {
         let device = DeviceCounts { writes, ..DeviceCounts::default() };
         let is_plain = nvm_pages.is_none();
         ResultRow {
+            readahead: None,
             policy: if is_plain { "lru".to_owned() } else { format!("lru {system}") },
             system: system.to_owned(),
             is_plain,

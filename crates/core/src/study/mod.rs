@@ -48,6 +48,7 @@ mod knee;
 mod note;
 mod pareto;
 mod plan;
+pub mod readahead_curve;
 pub mod recommend;
 mod request;
 mod results;
@@ -65,7 +66,7 @@ pub use note::{Note, OmissionReason};
 pub use plan::{Plan, PlannedCell, Study, Wave};
 pub use request::{Policies, Request};
 pub use results::{Charged, REFERENCE, ResultRow, Results, SizeResults};
-pub use run::{CellResult, Observer};
+pub use run::{CellResult, Observer, Sent};
 pub use sizes::default_frames;
 pub use verdict::{
     Best, Contender, DeviceVerdict, LeastCpu, SizeVerdict, StudyVerdict, Verdict, Writes,

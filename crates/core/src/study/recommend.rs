@@ -1,4 +1,4 @@
-//! Recommends a change of policy, write-back or commit interval for one trace, or none.
+//! Recommends a change of policy, write-back, commit interval or memory for one trace, or none.
 //!
 //! A [`Recommender`] has a baseline and [`candidates`], each of which changes one thing. Every
 //! setting is one cell over the whole trace, so caches stay warm. Its requests to the device are
@@ -12,19 +12,22 @@
 use super::{
     device::PreparedDevice,
     error::StudyError,
+    knee,
     plan::Study,
     request::{Policies, Request},
+    run::Sent,
 };
 use crate::{
     back::{Io, IoOp},
     device::Clocks,
     metadata,
     page::PAGE_BYTES,
-    policy,
+    policy, system,
     trace::Trace,
     writeback::Modes,
 };
 use candidates::Candidate;
+pub use candidates::NvmSize;
 
 pub mod candidates;
 pub mod judge;
@@ -48,6 +51,10 @@ pub struct Setting {
     pub writeback: Modes,
     /// The file system whose own writes count.
     pub metadata: Option<metadata::Selection>,
+    /// The system.
+    pub system: system::Selection,
+    /// Cache size in frames.
+    pub frames: u32,
 }
 
 /// The conditions that all settings share, and the baseline.
@@ -62,6 +69,8 @@ pub struct Conditions {
     pub ram_pages: Option<u64>,
     /// The file system of the baseline, whose journal and metadata count; `None`: only data counts.
     pub metadata: Option<metadata::Selection>,
+    /// Sizes of non-volatile memory to try beside the cache, in pages.
+    pub nvm_pages: Vec<u32>,
     /// The device whose time is the cost; `None`: bytes written are the cost.
     pub device: Option<PreparedDevice>,
     /// Memory that the trace and the running cells may take.
@@ -93,6 +102,7 @@ struct Tried {
     name: String,
     price: String,
     setting: Setting,
+    nvm: Option<NvmSize>,
 }
 
 /// The reason for which nothing can be recommended for a trace.
@@ -118,8 +128,22 @@ pub struct Advice {
     pub slice_us: u64,
     /// Cost of the baseline: bytes or seconds.
     pub baseline: f64,
-    /// Every candidate, the largest saving first.
+    /// Every candidate, the largest saving first. Of those that save the same in tenths of a
+    /// percent, the cheaper comes first: the order of [`candidates`].
     pub judged: Vec<Judged>,
+    /// The knee of each system with non-volatile memory of which at least three sizes were tried.
+    pub knees: Vec<AdvisedKnee>,
+}
+
+/// Sizes of the non-volatile memory of a system that are worth knowing.
+#[derive(Clone, Debug)]
+pub struct AdvisedKnee {
+    /// Name of the system.
+    pub system: String,
+    /// The size that saves most, in pages, and its comparison with the baseline.
+    pub most: (u32, Judgement),
+    /// The least size that brings [`super::KNEE_SHARE`] of that saving, and its comparison.
+    pub knee: (u32, Judgement),
 }
 
 /// A candidate and its judgement.
@@ -127,6 +151,8 @@ pub struct Advice {
 pub struct Judged {
     /// Its name.
     pub name: String,
+    /// Its non-volatile memory, if that is the change.
+    pub nvm: Option<NvmSize>,
     /// Its disadvantage, in words that follow "Price:".
     pub price: String,
     /// Options of `compare` that differ from the baseline's.
@@ -158,6 +184,8 @@ impl<'a> Recommender<'a> {
             policy: conditions.policy.clone(),
             writeback,
             metadata: conditions.metadata.clone(),
+            system: system::PLAIN.clone(),
+            frames: conditions.frames,
         };
         let linux = match writeback.on_eviction_only() {
             true => Err(default.reason.to_string()),
@@ -173,7 +201,11 @@ impl<'a> Recommender<'a> {
         };
         let mut cell_bytes = recommender.cell_bytes(&baseline)?;
         let holds_all = recommender.conditions.frames >= trace.pages();
-        for Candidate { name, price, setting } in candidates::all(&baseline, linux, holds_all) {
+        let mut candidates: Vec<Candidate> = candidates::all(&baseline, linux, holds_all).collect();
+        let has_bytes = trace.tables().bytes;
+        let nvm_pages = &recommender.conditions.nvm_pages;
+        candidates.extend(candidates::with_nvm(&baseline, nvm_pages, has_bytes));
+        for Candidate { name, price, setting, nvm } in candidates {
             let checked = setting.and_then(|setting| match recommender.cell_bytes(&setting) {
                 Ok(bytes) => Ok((setting, bytes)),
                 Err(error) => Err(error.to_string()),
@@ -181,7 +213,7 @@ impl<'a> Recommender<'a> {
             match checked {
                 Ok((setting, bytes)) => {
                     cell_bytes = cell_bytes.max(bytes);
-                    recommender.candidates.push(Tried { name, price, setting });
+                    recommender.candidates.push(Tried { name, price, setting, nvm });
                 }
                 Err(reason) => recommender.left_out.push((name, reason)),
             }
@@ -208,7 +240,8 @@ impl<'a> Recommender<'a> {
             self.trace,
             Request {
                 policies,
-                frames: vec![conditions.frames],
+                systems: vec![setting.system.clone()],
+                frames: vec![setting.frames],
                 writeback: setting.writeback,
                 metadata: setting.metadata.clone(),
                 drain: true,
@@ -267,7 +300,15 @@ impl<'a> Recommender<'a> {
         let clocks = self.conditions.device.as_ref().map(|device| device.clocks(times));
         let mut meter = Meter::new(self.trace.totals().duration_us, clocks);
         let study = self.study(setting)?;
-        study.plan()?.run(0, &|| 0, Some(&mut |requests| meter.take(requests)));
+        study.plan()?.run(
+            0,
+            &|| 0,
+            Some(&mut |sent| {
+                if let Sent::Requests(requests) = sent {
+                    meter.take(requests);
+                }
+            }),
+        );
         Ok(meter.finish())
     }
 
@@ -280,18 +321,20 @@ impl<'a> Recommender<'a> {
         let (baseline, changed) = costs.split_first().expect("the baseline is a cell");
         let judged = self.candidates.iter().zip(changed).map(|(tried, costs)| Judged {
             name: tried.name.clone(),
+            nvm: tried.nvm,
             price: tried.price.clone(),
             options: self.options(&tried.setting),
             judgement: Judgement::of(baseline, costs),
         });
         let mut judged: Vec<Judged> = judged.collect();
-        judged.sort_by(|one, other| other.judgement.saving.total_cmp(&one.judgement.saving));
+        largest_saving_first(&mut judged);
         let objective = match self.conditions.device {
             Some(_) => Objective::Elapsed,
             None => Objective::Bytes,
         };
         let slice_us = self.trace.totals().duration_us / SLICES as u64;
-        Advice { objective, slice_us, baseline: baseline.iter().sum(), judged }
+        let knees = knees(&judged);
+        Advice { objective, slice_us, baseline: baseline.iter().sum(), judged, knees }
     }
 
     /// Returns the options that differ from the baseline's.
@@ -299,7 +342,11 @@ impl<'a> Recommender<'a> {
         let metadata = |setting: &Setting| {
             setting.metadata.as_ref().map_or("off".to_owned(), |metadata| metadata.label())
         };
-        if setting.policy.label() != self.baseline.policy.label() {
+        if setting.frames != self.baseline.frames {
+            format!("--system {} --frames {}", setting.system.label(), setting.frames)
+        } else if !setting.system.spec.is_plain() {
+            format!("--system {}", setting.system.label())
+        } else if setting.policy.label() != self.baseline.policy.label() {
             format!("--policy {}", setting.policy.label())
         } else if setting.writeback != self.baseline.writeback {
             format!("--writeback {}", setting.writeback.name())
@@ -307,6 +354,37 @@ impl<'a> Recommender<'a> {
             format!("--metadata {}", metadata(setting))
         }
     }
+}
+
+/// Orders by saving in tenths of a percent of the baseline's cost, as people read it. Candidates
+/// come in with the cheaper first, and equals stay so: a smaller change that does as much is
+/// better.
+fn largest_saving_first(judged: &mut [Judged]) {
+    let tenths = |one: &Judged| {
+        let judgement = &one.judgement;
+        (judgement.share(judgement.saving) * 1000.0).round()
+    };
+    judged.sort_by(|one, other| tenths(other).total_cmp(&tenths(one)));
+}
+
+/// Returns the knee of each system with non-volatile memory.
+fn knees(judged: &[Judged]) -> Vec<AdvisedKnee> {
+    let mut systems: Vec<&str> = judged.iter().filter_map(|one| Some(one.nvm?.system)).collect();
+    systems.sort_unstable();
+    systems.dedup();
+    let of_system = |system: &str| {
+        let sizes = judged.iter().filter_map(|one| {
+            let nvm = one.nvm.filter(|nvm| nvm.system == system)?;
+            Some((nvm.pages, one.judgement))
+        });
+        let sizes: Vec<(u32, Judgement)> = sizes.collect();
+        let savings =
+            sizes.iter().map(|(pages, judgement)| (*pages, judgement.share(judgement.saving)));
+        let [knee, most] = knee::knee_and_most(savings.collect())?
+            .map(|(pages, _)| sizes.iter().copied().find(|(size, _)| *size == pages));
+        Some(AdvisedKnee { system: system.to_owned(), most: most?, knee: knee? })
+    };
+    systems.into_iter().filter_map(of_system).collect()
 }
 
 impl Advice {

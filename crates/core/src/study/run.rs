@@ -4,14 +4,31 @@ use super::{device::PreparedDevice, plan::Plan};
 use crate::{
     back::{Attribution, Io},
     device::{Clocks, DeviceTimes},
+    nvm::Lines,
     readahead::ReadAheadModel,
     system::{Cell, Outcome},
     trace::{Future, Trace},
 };
-use std::cell::RefCell;
+use std::cell::{self, RefCell};
 
-/// A function that gets every request of a cell to storage, in order, in batches.
-pub type Observer<'a> = &'a mut dyn FnMut(&[Io]);
+/// A function that gets every request of a cell to storage, in order, in batches. If memory is
+/// compared ([`super::Request::memory`]), it also gets the accesses to memory between them.
+pub type Observer<'a> = &'a mut dyn FnMut(Sent<'_>);
+
+/// Something that an observer gets.
+#[derive(Clone, Copy, Debug)]
+pub enum Sent<'a> {
+    /// Requests to storage.
+    Requests(&'a [Io]),
+    /// Accesses to memory since the request before, and the time of the request after them. Those
+    /// of a step come after all requests of the step.
+    Memory {
+        /// Microseconds from the trace's beginning.
+        at_us: u64,
+        /// The accesses.
+        lines: Lines,
+    },
+}
 
 /// The result of one cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +60,8 @@ impl Plan<'_> {
         let (study, planned) = (self.study, &self.cells()[cell]);
         let (trace, request) = (study.trace, &study.request);
         let attribution = RefCell::new(Attribution::default());
+        let lines = cell::Cell::new(Lines::NONE);
+        let wants_lines = observer.is_some() && !request.memory.is_empty();
         let system = Cell {
             system: planned.system,
             policy: planned.policy,
@@ -56,9 +75,10 @@ impl Plan<'_> {
             metadata: request.metadata.as_ref(),
             attribution: request.attribution.then_some(&attribution),
             readahead: planned.readahead.map(ReadAheadModel::of),
+            lines: wants_lines.then_some(&lines),
         };
         let times = trace.about().knows.times;
-        let mut feed = Feed::new(&request.devices, times, observer, cpu_ns);
+        let mut feed = Feed::new(&request.devices, times, observer, &lines, cpu_ns);
         let before_ns = cpu_ns();
         let outcome = match feed.has_takers() {
             true => simulate(&system, trace, self.future.as_ref(), Some(&mut |io| feed.io(io))),
@@ -68,7 +88,7 @@ impl Plan<'_> {
         if planned.system.spec.takes_policies() {
             outcome.traffic = outcome.traffic + self.dram;
         }
-        let (times, spent_ns) = feed.finish();
+        let (times, spent_ns) = feed.finish(trace.totals().duration_us);
         let own_ns = cpu_ns().saturating_sub(before_ns).saturating_sub(spent_ns);
         let cpu_ns_per_access = own_ns as f64 / outcome.accesses().max(1) as f64;
         let attribution = request.attribution.then(|| attribution.take());
@@ -93,6 +113,9 @@ fn simulate(
 struct Feed<'a, 'o> {
     clocks: Vec<Clocks>,
     observer: Option<Observer<'o>>,
+    /// Lines of memory accessed until now, and those that the observer knows of.
+    lines: &'a cell::Cell<Lines>,
+    known: Lines,
     batch: Vec<Io>,
     cpu_ns: &'a dyn Fn() -> u64,
     spent_ns: u64,
@@ -106,10 +129,12 @@ impl<'a, 'o> Feed<'a, 'o> {
         devices: &[PreparedDevice],
         times: bool,
         observer: Option<Observer<'o>>,
+        lines: &'a cell::Cell<Lines>,
         cpu_ns: &'a dyn Fn() -> u64,
     ) -> Self {
         let clocks = devices.iter().map(|device| device.clocks(times)).collect();
-        Self { clocks, observer, batch: Vec::new(), cpu_ns, spent_ns: 0 }
+        let (known, batch) = (Lines::NONE, Vec::new());
+        Self { clocks, observer, lines, known, batch, cpu_ns, spent_ns: 0 }
     }
 
     /// Returns whether requests are wanted; a simulation without a sink is faster.
@@ -118,28 +143,47 @@ impl<'a, 'o> Feed<'a, 'o> {
     }
 
     fn io(&mut self, io: Io) {
+        if self.lines.get() != self.known {
+            self.tell_lines(io.at_us);
+        }
         self.batch.push(io);
         if self.batch.len() == BATCH {
             self.hand_on();
         }
     }
 
+    #[cold]
+    fn tell_lines(&mut self, at_us: u64) {
+        self.hand_on();
+        let lines = self.lines.get() - self.known;
+        self.known = self.lines.get();
+        let before_ns = (self.cpu_ns)();
+        if let Some(observer) = &mut self.observer {
+            observer(Sent::Memory { at_us, lines });
+        }
+        self.spent_ns += (self.cpu_ns)().saturating_sub(before_ns);
+    }
+
     fn hand_on(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
         let before_ns = (self.cpu_ns)();
         for clocks in &mut self.clocks {
             self.batch.iter().for_each(|io| clocks.io(io));
         }
         if let Some(observer) = &mut self.observer {
-            observer(&self.batch);
+            observer(Sent::Requests(&self.batch));
         }
         self.batch.clear();
         self.spent_ns += (self.cpu_ns)().saturating_sub(before_ns);
     }
 
     /// Returns time and wear by device, and the CPU time spent outside the simulation.
-    fn finish(mut self) -> (Vec<DeviceTimes>, u64) {
-        if !self.batch.is_empty() {
-            self.hand_on();
+    fn finish(mut self, end_us: u64) -> (Vec<DeviceTimes>, u64) {
+        self.hand_on();
+        if self.lines.get() != self.known {
+            self.tell_lines(end_us);
         }
         (self.clocks.iter().map(Clocks::times).collect(), self.spent_ns)
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{
-    back::{Io, IoOp},
+    back::IoOp,
     device::{self, Fill},
     layout,
     page::PAGE_BYTES,
@@ -174,7 +174,8 @@ fn each_cell_is_simulated_once() {
         let mut results: Vec<CellResult> = Vec::new();
         for cell in 0..plan.cells().len() {
             let (mut reads, mut writes) = (0, 0);
-            let mut observe = |requests: &[Io]| {
+            let mut observe = |sent: Sent<'_>| {
+                let Sent::Requests(requests) = sent else { panic!("no memory is compared") };
                 for io in requests {
                     match io.op {
                         IoOp::Read => reads += u64::from(io.pages),
@@ -205,6 +206,59 @@ fn each_cell_is_simulated_once() {
     assert_eq!(outcomes(&unheard.plan().unwrap()), outcomes(&plan));
 }
 
+/// With memory, an observer gets the accesses to memory between the requests. Together they are
+/// those of the cell's result, and the requests are the same as without them.
+#[test]
+fn an_observer_gets_the_accesses_to_memory_in_order() {
+    use crate::event::{About, Action, Event, FileId, Knows};
+    use crate::nvm::{Lines, profile};
+    let recipe = Recipe { requests: 2000, ..recipe() };
+    let tables = Tables { bytes: true, ..Tables::default() };
+    let about = recipe.about();
+    let about = About { knows: Knows { syncs: true, ..about.knows }, ..about };
+    let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
+    for (n, event) in recipe.events().unwrap().enumerate() {
+        let sync = Action::Sync { file: FileId(0), offset: 0, len: u64::MAX, data_only: false };
+        let (at_us, pid, tid) = (event.at_us, event.pid, event.tid);
+        builder.extend(&[event]).unwrap();
+        if n % 10 == 9 {
+            builder.extend(&[Event { at_us, pid, tid, action: sync }]).unwrap();
+        }
+    }
+    let trace = builder.finish().unwrap();
+    let systems = ["storage", "flush-nvm:pages=16", "hybrid-flush:pages=16", "nvlru", "fslru"];
+    for (system, drain) in systems.into_iter().flat_map(|text| [(text, false), (text, true)]) {
+        let request = Request {
+            systems: vec![system::Selection::parse(system).unwrap()],
+            writeback: "sync".parse().unwrap(),
+            memory: vec![profile::Selection::parse("pcm-board").unwrap()],
+            observer_bytes: Some(0),
+            drain,
+            ..request(&["lru"], &[64])
+        };
+        let seen = |request: &Request| {
+            let study = Study::new(&trace, request.clone()).unwrap();
+            let (mut requests, mut lines, mut last) = (Vec::new(), Lines::NONE, 0);
+            let mut observe = |sent: Sent<'_>| match sent {
+                Sent::Requests(batch) => requests.extend_from_slice(batch),
+                Sent::Memory { at_us, lines: more } => {
+                    assert!(more != Lines::NONE && last <= at_us, "{system}");
+                    last = at_us;
+                    lines = lines + more;
+                }
+            };
+            let result = study.plan().unwrap().run(0, &|| 0, Some(&mut observe));
+            (result.outcome, requests, lines)
+        };
+        let (outcome, requests, lines) = seen(&request);
+        assert_eq!(lines, outcome.traffic.lines(), "{system}, drain {drain}");
+        assert!(lines.dram.read + lines.nvm.read > 0 && !requests.is_empty(), "{system}");
+        assert_eq!(lines.nvm == Default::default(), system == "storage");
+        let (same, alike, none) = seen(&Request { memory: Vec::new(), ..request });
+        assert_eq!((same.device, alike, none), (outcome.device, requests, Lines::NONE), "{system}");
+    }
+}
+
 #[test]
 #[should_panic(expected = "exactly one result of each cell")]
 fn results_need_every_cell() {
@@ -226,7 +280,7 @@ fn cpu_time_is_that_of_the_simulation() {
         now_ns.get()
     };
     let mut batches = 0;
-    let mut observe = |_: &[Io]| {
+    let mut observe = |_: Sent<'_>| {
         now_ns.set(now_ns.get() + 1_000_000);
         batches += 1;
     };

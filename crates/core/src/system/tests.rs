@@ -17,6 +17,7 @@ mod durable_cache;
 mod hybrid_memory;
 mod merging_back;
 mod placed_policy;
+mod reading_ahead;
 mod write_buffer;
 
 /// A trace of files with all step tables; event `n` happens after `n` seconds in process `n`.
@@ -73,6 +74,7 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
         metadata: None,
         readahead: None,
         attribution: None,
+        lines: None,
     })
 }
 

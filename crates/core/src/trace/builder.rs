@@ -251,6 +251,7 @@ impl TraceBuilder {
             | Action::RenameDirectory { .. }
             | Action::Unbind { .. }
             | Action::Cause { .. }
+            | Action::MemoryLines { .. }
             | Action::ControlGroup { .. }
             | Action::MemoryPressure { .. }
             | Action::Foreground { .. } => {}
@@ -437,10 +438,12 @@ impl TraceBuilder {
                 let mut ranks = ranks_of(&runs, pages, ranges[step.first as usize]);
                 if kind == StepKind::Drop {
                     let mut reached = live.next(ranks.start).filter(|page| *page < ranks.end);
-                    if reached.is_none() {
+                    // Pages that no access brought back may have been read ahead since.
+                    let may_hold = self.tables.reads_ahead_pages > 0 && !ranks.is_empty();
+                    if reached.is_none() && !may_hold {
                         continue;
                     }
-                    self.totals.drops += 1;
+                    self.totals.drops += u64::from(reached.is_some());
                     while let Some(page) = reached {
                         live.remove(page);
                         reached = live.next(page).filter(|page| *page < ranks.end);

@@ -84,7 +84,8 @@ pub(super) struct ReadRow {
     /// The number of the descriptor, and [`FAULT`].
     descriptor: u32,
     run: u32,
-    /// Until ranks are known: pages of the file at that time, or [`UNKNOWN_SIZE`].
+    /// Until ranks are known: pages of the file at that time, or [`UNKNOWN_SIZE`]. A file of
+    /// 16 TiB or more counts as one of unknown size.
     end: u32,
 }
 
@@ -94,9 +95,7 @@ const UNKNOWN_SIZE: u32 = u32::MAX;
 impl ReadRow {
     pub(super) fn new(descriptor: u32, is_fault: bool, file_pages: Option<u64>) -> Self {
         let fault = if is_fault { FAULT } else { 0 };
-        let end = file_pages.map_or(UNKNOWN_SIZE, |pages| {
-            u32::try_from(pages).unwrap_or(UNKNOWN_SIZE - 1).min(UNKNOWN_SIZE - 1)
-        });
+        let end = file_pages.and_then(|pages| u32::try_from(pages).ok()).unwrap_or(UNKNOWN_SIZE);
         Self { descriptor: descriptor | fault, run: 0, end }
     }
 

@@ -80,6 +80,87 @@ fn pages_of(action: &Action) -> BTreeSet<(u64, u64)> {
     }
 }
 
+/// Pages near touched ones: within the distance, inside the largest size of their file, or touched.
+fn near(
+    touched: &BTreeSet<(u64, u64)>,
+    within: u64,
+    largest: &BTreeMap<u64, u64>,
+) -> BTreeSet<(u64, u64)> {
+    let around = |(file, page): &(u64, u64)| {
+        let size = largest.get(file).copied().unwrap_or(0).div_ceil(4096);
+        let behind = (page + within).min(size.max(page + 1) - 1);
+        (page.saturating_sub(within)..=behind).map(|near| (*file, near)).collect::<Vec<_>>()
+    };
+    touched.iter().flat_map(around).chain(touched.iter().copied()).collect()
+}
+
+proptest! {
+    /// With the table of reads, pages near touched ones have ranks between those, steps cover the
+    /// same pages as without, and each read knows the end of its file at that time.
+    #[test]
+    fn reads_know_their_run_and_the_end_of_their_file(actions in prop::collection::vec(action(), 0..30)) {
+        const WITHIN: u32 = 100;
+        let tables = Tables { reads_ahead_pages: WITHIN, ..Tables::default() };
+        let mut builder = TraceBuilder::new(about(true), Unit::Page, u64::MAX).with_tables(tables);
+        let (mut touched, mut largest) = (BTreeSet::new(), BTreeMap::new());
+        for action in &actions {
+            builder.extend(&[Event { at_us: 0, pid: 0, tid: 0, action: action.clone() }]).unwrap();
+            let (file, size) = match *action {
+                Action::Read { file, offset, len, .. }
+                | Action::Write { file, offset, len, .. }
+                | Action::Direct { file, offset, len, .. } if len > 0 => {
+                    touched.extend(pages_of(action));
+                    (file, offset + len)
+                }
+                Action::Truncate { file, size } => (file, size),
+                _ => continue,
+            };
+            let known = largest.entry(file.0).or_insert(0);
+            *known = size.max(*known);
+        }
+        let trace = builder.finish().unwrap();
+        let plain = build(&actions);
+        let all: Vec<_> = near(&touched, u64::from(WITHIN), &largest).into_iter().collect();
+        prop_assert_eq!(trace.pages() as usize, all.len());
+        prop_assert_eq!(trace.touched_pages() as usize, touched.len());
+        let of_runs: Vec<_> = trace.runs().iter().flat_map(|run| (0..u64::from(run.pages)).map(|n| (run.file.0, run.page + n))).collect();
+        prop_assert_eq!(&of_runs, &all);
+        // Reads and writes cover the same pages.
+        let accesses = |trace: &Trace| -> Vec<_> {
+            let is_access = |step: &&Step| !matches!(step.kind(), StepKind::Sync | StepKind::SyncAll | StepKind::Drop);
+            let place = |page: u32| trace.place_of(Page(page)).unwrap();
+            trace.steps().iter().filter(is_access).map(|step| (step.kind(), step.range().map(place).collect::<Vec<_>>())).collect()
+        };
+        prop_assert_eq!(accesses(&trace), accesses(&plain));
+        // The size of a file is known from its first truncation on.
+        let mut known: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut reads = (0..trace.steps().len()).filter(|n| trace.steps()[*n].kind() == StepKind::Read);
+        for action in &actions {
+            match *action {
+                Action::Truncate { file, size } => { known.insert(file.0, size); }
+                Action::Write { file, offset, len, .. } | Action::Direct { file, offset, len, write: true, .. } => {
+                    if let Some(size) = known.get_mut(&file.0) { *size = (*size).max(offset + len); }
+                }
+                Action::Read { file, offset, len, .. } if len > 0 => {
+                    let n = reads.next().unwrap();
+                    let (read, step) = (trace.read(n), trace.steps()[n]);
+                    let run = trace.runs()[read.run as usize];
+                    prop_assert_eq!(run.file, file);
+                    prop_assert!(step.range().start >= run.first && step.range().end <= run.first + run.pages);
+                    let size = known.get(&file.0).copied().filter(|size| *size < 1 << 44);
+                    let size = size.unwrap_or(largest[&file.0]);
+                    let end = size.div_ceil(4096).max((offset + len).div_ceil(4096));
+                    let end = end.min(run.page + u64::from(run.pages));
+                    prop_assert_eq!(run.page + u64::from(read.end - run.first), end);
+                    prop_assert!(!read.is_fault, "the trace knows no opens");
+                }
+                _ => {}
+            }
+        }
+        prop_assert_eq!(reads.next(), None);
+    }
+}
+
 proptest! {
     /// Ranks follow (file, page) order. Each step covers exactly the pages of its action, at the
     /// action's time.
@@ -390,6 +471,7 @@ proptest! {
             metadata: None,
             readahead: None,
             attribution: None,
+            lines: None,
         };
         let outcome = cell.run(&trace, None, None);
         prop_assert_eq!(outcome.hits() + trace.cold_accesses(), outcome.accesses());

@@ -668,6 +668,7 @@ mod tests {
                 metadata: None,
                 readahead: None,
                 attribution: None,
+                lines: None,
                 write_miss_reads: false,
             };
             let simulated = cell.run(&trace, None, None);

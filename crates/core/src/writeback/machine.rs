@@ -167,6 +167,10 @@ impl Machine {
     /// Records that these pages are no longer dirty: they were removed, or the cache made them
     /// durable itself.
     pub fn cleaned(&mut self, pages: Range<u32>) {
+        // Ranges of one page are the most frequent ones; a search would look behind them.
+        if pages.len() == 1 {
+            return self.gone(Page(pages.start));
+        }
         while let Some(page) = self.dirty.next(pages.start).filter(|page| *page < pages.end) {
             self.gone(Page(page));
         }

@@ -54,6 +54,7 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
         metadata: None,
         readahead: None,
         attribution: None,
+        lines: None,
     };
     let mut ios = Vec::new();
     let future = trace.future().unwrap();

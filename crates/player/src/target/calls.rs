@@ -1,6 +1,6 @@
 //! One request after the other by blocking system calls, for systems without io_uring.
 
-use super::{RequestResult, Target, buffers::Buffers};
+use super::{NO_MEMORY, RequestResult, Target, buffers::Buffers};
 use crate::{Error, Op, Request, open_target::OpenTarget};
 use rustix::io::{ReadWriteFlags, pread, pwritev2};
 use std::{io::IoSlice, time::Duration};
@@ -47,6 +47,10 @@ impl Target for Calls<'_> {
                 pwritev2(file, &[IoSlice::new(self.buffers.prepared(slot, request))], offset, flags)
             }
             Op::Sync => rustix::fs::fdatasync(file).map(|()| 0),
+            Op::DramRead | Op::DramWrite | Op::NvmRead | Op::NvmWrite => {
+                self.done = Some(Err(NO_MEMORY.into()));
+                return Ok(());
+            }
             Op::Discard => {
                 self.done = Some(self.place.discard(offset, len).map(|()| len));
                 return Ok(());

@@ -14,6 +14,9 @@ pub use ring::Ring;
 /// Result of a request: bytes moved, or the error of the system.
 pub type RequestResult = std::io::Result<u64>;
 
+/// Answer of a device to an access to memory: [`crate::memory::WithMemory`] performs them.
+const NO_MEMORY: std::io::ErrorKind = std::io::ErrorKind::Unsupported;
+
 /// Performs requests. A slot is used again only when its request has completed.
 pub trait Target {
     /// Returns the number of slots.

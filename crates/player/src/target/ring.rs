@@ -1,7 +1,7 @@
 //! Requests by io_uring.
 #![allow(unsafe_code, reason = "io_uring: a buffer has to outlive its request")]
 
-use super::{RequestResult, Target, buffers::Buffers};
+use super::{NO_MEMORY, RequestResult, Target, buffers::Buffers};
 use crate::{
     Error, Op, Request,
     open_target::{OpenTarget, TargetKind},
@@ -50,13 +50,13 @@ impl<'a> Ring<'a> {
         Ok(Self { place, ring, depth, buffers, done: Vec::new(), in_flight: 0 })
     }
 
-    fn entry(&mut self, slot: u32, request: &Request) -> squeue::Entry {
+    fn entry(&mut self, slot: u32, request: &Request) -> Option<squeue::Entry> {
         let &Request { op, offset, len, .. } = request;
         let mut buffer = || {
             let buffer = self.buffers.prepared(slot, request);
             (buffer.as_mut_ptr(), buffer.len() as u32)
         };
-        match op {
+        Some(match op {
             Op::Read => {
                 let (buffer, len) = buffer();
                 opcode::Read::new(FILE, buffer, len).offset(offset).build()
@@ -71,7 +71,8 @@ impl<'a> Ring<'a> {
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 opcode::Fallocate::new(FILE, len).offset(offset).mode(mode.bits() as i32).build()
             }
-        }
+            Op::DramRead | Op::DramWrite | Op::NvmRead | Op::NvmWrite => return None,
+        })
     }
 
     fn take_done(&mut self, done: &mut Vec<(u32, RequestResult)>) {
@@ -109,7 +110,11 @@ impl Target for Ring<'_> {
         if !self.ring.submission().is_empty() {
             self.ring.submit().map_err(failed)?;
         }
-        let entry = self.entry(slot, request).user_data(u64::from(slot));
+        let Some(entry) = self.entry(slot, request) else {
+            self.done.push((slot, Err(NO_MEMORY.into())));
+            return Ok(());
+        };
+        let entry = entry.user_data(u64::from(slot));
         // Safety: the buffer lives as long as the ring, and only this request uses it until it
         // completes.
         let pushed = unsafe { self.ring.submission().push(&entry) };

@@ -113,6 +113,7 @@ for (const [name, args] of [
   ["on devices", ["compare", trace, "--device", "microsd-2012,emmc-5.1,latency-100-800", "--memory", "4MiB,16MiB,64MiB"]],
   ["one policy at one size", ["compare", trace, "--policy", "lru", "--memory", "16MiB"]],
   ["systems", ["compare", trace, "--system", "all", "--device", "ufs-3.1", "--memory", "4MiB,16MiB", "--writeback", "hf"]],
+  ["sizes of memory", ["compare", trace, "--system", "storage,flush-nvm:pages=64,flush-nvm:pages=256,flush-nvm:pages=1024,hybrid-flush:pages=64,hybrid-flush:pages=256", "--device", "ufs-3.1,emmc-5.1", "--memory", "4MiB", "--writeback", "hf"]],
   ["two modes of write-back", ["compare", trace, "--policy", "lru,arc,belady", "--memory", "4MiB,16MiB", "--writeback", "linux", "--writeback", "evict"]],
   ["two modes at one size", ["compare", trace, "--memory", "16MiB", "--writeback", "hf", "--writeback", "linux,cluster:128KiB"]],
   ["a description", ["describe", trace]],
@@ -187,6 +188,41 @@ test("the page has the numbers of --json", { skip }, async () => {
     const value = low + (y - y_low) / (y_high - y_low) * (high - low);
     assert.ok(Math.abs(value - lru[n]) < 0.01, `drawn at ${value}, is ${lru[n]}`);
   });
+  await done();
+});
+
+test("figures by the size of memory have the numbers of --json", { skip }, async () => {
+  const { page: path, lines } = run("nvm", "compare", trace, "--memory", "4MiB,16MiB", "--writeback", "hf", "--device", "ufs-3.1",
+    "--system", "storage,flush-nvm:pages=64,flush-nvm:pages=256,hybrid-flush:pages=64,hybrid-flush:pages=256,fslru");
+  const { page, done } = await open(path);
+  const time = (cell) => (cell.elapsed_s + cell.memory["pcm-2016"].dram_s + cell.memory["pcm-2016"].nvm_read_s + cell.memory["pcm-2016"].nvm_write_s) * 1e6;
+  const energy = (reading) => (cell) => cell.memory["pcm-2016"][reading];
+  const near = (found, wanted, what) => assert.ok(Math.abs(found - wanted) <= 1e-9 * Math.abs(wanted), `${what}: ${found}, not ${wanted}`);
+  const caches = [4, 16].map((mib) => [`cache of ${mib} MiB`, mib << 20]);
+  const buffers = {
+    "nvm-writes": [["", (cell) => cell.device_writes + cell.dirty_left + cell.nvm_left]],
+    "nvm-time": [["ufs-3.1", time]],
+    "nvm-energy": [["joules, storage at 3.3 V", energy("energy_j")], ["joules, 3.3 mJ a page of storage", energy("energy_mj_page_j")]],
+  };
+  for (const [id, panels] of Object.entries(buffers)) {
+    const { rows } = await data(page, id);
+    // Two lines of two sizes, and the ends of a level line.
+    assert.equal(rows.length, caches.length * panels.length * 6, id);
+    for (const [view, panel, name, bytes, value] of rows) {
+      const memory_bytes = caches.find(([label]) => label === view)[1];
+      const system = name === "lru, without" ? "storage" : `${name.replace("lru ", "")}:pages=${bytes / 4096}`;
+      const cell = lines.find((one) => one.memory_bytes === memory_bytes && one.system === system);
+      near(value, panels.find(([title]) => title === panel)[1](cell), `${id} ${view} ${name} ${bytes}`);
+    }
+  }
+  const whole = { "cache-time": { "ufs-3.1": time, "": time }, "cache-energy": { "joules, storage at 3.3 V": energy("energy_j"), "joules, 3.3 mJ a page of storage": energy("energy_mj_page_j") } };
+  for (const [id, of] of Object.entries(whole)) {
+    const { rows } = await data(page, id);
+    assert.equal(rows.length, lines.length * (id === "cache-time" ? 1 : 2), id);
+    for (const [view, , policy, bytes, value] of rows) {
+      near(value, of[view](lines.find((one) => one.memory_bytes === bytes && one.policy === policy)), `${id} ${view} ${policy}`);
+    }
+  }
   await done();
 });
 

@@ -1,10 +1,7 @@
 //! Figures on DRAM and non-volatile memory: where time and energy go.
 
 use super::Comparison;
-use flashsift_core::{
-    nvm::profile::{Energy, MemoryCost},
-    study::ResultRow,
-};
+use flashsift_core::{nvm::profile::MemoryCost, study::ResultRow};
 use flashsift_report::{Axis, Bar, Chart, Figure, Ink, Marks, Scale, Unit, View};
 
 /// Draws the time of storage and memory by system, for the first memory and each device; nothing
@@ -47,9 +44,6 @@ pub(super) fn time(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
     })
 }
 
-/// A reading of the energy of storage: its name and its value.
-type Reading = (&'static str, fn(Energy) -> f64);
-
 /// Draws the energy by system in the readings of the paper's table, for the first memory that has
 /// energies.
 pub(super) fn energy(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
@@ -57,10 +51,7 @@ pub(super) fn energy(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
     let has_energy = |(_, cost): &(&str, MemoryCost)| cost.energy.is_some();
     let at = row.memory.iter().position(has_energy)?;
     let memory = row.memory[at].0;
-    let readings: [Reading; 2] = [
-        ("joules, storage at 3.3 V", |energy| energy.energy_j),
-        ("joules, 3.3 mJ a page of storage", |energy| energy.energy_mj_page_j),
-    ];
+    let readings = super::nvm_sizes::READINGS;
     let parts = [("energy", Ink::Series(0))];
     let views = run.sizes().iter().map(|size| {
         let panels = readings.iter().map(|(title, value)| {

@@ -230,6 +230,7 @@ proptest! {
             metadata: None,
             readahead: None,
             attribution: None,
+            lines: None,
         };
         let mut requests = 0;
         let mut count = |_| requests += 1;

@@ -7,6 +7,7 @@ mod battery_dram;
 mod optane;
 mod pcm_2016;
 mod pcm_board;
+mod slc_area;
 
 /// A profile of memory in the list.
 pub struct MemoryProfile {
@@ -19,7 +20,7 @@ pub struct MemoryProfile {
     /// DRAM.
     pub dram: LineCost,
     /// Non-volatile memory.
-    pub nvm: LineCost,
+    pub nvm: NvmCost,
     /// Energy of the storage behind it, where the source gives one.
     pub storage: Option<StorageEnergy>,
 }
@@ -33,6 +34,26 @@ pub struct LineCost {
     pub write_ns: f64,
     /// Energy of a read and of a write, nJ a bit.
     pub energy_nj_per_bit: Option<[f64; 2]>,
+}
+
+/// Non-volatile memory by the unit in which it is accessed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NvmCost {
+    /// Lines of 64 bytes.
+    Lines(LineCost),
+    /// Pages of 4 KiB: flash. An access to a part of a page takes as long as one to the whole page.
+    Pages(PageCost),
+}
+
+/// The cost of a page of 4 KiB in flash that is used as memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PageCost {
+    /// Read, µs.
+    pub read_us: f64,
+    /// Write, µs.
+    pub program_us: f64,
+    /// Erasures that a block bears.
+    pub cycles: u32,
 }
 
 /// Energy of storage as a current through the time of a page.
@@ -51,8 +72,13 @@ pub struct StorageEnergy {
 pub const STORAGE_V: f64 = 3.3;
 
 /// Every profile.
-pub const ALL: &[MemoryProfile] =
-    &[pcm_2016::PROFILE, pcm_board::PROFILE, optane::PROFILE, battery_dram::PROFILE];
+pub const ALL: &[MemoryProfile] = &[
+    pcm_2016::PROFILE,
+    pcm_board::PROFILE,
+    optane::PROFILE,
+    battery_dram::PROFILE,
+    slc_area::PROFILE,
+];
 
 /// A profile selected from the list.
 pub type Selection = params::Selection<MemoryProfile>;
@@ -77,6 +103,11 @@ pub struct MemoryCost {
     pub nvm_write_s: f64,
     /// Energy, where the profile tells it.
     pub energy: Option<Energy>,
+    /// Erasures of each block of flash that is used as memory, if wear is even and nothing but the
+    /// buffer writes there.
+    pub erasures: Option<f64>,
+    /// The same as a share of those that a block bears.
+    pub wear_share: Option<f64>,
 }
 
 /// Energy of memory and storage. The paper's Table III gives storage a current, which can be read
@@ -95,12 +126,35 @@ pub struct Energy {
 impl MemoryProfile {
     /// Returns the cost of accesses to memory, with pages read from and written to storage.
     pub fn cost(&self, traffic: &Traffic, pages_read: u64, pages_written: u64) -> MemoryCost {
-        let (dram, nvm) = (self.dram, self.nvm);
+        let dram = self.dram;
         let dram_lines = [traffic.dram_read_lines, traffic.dram_written_lines].map(|n| n as f64);
         let nvm_lines = [traffic.nvm_read_lines, traffic.nvm_written_lines].map(|n| n as f64);
+        let nvm_accesses = [traffic.nvm_reads, traffic.nvm_writes].map(|n| n as f64);
+        let nvm_s = match self.nvm {
+            NvmCost::Lines(line) => {
+                [nvm_lines[0] * line.read_ns * 1e-9, nvm_lines[1] * line.write_ns * 1e-9]
+            }
+            NvmCost::Pages(page) => {
+                [nvm_accesses[0] * page.read_us * 1e-6, nvm_accesses[1] * page.program_us * 1e-6]
+            }
+        };
+        let erasures = match self.nvm {
+            NvmCost::Pages(_) if traffic.nvm_lines > 0 => {
+                Some(nvm_accesses[1] * super::PAGE_LINES as f64 / traffic.nvm_lines as f64)
+            }
+            _ => None,
+        };
+        let cycles = match self.nvm {
+            NvmCost::Pages(page) => f64::from(page.cycles),
+            NvmCost::Lines(_) => f64::INFINITY,
+        };
+        let of_lines = match self.nvm {
+            NvmCost::Lines(line) => line.energy_nj_per_bit.map(|energy| (line, energy)),
+            NvmCost::Pages(_) => None,
+        };
         let pages = [pages_read, pages_written].map(|n| n as f64);
-        let energy = match (dram.energy_nj_per_bit, nvm.energy_nj_per_bit, self.storage) {
-            (Some(of_dram), Some(of_nvm), Some(storage)) => {
+        let energy = match (dram.energy_nj_per_bit, of_lines, self.storage) {
+            (Some(of_dram), Some((nvm, of_nvm)), Some(storage)) => {
                 let line_bits = super::LINE_BYTES as f64 * 8.0;
                 let of = |medium: LineCost, nj_per_bit: [f64; 2], lines: [f64; 2]| {
                     let ns = [medium.read_ns, medium.write_ns];
@@ -126,9 +180,11 @@ impl MemoryProfile {
         };
         MemoryCost {
             dram_s: (dram_lines[0] * dram.read_ns + dram_lines[1] * dram.write_ns) * 1e-9,
-            nvm_read_s: nvm_lines[0] * nvm.read_ns * 1e-9,
-            nvm_write_s: nvm_lines[1] * nvm.write_ns * 1e-9,
+            nvm_read_s: nvm_s[0],
+            nvm_write_s: nvm_s[1],
             energy,
+            erasures,
+            wear_share: erasures.map(|erasures| erasures / cycles),
         }
     }
 }
@@ -165,6 +221,30 @@ mod tests {
         near(energy.energy_mj_page_j, memory_j + 6.6e-3);
         let memory_w = 512.0 * (0.1 / 50.0 + 0.1 / 50.0 + 0.2 / 50.0 + 1.0 / 250.0);
         near(energy.energy_quotient_w, memory_w + 2.0 * 3.3e-3 * 3.3);
-        assert_eq!(optane::PROFILE.cost(&traffic, 1, 1).energy, None);
+        let cost = optane::PROFILE.cost(&traffic, 1, 1);
+        assert_eq!((cost.energy, cost.erasures, cost.wear_share), (None, None, None));
+    }
+
+    /// Flash is read and written by pages: how many lines of them matter changes nothing. Two pages
+    /// that were written 30 times were erased 15 times each.
+    #[test]
+    fn flash_costs_pages_and_wears() {
+        let traffic = Traffic {
+            nvm_read_lines: 3,
+            nvm_written_lines: 70,
+            nvm_reads: 2,
+            nvm_writes: 30,
+            nvm_lines: 2 * crate::nvm::PAGE_LINES,
+            ..Traffic::default()
+        };
+        let cost = slc_area::PROFILE.cost(&traffic, 1, 1);
+        let near = |found: f64, wanted: f64| {
+            assert!((found / wanted - 1.0).abs() < 1e-9, "{found}, not {wanted}");
+        };
+        near(cost.nvm_read_s, 50e-6);
+        near(cost.nvm_write_s, 7500e-6);
+        near(cost.erasures.unwrap(), 15.0);
+        near(cost.wear_share.unwrap(), 15.0 / 100_000.0);
+        assert_eq!(cost.energy, None);
     }
 }

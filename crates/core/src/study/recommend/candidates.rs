@@ -1,9 +1,13 @@
-//! The changes that are tried: one line each, and every fast online policy.
+//! The changes that are tried, the cheaper first: one line each, every fast online policy, and
+//! non-volatile memory of the sizes that are asked for.
 
 use super::Setting;
 use crate::{
     metadata,
+    page::PAGE_BYTES,
     policy::{self, PolicySpec},
+    show,
+    system::{self, FRAMES_MAX},
 };
 
 /// A change of the baseline.
@@ -66,6 +70,16 @@ pub(super) struct Candidate {
     pub(super) name: String,
     pub(super) price: String,
     pub(super) setting: Result<Setting, String>,
+    pub(super) nvm: Option<NvmSize>,
+}
+
+/// Non-volatile memory that a change adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NvmSize {
+    /// Name of the system that uses it.
+    pub system: &'static str,
+    /// Its size in pages.
+    pub pages: u32,
 }
 
 /// Returns every change of a baseline. `linux`: the baseline has Linux's write-back, or else the
@@ -79,6 +93,7 @@ pub(super) fn all(
         name: spec.name.to_owned(),
         price: spec.price.to_owned(),
         setting: spec.setting(baseline, &linux),
+        nvm: None,
     });
     let baseline_policy = baseline.policy.label();
     let policies = policy::Selection::all()
@@ -92,8 +107,50 @@ pub(super) fn all(
                 true => Err("the cache holds every page of the trace".to_owned()),
                 false => Ok(Setting { policy, ..baseline.clone() }),
             },
+            nvm: None,
         });
+    // Policies that Linux has are the cheaper ones.
+    let mut policies: Vec<Candidate> = policies.collect();
+    policies.sort_by_key(|candidate| !IN_LINUX.contains(&candidate.name.as_str()));
     specs.chain(policies)
+}
+
+/// Systems that add non-volatile memory to a cache in DRAM.
+const WITH_NVM: [&str; 3] = ["flush-nvm", "hybrid-flush", "fslru"];
+
+/// Returns systems with non-volatile memory of each size, the smaller first. FSLRU gets the DRAM of
+/// the baseline and the memory as one cache. `has_bytes`: the trace has the table of bytes.
+pub(super) fn with_nvm(baseline: &Setting, sizes: &[u32], has_bytes: bool) -> Vec<Candidate> {
+    let mut sizes = sizes.to_vec();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let of_size = |pages: u32| WITH_NVM.map(|system| of_nvm(baseline, system, pages, has_bytes));
+    sizes.into_iter().flat_map(of_size).collect()
+}
+
+fn of_nvm(baseline: &Setting, system: &'static str, pages: u32, has_bytes: bool) -> Candidate {
+    let memory = show::bytes(u64::from(pages) * PAGE_BYTES);
+    let setting = || {
+        let (dram, frames) = (baseline.frames, baseline.frames.checked_add(pages));
+        let (text, frames) = match system {
+            "fslru" if !has_bytes => return Err("the trace was read without bytes".to_owned()),
+            "fslru" => {
+                let frames = frames.filter(|frames| *frames <= FRAMES_MAX);
+                let frames = frames.ok_or("the cache would be larger than 1 TiB")?;
+                let share = 100.0 * f64::from(dram) / f64::from(frames);
+                (format!("fslru:dram={share}"), frames)
+            }
+            buffer => (format!("{buffer}:pages={pages}"), dram),
+        };
+        let system = system::Selection::parse(&text).map_err(|error| error.to_string())?;
+        Ok(Setting { system, frames, ..baseline.clone() })
+    };
+    Candidate {
+        name: format!("{system} {memory}"),
+        price: format!("{memory} of non-volatile memory, and a change of the kernel"),
+        setting: setting(),
+        nvm: Some(NvmSize { system, pages }),
+    }
 }
 
 /// The policies that Linux has: the two-list LRU and MGLRU.
@@ -142,6 +199,8 @@ mod tests {
             policy: policy::Selection::parse("mglru").unwrap(),
             writeback: Modes::linux(),
             metadata: Some(metadata::Selection::parse("ext4").unwrap()),
+            system: system::PLAIN.clone(),
+            frames: 1000,
         }
     }
 
@@ -165,6 +224,37 @@ mod tests {
             assert_eq!(same, 1, "{}", change.name);
         }
         assert!(changes.len() > ALL.len() + 10 && changes.iter().all(|one| one.name != "mglru"));
+    }
+
+    /// FSLRU has the baseline's DRAM beside the memory; the buffers leave the cache as it is.
+    #[test]
+    fn memory_comes_on_top_of_the_cache() {
+        let baseline = Setting { metadata: None, ..baseline() };
+        let names = |found: &[Candidate]| -> Vec<String> {
+            found.iter().map(|one| one.name.clone()).collect()
+        };
+        let found = with_nvm(&baseline, &[3000, 256, 256], true);
+        assert_eq!(
+            names(&found),
+            [
+                "flush-nvm 1 MiB",
+                "hybrid-flush 1 MiB",
+                "fslru 1 MiB",
+                "flush-nvm 11.7 MiB",
+                "hybrid-flush 11.7 MiB",
+                "fslru 11.7 MiB"
+            ]
+        );
+        let settings: Vec<(String, u32)> = found
+            .iter()
+            .map(|one| one.setting.as_ref().unwrap())
+            .map(|setting| (setting.system.label(), setting.frames))
+            .collect();
+        assert_eq!(settings[3], ("flush-nvm:pages=3000".to_owned(), 1000));
+        assert_eq!(settings[5], ("fslru:dram=25".to_owned(), 4000));
+        assert!(found.iter().all(|one| one.price.contains("of non-volatile memory")));
+        let without = with_nvm(&baseline, &[256], false);
+        assert!(without[2].setting.is_err() && without[0].setting.is_ok());
     }
 
     #[test]

@@ -1,0 +1,106 @@
+//! `compare --readahead` and `tune readahead` on real traces.
+
+use super::{cells, flashsift, number, repository};
+use serde_json::Value;
+
+fn compare(trace: &str, more: &[&str]) -> Vec<Value> {
+    let trace = repository(&format!("testdata/{trace}.parquet"));
+    let args = ["compare", &trace, "--memory", "32MiB", "--policy", "lru"];
+    cells(&[&args[..], more].concat())
+}
+
+/// Each read of a cell is a hit or one of the misses, and each page that the device reads was
+/// missed or prefetched.
+#[test]
+fn every_page_read_was_missed_or_prefetched() {
+    for trace in ["browser", "days/launch-1"] {
+        let readaheads = "off,linux:16k,linux:128k,linux:128k,kernel=6.1,paper:32";
+        let cells = compare(trace, &["--readahead", readaheads, "--writeback", "evict"]);
+        let labels: Vec<&str> =
+            cells.iter().map(|cell| cell["readahead"].as_str().unwrap()).collect();
+        let wanted =
+            ["off", "linux:kib=16", "linux:kib=128", "linux:kib=128,kernel=6.1", "paper:pages=32"];
+        assert_eq!(labels, wanted);
+        for cell in &cells {
+            let [cached, free, clean, dirty] =
+                ["reads_cached", "reads_free", "reads_evict_clean", "reads_evict_dirty"]
+                    .map(|field| number(cell, field));
+            assert_eq!(cached, number(cell, "read_hits"), "{cell}");
+            assert_eq!(cached + free + clean + dirty, number(cell, "read_accesses"), "{cell}");
+            let direct = cell["direct_reads"].as_u64().unwrap_or(0);
+            let read = free + clean + dirty + number(cell, "prefetched_read") + direct;
+            assert_eq!(read, number(cell, "device_reads"), "{cell}");
+            assert!(number(cell, "prefetched_used") <= number(cell, "prefetched_read"), "{cell}");
+            assert!(number(cell, "prefetched_read") <= number(cell, "prefetched_asked"), "{cell}");
+        }
+        let [off, small, large] = [&cells[0], &cells[1], &cells[2]];
+        assert_eq!((number(off, "windows"), number(off, "prefetched_read")), (0, 0));
+        // Larger windows find more, in fewer requests, and waste more.
+        for (field, rises) in
+            [("hits", true), ("wasted_bytes", true), ("device_read_requests", false)]
+        {
+            let (before, after) = (number(small, field), number(large, field));
+            assert_eq!(before < after, rises, "{trace}: {field}: {before} and {after}");
+        }
+        assert!(number(large, "hits") > number(off, "hits"), "{trace}");
+    }
+}
+
+/// Without `--readahead`, and with `off` alone, hits and device pages are the same.
+#[test]
+fn off_changes_nothing() {
+    let plain = compare("feed", &[]);
+    let off = compare("feed", &["--readahead", "off"]);
+    for field in ["hits", "read_hits", "device_reads", "device_writes", "sync_writes"] {
+        assert_eq!(plain[0][field], off[0][field], "{field}");
+    }
+    assert!(plain[0]["windows"].is_null() && off[0]["windows"] == 0);
+}
+
+#[test]
+fn what_is_not_modelled_with_read_ahead_is_refused() {
+    let trace = repository("testdata/feed.parquet");
+    for (args, says) in [
+        (&["--readahead", "linux:128k", "--policy", "belady"][..], "knows the next accesses"),
+        (&["--readahead", "linux:128k", "--writeback", "cluster:128KiB"], "cluster write-back"),
+        (&["--readahead", "linux:128m"], "`128m` is no value"),
+        (&["--readahead", "windows"], "no read-ahead is called `windows`"),
+    ] {
+        let output = flashsift().args(["compare", &trace]).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(says), "{args:?}: {error}");
+    }
+}
+
+fn tuned(trace: &str, more: &[&str]) -> Value {
+    let trace = repository(&format!("testdata/{trace}.parquet"));
+    let args = ["tune", "readahead", &trace, "--memory", "64MiB", "--json"];
+    let output = flashsift().args(args).args(more).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
+}
+
+/// The curve holds every size; the proposal is the smallest in its flat part, and no slower than
+/// the least time by more than 1 %.
+#[test]
+fn a_trace_has_a_curve_and_a_proposal() {
+    let found = &tuned("days/launch-1", &[])["readahead"];
+    let sizes = found["sizes"].as_array().unwrap();
+    let kib: Vec<u64> = sizes.iter().map(|size| number(size, "kib")).collect();
+    assert_eq!(kib, [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096]);
+    let time = |kib: u64| {
+        let size = sizes.iter().find(|size| number(size, "kib") == kib);
+        size.and_then(|size| size["elapsed_s"].as_f64()).unwrap()
+    };
+    let proposed = number(found, "proposed_kib");
+    assert_eq!(found["flat_kib"][0], proposed);
+    let least = kib.iter().map(|kib| time(*kib)).fold(f64::INFINITY, f64::min);
+    assert!(time(proposed) <= 1.01 * least);
+    assert!(proposed <= number(found, "best_kib"));
+    assert!(time(0) > least, "launching reads in order");
+    // A present size that is not a power of two is tried, too.
+    let found = &tuned("feed", &["--present", "96"])["readahead"];
+    assert!(found["sizes"].as_array().unwrap().iter().any(|size| number(size, "kib") == 96));
+    assert!(found["lack"].is_string() != found["proposed_kib"].is_u64());
+}

@@ -1,0 +1,361 @@
+//! The size of read-ahead that costs a trace the least time on a device.
+//!
+//! Every power of two from 4 KiB to 4 MiB, and no read-ahead, is simulated. Small windows need more
+//! requests; large ones read pages that no access uses, and evict others for them. The smallest
+//! size that takes at most 1 % more time than the best is proposed: a larger one reads more for
+//! nothing.
+
+use super::{
+    Policies, PreparedDevice, Request, Study, StudyError,
+    recommend::{Judgement, SLICES, judge::SLICES_MIN},
+    run::Sent,
+};
+use crate::{
+    back::Io,
+    device::Clocks,
+    policy,
+    readahead::{self, ReadAheadModel, native_maximum},
+    system::Outcome,
+    trace::{StepKind, Trace},
+    writeback::Modes,
+};
+
+/// The conditions of a search.
+pub struct CurveConditions {
+    /// The policy of the cache.
+    pub policy: policy::Selection,
+    /// Its size in frames.
+    pub frames: u32,
+    /// The device whose time counts.
+    pub device: PreparedDevice,
+    /// Generation of the kernel and folios, as parameters of `linux` without its maximum; empty:
+    /// the defaults.
+    pub params: String,
+    /// The maximum that is set now, KiB.
+    pub present_kib: u32,
+    /// Memory that the trace and its cells may take.
+    pub memory_limit_bytes: u64,
+    /// Cells that run at once.
+    pub workers: usize,
+}
+
+/// Maxima that are tried, KiB; 0: no read-ahead.
+pub const SIZES_KIB: [u32; 12] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+
+/// The greatest maximum that is tried, KiB.
+pub const KIB_MAX: u32 = 4096;
+
+/// Share of the least time by which a size may be slower and still count as equal.
+pub const FLAT_SHARE: f64 = 0.01;
+
+/// Fewest windows of the present maximum from which a size is proposed.
+pub const WINDOWS_MIN: u64 = 1000;
+
+/// A search over one trace. Each size is a cell, which the caller may run in any thread.
+pub struct CurveSearch<'a> {
+    trace: &'a Trace,
+    conditions: CurveConditions,
+    sizes_kib: Vec<u32>,
+    at_once: usize,
+}
+
+/// One size.
+#[derive(Clone, Debug)]
+pub struct CurvePoint {
+    /// The maximum in KiB; 0: no read-ahead.
+    pub kib: u32,
+    /// Hits, prefetches and requests.
+    pub outcome: Outcome,
+    /// Time on the device, each request sent when the one before it completes.
+    pub elapsed_s: f64,
+    /// How long applications wait, with requests at their recorded times; `None` without times.
+    pub stall_s: Option<f64>,
+    /// [`Self::elapsed_s`] by slice of the trace, each with as many reads.
+    pub by_slice_s: Vec<f64>,
+}
+
+/// The time by size, and what follows from it.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Sizes ascending.
+    pub points: Vec<CurvePoint>,
+    /// Index of the size that takes the least time.
+    pub best: usize,
+    /// Index of the size that is set now.
+    pub present: usize,
+    /// Index of the smallest size that takes at most [`FLAT_SHARE`] more than the best.
+    pub proposed: usize,
+    /// Indices of the sizes around the best that take at most [`FLAT_SHARE`] more.
+    pub flat: std::ops::RangeInclusive<usize>,
+    /// The time that the proposed size saves over the present one.
+    pub saving: Judgement,
+    /// The tuning paper's native maximum for this trace, KiB.
+    pub native_kib: u64,
+    /// Pages that 99 % of the reads do not exceed, from which it follows.
+    pub request_pages: u64,
+    /// The reason for which the trace is too short to propose a size.
+    pub lack: Option<CurveLack>,
+}
+
+/// The reason for which a trace is too short to propose a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CurveLack {
+    /// It reads too little ahead.
+    #[error(
+        "the trace is too short to propose a size: the present one reads {windows} windows, and a \
+         proposal needs {WINDOWS_MIN}"
+    )]
+    Windows {
+        /// Windows of the present size.
+        windows: u64,
+    },
+    /// Its times do not cut it into enough slices.
+    #[error(
+        "the reads of the trace fall into {slices} of {SLICES} slices with different times, and a \
+         proposal needs {SLICES_MIN}"
+    )]
+    Slices {
+        /// Slices with requests.
+        slices: usize,
+    },
+}
+
+impl<'a> CurveSearch<'a> {
+    /// Checks that the conditions suit the trace, which has the table of reads for
+    /// [`Self::reach_pages`].
+    ///
+    /// # Errors
+    /// A cell over this trace is not possible.
+    pub fn new(trace: &'a Trace, conditions: CurveConditions) -> Result<Self, StudyError> {
+        let mut sizes_kib = SIZES_KIB.to_vec();
+        sizes_kib.push(conditions.present_kib);
+        sizes_kib.sort_unstable();
+        sizes_kib.dedup();
+        let free_bytes = conditions.memory_limit_bytes.saturating_sub(trace.held_bytes() as u64);
+        let workers = conditions.workers.max(1);
+        let mut search = Self { trace, conditions, sizes_kib, at_once: 1 };
+        let study = search.study(search.sizes_kib.len() - 1)?;
+        let cell_bytes = study.plan()?.cells()[0].memory_bytes.max(1);
+        let fitting = usize::try_from(free_bytes / cell_bytes).unwrap_or(usize::MAX);
+        search.at_once = fitting.clamp(1, workers);
+        Ok(search)
+    }
+
+    /// Returns how far the table of reads must reach, with these [`CurveConditions::params`].
+    ///
+    /// # Panics
+    /// If `linux` does not take the parameters.
+    pub fn reach_pages(params: &str) -> u32 {
+        ReadAheadModel::of(&readahead_of(KIB_MAX, params)).reach_pages()
+    }
+
+    /// Returns the number of cells.
+    pub fn cells(&self) -> usize {
+        self.sizes_kib.len()
+    }
+
+    /// Returns how many cells the memory limit allows at once.
+    pub fn at_once(&self) -> usize {
+        self.at_once
+    }
+
+    /// Returns the trace.
+    pub fn trace(&self) -> &'a Trace {
+        self.trace
+    }
+
+    /// Returns the conditions.
+    pub fn conditions(&self) -> &CurveConditions {
+        &self.conditions
+    }
+
+    fn study(&self, cell: usize) -> Result<Study<'a>, StudyError> {
+        let CurveConditions { policy, frames, params, device, .. } = &self.conditions;
+        let mut policies = Policies::default();
+        policies.add(policy.clone());
+        let request = Request {
+            policies,
+            frames: vec![*frames],
+            readaheads: vec![readahead_of(self.sizes_kib[cell], params)],
+            writeback: Modes::default_for(self.trace).modes,
+            devices: vec![device.clone()],
+            observer_bytes: Some(0),
+            memory_limit_bytes: self.conditions.memory_limit_bytes,
+            workers: self.conditions.workers,
+            ..Request::default()
+        };
+        Study::new(self.trace, request)
+    }
+
+    /// Simulates one size.
+    ///
+    /// # Errors
+    /// The cell cannot be simulated.
+    ///
+    /// # Panics
+    /// If `cell` is not below [`Self::cells`].
+    pub fn run(&self, cell: usize) -> Result<CurvePoint, StudyError> {
+        let study = self.study(cell)?;
+        let plan = study.plan()?;
+        let times = self.trace.about().knows.times;
+        let clocks = self.conditions.device.clocks(times);
+        let mut meter = SliceMeter::new(self.trace, clocks);
+        let mut take = |sent: Sent<'_>| {
+            if let Sent::Requests(requests) = sent {
+                meter.take(requests);
+            }
+        };
+        let result = plan.run(0, &|| 0, Some(&mut take));
+        let on = &result.times[0];
+        Ok(CurvePoint {
+            kib: self.sizes_kib[cell],
+            outcome: result.outcome,
+            elapsed_s: on.elapsed_ns as f64 / 1e9,
+            stall_s: on.stall_ns.map(|ns| ns as f64 / 1e9),
+            by_slice_s: meter.finish(),
+        })
+    }
+
+    /// Puts all sizes, in the order of cells, into a curve.
+    ///
+    /// # Panics
+    /// Unless there is one point a cell.
+    pub fn curve(&self, points: Vec<CurvePoint>) -> Curve {
+        assert!(points.iter().map(|point| point.kib).eq(self.sizes_kib.iter().copied()));
+        let present_kib = self.conditions.present_kib;
+        let request_pages = common_request_pages(self.trace);
+        Curve::new(points, present_kib, request_pages)
+    }
+}
+
+impl Curve {
+    fn new(points: Vec<CurvePoint>, present_kib: u32, request_pages: u64) -> Self {
+        let time = |n: &usize| points[*n].elapsed_s;
+        let all = || 0..points.len();
+        let best = all().min_by(|one, other| time(one).total_cmp(&time(other)));
+        let best = best.expect("sizes were tried");
+        let limit_s = points[best].elapsed_s * (1.0 + FLAT_SHARE);
+        let is_flat = |n: &usize| points[*n].elapsed_s <= limit_s;
+        let first = (0..=best).rev().take_while(is_flat).last().unwrap_or(best);
+        let last = (best..points.len()).take_while(is_flat).last().unwrap_or(best);
+        let present = all().find(|n| points[*n].kib == present_kib).expect("it was tried");
+        let saving = Judgement::of(&points[present].by_slice_s, &points[first].by_slice_s);
+        let windows = points[present].outcome.readahead.windows;
+        let lack = match saving.slices {
+            _ if windows < WINDOWS_MIN && present_kib > 0 => Some(CurveLack::Windows { windows }),
+            slices if slices < SLICES_MIN => Some(CurveLack::Slices { slices }),
+            _ => None,
+        };
+        Self {
+            best,
+            present,
+            proposed: first,
+            flat: first..=last,
+            saving,
+            native_kib: 4 * native_maximum(request_pages),
+            request_pages,
+            lack,
+            points,
+        }
+    }
+}
+
+fn readahead_of(kib: u32, params: &str) -> readahead::Selection {
+    let text = match kib {
+        0 => "off".to_owned(),
+        kib => format!("linux:kib={kib},{params}"),
+    };
+    readahead::parse(&text).expect("the parameters were checked")
+}
+
+/// Measures the time on a device by slice of a trace, each with as many reads.
+struct SliceMeter {
+    clocks: Clocks,
+    /// Times at which the second and later slices begin, microseconds, ascending.
+    begins_us: Vec<u64>,
+    by_slice_s: Vec<f64>,
+    /// Time on the device until the beginning of the slice.
+    before_ns: u64,
+    slice: usize,
+}
+
+impl SliceMeter {
+    fn new(trace: &Trace, clocks: Clocks) -> Self {
+        let is_read = |n: &usize| trace.steps()[*n].kind() == StepKind::Read;
+        let reads: Vec<usize> = (0..trace.steps().len()).filter(is_read).collect();
+        let begin = |slice: usize| reads.get(reads.len() * slice / SLICES);
+        let begins_us = (1..SLICES).filter_map(begin).map(|n| trace.at_us(*n)).collect();
+        Self { clocks, begins_us, by_slice_s: vec![0.0; SLICES], before_ns: 0, slice: 0 }
+    }
+
+    fn take(&mut self, requests: &[Io]) {
+        for io in requests {
+            // Requests come in the order of time.
+            while self.begins_us.get(self.slice).is_some_and(|begin_us| io.at_us >= *begin_us) {
+                self.close();
+                self.slice += 1;
+            }
+            self.clocks.io(io);
+        }
+    }
+
+    fn close(&mut self) {
+        let now_ns = self.clocks.times().elapsed_ns;
+        self.by_slice_s[self.slice] = (now_ns - self.before_ns) as f64 / 1e9;
+        self.before_ns = now_ns;
+    }
+
+    fn finish(mut self) -> Vec<f64> {
+        self.close();
+        self.by_slice_s
+    }
+}
+
+/// Returns the pages that 99 % of the reads do not exceed; 1 without reads.
+fn common_request_pages(trace: &Trace) -> u64 {
+    let reads = trace.steps().iter().filter(|step| step.kind() == StepKind::Read);
+    let mut sizes: Vec<u32> = reads.map(|step| step.pages()).filter(|pages| *pages > 0).collect();
+    if sizes.is_empty() {
+        return 1;
+    }
+    let at = (sizes.len() - 1) * 99 / 100;
+    u64::from(*sizes.select_nth_unstable(at).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readahead::Counts;
+
+    fn curve(times_s: &[(u32, f64)], present_kib: u32, windows: u64) -> Curve {
+        let point = |(kib, elapsed_s): &(u32, f64)| CurvePoint {
+            kib: *kib,
+            outcome: Outcome {
+                readahead: Counts { windows, ..Counts::default() },
+                ..Outcome::default()
+            },
+            elapsed_s: *elapsed_s,
+            stall_s: None,
+            by_slice_s: vec![elapsed_s / 20.0; 20],
+        };
+        Curve::new(times_s.iter().map(point).collect(), present_kib, 32)
+    }
+
+    /// The smallest size of the flat region is proposed, not the best: 64 KiB takes 0.5 % more.
+    #[test]
+    fn the_smallest_of_equal_sizes_is_proposed() {
+        let times = [(0, 9.0), (32, 3.0), (64, 2.01), (128, 2.0), (256, 2.015), (512, 2.5)];
+        let found = curve(&times, 512, 5000);
+        assert_eq!((found.best, found.proposed, found.flat.clone()), (3, 2, 2..=4));
+        assert_eq!((found.present, found.lack), (5, None));
+        assert!((found.saving.saving - 0.49).abs() < 1e-9 && found.saving.recommends());
+        assert_eq!(found.native_kib, 64);
+    }
+
+    #[test]
+    fn a_short_trace_proposes_nothing() {
+        let found = curve(&[(0, 9.0), (128, 2.0)], 128, 999);
+        assert_eq!(found.lack, Some(CurveLack::Windows { windows: 999 }));
+        assert!(found.lack.unwrap().to_string().contains("999 windows"));
+    }
+}

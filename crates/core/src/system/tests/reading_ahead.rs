@@ -1,0 +1,315 @@
+//! Read-ahead in a system against a model that keeps pages by file and number in plain lists.
+
+use super::*;
+use crate::{
+    event::OpenId,
+    readahead::{
+        Counts, Descriptor, FilePages, Mapping, Paper, ReadRequest, Sequence, Window, parse,
+    },
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+};
+
+/// A page of the model: file and number.
+type Place = (u64, u64);
+
+#[derive(Default)]
+struct Naive {
+    frames: usize,
+    /// Least recently used first.
+    order: Vec<Place>,
+    /// Order of the folio of each cached page, and whether it carries a marker.
+    folios: BTreeMap<Place, (u32, bool)>,
+    dirty: BTreeSet<Place>,
+    /// Prefetched and not accessed.
+    fresh: BTreeSet<Place>,
+    sizes: BTreeMap<u64, u64>,
+    descriptors: BTreeMap<u64, Descriptor>,
+    sequences: BTreeMap<u64, Sequence>,
+    counts: Counts,
+    hits: u64,
+    reads: u64,
+    writes: u64,
+}
+
+/// A decision for one file.
+struct Decision<'a> {
+    naive: &'a Naive,
+    file: u64,
+    asked: Range<u64>,
+    file_pages: u64,
+    pages_max: u64,
+    added: Vec<u64>,
+    folios: BTreeMap<u64, (u32, bool)>,
+    counts: Counts,
+}
+
+impl FilePages for Decision<'_> {
+    fn has(&self, page: u64) -> bool {
+        self.naive.order.contains(&(self.file, page)) || self.added.contains(&page)
+    }
+    fn order(&self, page: u64) -> u32 {
+        self.folios.get(&page).map_or(0, |(order, _)| *order)
+    }
+    fn is_marked(&self, page: u64) -> bool {
+        self.has(page) && self.folios.get(&page).is_some_and(|(_, marked)| *marked)
+    }
+    fn unmark(&mut self, page: u64) {
+        let order = self.order(page);
+        let folio = page >> order << order;
+        self.folios.range_mut(folio..folio + (1 << order)).for_each(|(_, page)| page.1 = false);
+    }
+    fn add(&mut self, first: u64, order: u32, marked: bool) {
+        for page in first..first + (1 << order) {
+            self.added.push(page);
+            self.folios.insert(page, (order, marked));
+        }
+    }
+    fn window(&mut self, window: Window) {
+        let inside =
+            (window.start..window.start + window.pages).filter(|page| *page < self.file_pages);
+        self.counts.windows += 1;
+        self.counts.windows_at_max += u64::from(window.pages >= self.pages_max);
+        for page in inside {
+            self.counts.window_pages += 1;
+            self.counts.asked += u64::from(!self.asked.contains(&page));
+        }
+    }
+}
+
+impl Naive {
+    fn enter(&mut self, place: Place) {
+        if self.order.len() == self.frames {
+            let victim = self.order.remove(0);
+            self.writes += u64::from(self.dirty.remove(&victim));
+            self.fresh.remove(&victim);
+            self.folios.remove(&victim);
+            self.counts.evicted += 1;
+        }
+        self.order.push(place);
+    }
+
+    fn access(&mut self, place: Place, read: bool) {
+        let was_there = self.order.contains(&place);
+        let (evicted, written) = (self.counts.evicted, self.writes);
+        if was_there {
+            self.hits += 1;
+            self.order.retain(|other| *other != place);
+            self.order.push(place);
+            self.counts.used += u64::from(self.fresh.remove(&place));
+        } else {
+            self.enter(place);
+            self.reads += u64::from(read);
+        }
+        if !read {
+            self.dirty.insert(place);
+            return;
+        }
+        let case = match (was_there, self.counts.evicted - evicted, self.writes - written) {
+            (true, ..) => &mut self.counts.reads_cached,
+            (_, 0, _) => &mut self.counts.reads_free,
+            (.., 0) => &mut self.counts.reads_evict_clean,
+            _ => &mut self.counts.reads_evict_dirty,
+        };
+        *case += 1;
+    }
+
+    fn remove(&mut self, gone: impl Fn(&Place) -> bool) {
+        self.order.retain(|place| !gone(place));
+        for set in [&mut self.dirty, &mut self.fresh] {
+            set.retain(|place| !gone(place));
+        }
+        self.folios.retain(|place, _| !gone(place));
+    }
+
+    fn read(&mut self, model: ReadAheadModel, file: u64, open: Option<u64>, pages: Range<u64>) {
+        let file_pages = self.sizes[&file].max(pages.end);
+        let request =
+            ReadRequest { first: pages.start, end: pages.end, file_pages, prev_page: pages.end };
+        // Reads without an open have a state of their own for each file.
+        let reader = open.unwrap_or(1000 + file);
+        let mut descriptor = self.descriptors.get(&reader).copied().unwrap_or_default();
+        let mut sequence = self.sequences.get(&reader).copied().unwrap_or_default();
+        let mut decision = Decision {
+            naive: self,
+            file,
+            asked: pages.clone(),
+            file_pages,
+            pages_max: model.pages_max(),
+            added: Vec::new(),
+            folios: self
+                .folios
+                .iter()
+                .filter(|((of, _), _)| *of == file)
+                .map(|((_, page), folio)| (*page, *folio))
+                .collect(),
+            counts: self.counts,
+        };
+        match model {
+            ReadAheadModel::Off => {}
+            ReadAheadModel::Linux(linux) if open.is_none() => {
+                for page in pages.clone() {
+                    let first = page == pages.start;
+                    if first || !decision.has(page) {
+                        let request = ReadRequest { first: page, ..request };
+                        if linux.fault(&mut descriptor, &Mapping::PLAIN, request, &mut decision) {
+                            linux.mapped_around(&mut descriptor, 16);
+                        }
+                    }
+                }
+                linux.mapped_around(&mut descriptor, (pages.end - pages.start - 1) as u32);
+            }
+            ReadAheadModel::Linux(linux) => linux.read(&mut descriptor, request, &mut decision),
+            ReadAheadModel::Paper(paper) => {
+                let Paper { .. } = paper;
+                paper.read(&mut sequence, request, &mut decision);
+            }
+        }
+        let Decision { added, folios, counts, .. } = decision;
+        self.counts = counts;
+        self.descriptors.insert(reader, descriptor);
+        self.sequences.insert(reader, sequence);
+        let marks = folios.into_iter().map(|(page, folio)| ((file, page), folio));
+        self.folios.extend(marks);
+        for page in pages.clone() {
+            self.access((file, page), true);
+        }
+        // Runs of pages before the request are read backwards.
+        let is_next = |one: &u64, next: &u64| one + 1 == *next;
+        let mut ahead = Vec::new();
+        for run in added.chunk_by(is_next) {
+            ahead.extend(run.iter().rev().filter(|page| **page < pages.start));
+            ahead.extend(run.iter().filter(|page| **page >= pages.end));
+        }
+        for page in ahead {
+            self.enter((file, page));
+            self.fresh.insert((file, page));
+            self.counts.read += 1;
+            self.reads += 1;
+        }
+    }
+}
+
+/// A seeded history of sequential and random readers, faults, writes and truncations.
+fn readers(rng: &mut Pcg64, steps: usize) -> Vec<Action<'static>> {
+    const FILES: u64 = 3;
+    let mut at = [0_u64; 6];
+    let mut actions: Vec<_> = (0..FILES)
+        .map(|file| Action::Size { file: FileId(file), size: (100 + 150 * file) * PAGE_BYTES })
+        .collect();
+    for _ in 0..steps {
+        let reader = rng.random_range(0..6_u64);
+        let (file, pages) = (reader % FILES, rng.random_range(1..6));
+        let page = match rng.random_range(0..10) {
+            0..7 => at[reader as usize],
+            _ => rng.random_range(0..90 + 150 * file),
+        };
+        actions.push(match rng.random_range(0..20) {
+            0 => write(file, page.min(200), pages),
+            1 => Action::Truncate { file: FileId(file), size: (page + 40) * PAGE_BYTES },
+            2 => read(file, page.min(60), 1),
+            _ => {
+                at[reader as usize] = (page + pages) % (95 + 150 * file);
+                let open = NonZeroU32::new(reader as u32 + 1).map(OpenId);
+                let (offset, len) = (page * PAGE_BYTES, pages * PAGE_BYTES);
+                Action::Read { open, file: FileId(file), offset, len }
+            }
+        });
+    }
+    actions
+}
+
+fn trace_of_readers(actions: &[Action], model: ReadAheadModel) -> Trace {
+    let knows = Knows { times: true, removals: true, opens: true, sizes: true, ..Knows::NOTHING };
+    let about =
+        About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
+    let tables = Tables { reads_ahead_pages: model.reach_pages(), ..Tables::default() };
+    let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
+    for (n, action) in actions.iter().enumerate() {
+        let at_us = n as u64 * 1_000_000;
+        builder.extend(&[Event { at_us, pid: 1, tid: 1, action: action.clone() }]).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+/// All counts of prefetches, hits and device pages are those of the model, for each read-ahead,
+/// under LRU, from one frame on to more frames than pages.
+#[test]
+fn agrees_with_plain_lists() {
+    for (seed, frames) in (0..40).flat_map(|seed| [1, 7, 60, 250, 900].map(|n| (seed, n))) {
+        let text = [
+            "linux:128",
+            "linux:32,kernel=6.1,io-kib=64",
+            "linux:64,kernel=6.12",
+            "paper:16",
+            "off",
+        ][seed as usize % 5];
+        let model = ReadAheadModel::of(&parse(text).unwrap());
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let actions = readers(&mut rng, 250);
+        let trace = trace_of_readers(&actions, model);
+        let mut naive = Naive { frames: frames as usize, ..Naive::default() };
+        for action in &actions {
+            let page_of = |offset: u64| offset / PAGE_BYTES;
+            match *action {
+                Action::Size { file, size } => {
+                    naive.sizes.insert(file.0, page_of(size));
+                }
+                Action::Read { file, open, offset, len } => {
+                    let pages = page_of(offset)..page_of(offset + len);
+                    naive.read(model, file.0, open.map(|open| open.0.get().into()), pages);
+                }
+                Action::Write { file, offset, len, .. } => {
+                    let size = naive.sizes.get_mut(&file.0).unwrap();
+                    *size = (*size).max(page_of(offset + len));
+                    for page in page_of(offset)..page_of(offset + len) {
+                        naive.access((file.0, page), false);
+                    }
+                }
+                Action::Truncate { file, size } => {
+                    naive.sizes.insert(file.0, page_of(size));
+                    naive.remove(|place| place.0 == file.0 && place.1 >= page_of(size));
+                }
+                _ => unreachable!(),
+            }
+        }
+        let outcome = with_cell(frames, "evict", false, |cell| {
+            let cell = Cell { readahead: Some(model), ..*cell };
+            cell.run(&trace, None, None)
+        });
+        let context = format!("{text}, seed {seed}, {frames} frames");
+        assert_eq!(outcome.readahead, naive.counts, "{context}");
+        assert_eq!(outcome.hits(), naive.hits, "{context}");
+        assert_eq!(outcome.device.reads, naive.reads, "{context}");
+        assert_eq!(outcome.device.writes, naive.writes, "{context}");
+    }
+}
+
+/// A window is read in one request, with the pages of it that the application waits for.
+#[test]
+fn a_window_is_one_request() {
+    let model = ReadAheadModel::of(&parse("linux:128,kernel=6.12").unwrap());
+    let open = NonZeroU32::new(1).map(OpenId);
+    let read = |page: u64, pages: u64| Action::Read {
+        open,
+        file: FileId(0),
+        offset: page * PAGE_BYTES,
+        len: pages * PAGE_BYTES,
+    };
+    let size = Action::Size { file: FileId(0), size: 1000 * PAGE_BYTES };
+    let actions = [size, read(0, 2), read(2, 2), read(4, 2), read(6, 2)];
+    let trace = trace_of_readers(&actions, model);
+    let mut requests = Vec::new();
+    let outcome = with_cell(1000, "evict", false, |cell| {
+        let cell = Cell { readahead: Some(model), request_pages_max: 128, ..*cell };
+        cell.run(&trace, None, Some(&mut |io| requests.push((io.pages, io.awaited))))
+    });
+    // 2 pages asked for and 2 ahead; at the marker on page 2 the next window, and so on.
+    assert_eq!(requests, [(4, true), (8, false), (16, false)]);
+    assert_eq!(outcome.read_requests, 3);
+    assert_eq!((outcome.readahead.asked, outcome.readahead.read), (26, 26));
+    assert_eq!(outcome.readahead.used, 6, "pages 2 to 7");
+    assert_eq!(outcome.hits(), 6);
+}
