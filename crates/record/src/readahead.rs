@@ -26,6 +26,8 @@ pub struct WatchedFileSystem {
     pub dev: u64,
     /// Name of its bdi.
     pub bdi: String,
+    /// Its type: `ext4`.
+    pub kind: String,
     /// A mount point of it.
     pub point: PathBuf,
 }
@@ -107,6 +109,16 @@ const NAMES: &[(&str, [&str; 2])] =
 /// Most names that are kept.
 const NAMES_MAX: usize = 1 << 16;
 
+/// The last inode whose pages are metadata: ext4's bitmaps, the tree of btrfs, the nodes and the
+/// checkpoints of F2FS. File systems read these ahead by rules of their own.
+fn last_internal_ino(kind: &str) -> u64 {
+    match kind {
+        "f2fs" => 2,
+        "ext4" | "btrfs" => 1,
+        _ => 0,
+    }
+}
+
 /// Pages of a folio; a larger order than any kernel's is a damaged record.
 fn pages(order: u64) -> u64 {
     1 << order.min(20)
@@ -142,7 +154,7 @@ pub fn watch(
         // same numbers; the record has nothing better.
         let filter = match spec.folder {
             folder if folder.starts_with("writeback") => format!("name == \"{}\"", watched.bdi),
-            _ => format!("s_dev == {}", dev.0),
+            _ => format!("s_dev == {} && i_ino > {}", dev.0, last_internal_ino(&watched.kind)),
         };
         match instance.enable_fields(spec.folder, spec.fields, &[&filter])? {
             Some((id, slots)) => decoders.push((id, slots, spec)),

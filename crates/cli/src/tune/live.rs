@@ -85,7 +85,8 @@ pub(super) fn run(
     }
     let (time, bar) = (args.time, bar(args.time));
     let mut stop = Until { interrupted, time, begun: Instant::now(), bar };
-    let watched = WatchedFileSystem { dev, bdi: backing.bdi.clone(), point: point.clone() };
+    let kind = backing.file_system.clone().unwrap_or_default();
+    let watched = WatchedFileSystem { dev, bdi: backing.bdi.clone(), kind, point: point.clone() };
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     let recording = match args.propose || args.apply {
         true => Some(Recording::begin(point, args.time)?),
@@ -313,32 +314,22 @@ fn percent(share: f64) -> String {
 
 /// The meaning of the counts. They are of one size only, so they never name a better one.
 fn verdict(now_kib: u64, total: &ReadAheadTally, recorded: bool) -> String {
-    let vain = total.dropped_pages + total.unused_pages;
     let mut text = match total.efficiency() {
         Some(efficiency) if total.ahead_pages() >= EVIDENCE_PAGES => format!(
-            "Of the pages read ahead whose use is visible, {} were used. {} were dropped from the \
-             cache unused; {} were not used yet.\n",
+            "{} of the pages read ahead were used, of those whose use is visible.\nUnused were {}: \
+             {} dropped from the cache, {} still in it.\n",
             percent(efficiency),
+            bytes(total.dropped_pages + total.unused_pages),
             bytes(total.dropped_pages),
             bytes(total.unused_pages)
         ),
-        _ => format!(
-            "Too little was read ahead for a judgement (less than {}).\n",
-            bytes(EVIDENCE_PAGES)
-        ),
+        _ => format!("Less than {} was read ahead: too little to judge.\n", bytes(EVIDENCE_PAGES)),
     };
-    let _ = write!(
-        text,
-        "These are counts at the present maximum of {}{}. They do not show what another maximum \
-         would do{}.\n",
-        kib(now_kib),
-        if vain > 0 {
-            "; a smaller one wastes less, and reads sequential files in smaller parts"
-        } else {
-            ""
-        },
-        if recorded { ": that is in the table below" } else { ": --propose finds out" },
-    );
+    let effect = match recorded {
+        true => "The table below\nshows the effect of others.",
+        false => "They do not show\nthe effect of another one: --propose finds it.",
+    };
+    let _ = writeln!(text, "The counts are of the present maximum, {}. {effect}", kib(now_kib));
     text
 }
 
