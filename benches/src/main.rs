@@ -454,6 +454,8 @@ fn run_system(
         request_pages_max: 128,
         discards: true,
         metadata: None,
+        readahead: None,
+        lines: None,
         attribution: None,
     };
     let before = thread_cpu_s();

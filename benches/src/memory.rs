@@ -141,6 +141,8 @@ fn cell_bytes(trace: &Trace, policy: &str, frames: u32) -> anyhow::Result<usize>
         request_pages_max: 128,
         discards: true,
         metadata: None,
+        readahead: None,
+        lines: None,
         attribution: None,
     };
     let (_, bytes) = counted::peak_bytes(|| cell.run(trace, future.as_ref(), None));
