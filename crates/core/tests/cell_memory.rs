@@ -100,6 +100,7 @@ fn every_cell_stays_within_its_estimate() {
                     request_pages_max: 128,
                     discards: true,
                     metadata: None,
+                    readahead: None,
                     attribution: None,
                     lines: None,
                 };
