@@ -172,7 +172,7 @@ pub fn watch(
     }
     instance.start()?;
     stop.begun();
-    let mut names: HashMap<u32, String> = HashMap::new();
+    let mut names: HashMap<u32, (u64, String)> = HashMap::new();
     let mut counter = Counter::default();
     let mut points: Vec<CachePoint> = Vec::new();
     let mut count = 0;
@@ -194,7 +194,12 @@ pub fn watch(
                 if names.len() >= NAMES_MAX {
                     names.clear();
                 }
-                names.insert(record.number(0) as u32, escape(record.text(1).as_bytes()).into());
+                let (tid, name) =
+                    (record.number(0) as u32, escape(record.text(1).as_bytes()).into());
+                // The records of one processor come before those of the next.
+                if names.get(&tid).is_none_or(|(named_ns, _)| *named_ns <= at_ns) {
+                    names.insert(tid, (at_ns, name));
+                }
             }
         })?;
         points.sort_by_key(|point| point.at_ns);
@@ -203,7 +208,8 @@ pub fn watch(
         for point in points.drain(..ripe) {
             count += 1;
             counter.point(&point, &mut |tid| {
-                let name = system::program_of_thread(tid).or_else(|| names.get(&tid).cloned());
+                let known = || names.get(&tid).map(|(_, name)| name.clone());
+                let name = system::program_of_thread(tid).or_else(known);
                 name.unwrap_or_else(|| "(ended)".to_owned())
             });
         }

@@ -205,9 +205,15 @@ pub(crate) fn processes(
 /// Returns the name of the program of a thread; `None` if the thread has ended.
 pub(crate) fn program_of_thread(tid: u32) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let pid = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())?;
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let pid = field("Tgid:")?.parse().ok()?;
     let name = program_of(pid);
-    (!name.is_empty()).then(|| escape(&name).into_owned())
+    // A process that ends between two reads loses its command line, and with it a script's name.
+    let ended = field("VmSize:").is_some() && fs::read_link(format!("/proc/{pid}/exe")).is_err();
+    if ended || name.is_empty() {
+        return field("Name:").map(str::to_owned);
+    }
+    Some(escape(&name).into_owned())
 }
 
 /// Returns the name of the program that a running process runs.
