@@ -14,7 +14,9 @@ use flashsift_core::{
     readahead::{self, Counts},
     study::{
         PreparedDevice, StudyError, Wave,
-        readahead_curve::{Curve, CurveConditions, CurvePoint, CurveSearch, FLAT_SHARE, KIB_MAX},
+        readahead_curve::{
+            Curve, CurveConditions, CurvePoint, CurveSearch, FLAT_SHARE, PRESENT_KIB_MAX,
+        },
         recommend::SLICES,
     },
     trace::{Tables, Trace, Unit},
@@ -51,7 +53,7 @@ pub(super) struct CurveArgs {
     linux: String,
 
     /// The maximum that is set now, in KiB; default: that of the device to change, else 128
-    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(0..=4096))]
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(0..=16_384))]
     present: Option<u32>,
 
     /// Memory limit of the trace and its cells; default: three quarters of the machine's memory
@@ -75,7 +77,15 @@ pub(super) fn run(
     present_kib: Option<u64>,
     json: bool,
 ) -> anyhow::Result<Option<u32>> {
-    let known = present_kib.and_then(|kib| u32::try_from(kib).ok()).unwrap_or(DEFAULT_KIB);
+    let set_kib = present_kib.map_or(DEFAULT_KIB, |kib| u32::try_from(kib).unwrap_or(u32::MAX));
+    let present_kib = args.present.unwrap_or(set_kib);
+    if present_kib > PRESENT_KIB_MAX {
+        let message = format!(
+            "the maximum is {present_kib} KiB now, and at most {PRESENT_KIB_MAX} KiB is simulated: \
+             give --present a smaller one to compare with"
+        );
+        return Err(Usage(message).into());
+    }
     let usage = |error: flashsift_core::params::Error| Usage(error.to_string());
     let policy = policy::Selection::parse(&args.policy).map_err(usage)?;
     if policy.spec.kind.is_offline() {
@@ -91,8 +101,10 @@ pub(super) fn run(
     let device =
         PreparedDevice::new(device).with_context(|| format!("--device {}", args.device))?;
     let name = input.name();
-    let tables =
-        Tables { reads_ahead_pages: CurveSearch::reach_pages(&args.linux), ..Tables::default() };
+    let tables = Tables {
+        reads_ahead_pages: CurveSearch::reach_pages(&args.linux, present_kib),
+        ..Tables::default()
+    };
     let loaded = load::load(input, false, args.trace_memory, tables)?;
     loaded.log_summary(&name);
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -101,7 +113,7 @@ pub(super) fn run(
         frames: args.memory,
         device,
         params: args.linux.clone(),
-        present_kib: args.present.unwrap_or(known).min(KIB_MAX),
+        present_kib,
         memory_limit_bytes: loaded.limit_bytes,
         workers: args.threads.map_or_else(cores, usize::from),
     };
@@ -222,10 +234,13 @@ fn proposal(curve: &Curve) -> String {
     let judgement = &curve.saving;
     let [low, high] = [judgement.interval.0, judgement.interval.1].map(|at| judgement.share(at));
     let share = judgement.share(judgement.saving);
-    let time = match judgement.recommends() {
-        true => format!("saves {} % of the time", signed(share)),
-        false => format!("changes the time by {} %, which is within its spread", signed(-share)),
+    let time = match (low, high) {
+        _ if judgement.recommends() => "saves",
+        (low, high) if low <= 0.0 && high >= 0.0 => "makes no certain difference in time: it saves",
+        _ if share < 0.0 => "costs time: it saves",
+        _ => "saves, though not in nine of ten slices,",
     };
+    let time = format!("{time} {} % of the time", signed(share));
     let pages = |counts: &Counts| counts.wasted();
     let (less, more) = (pages(&present.outcome.readahead), pages(&proposed.outcome.readahead));
     let waste = match less >= more {

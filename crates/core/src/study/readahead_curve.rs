@@ -31,7 +31,7 @@ pub struct CurveConditions {
     /// Generation of the kernel and folios, as parameters of `linux` without its maximum; empty:
     /// the defaults.
     pub params: String,
-    /// The maximum that is set now, KiB.
+    /// The maximum that is set now, KiB, at most [`PRESENT_KIB_MAX`].
     pub present_kib: u32,
     /// Memory that the trace and its cells may take.
     pub memory_limit_bytes: u64,
@@ -42,8 +42,11 @@ pub struct CurveConditions {
 /// Maxima that are tried, KiB; 0: no read-ahead.
 pub const SIZES_KIB: [u32; 12] = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
-/// The greatest maximum that is tried, KiB.
+/// The greatest maximum that is tried besides the present one, KiB.
 pub const KIB_MAX: u32 = 4096;
+
+/// The greatest present maximum, KiB.
+pub const PRESENT_KIB_MAX: u32 = 16_384;
 
 /// Share of the least time by which a size may be slower and still count as equal.
 pub const FLAT_SHARE: f64 = 0.01;
@@ -141,12 +144,13 @@ impl<'a> CurveSearch<'a> {
         Ok(search)
     }
 
-    /// Returns how far the table of reads must reach, with these [`CurveConditions::params`].
+    /// Returns how far the table of reads must reach, with these [`CurveConditions::params`] and
+    /// this present maximum.
     ///
     /// # Panics
-    /// If `linux` does not take the parameters.
-    pub fn reach_pages(params: &str) -> u32 {
-        ReadAheadModel::of(&readahead_of(KIB_MAX, params)).reach_pages()
+    /// If `linux` does not take the parameters, or the maximum is above [`PRESENT_KIB_MAX`].
+    pub fn reach_pages(params: &str, present_kib: u32) -> u32 {
+        ReadAheadModel::of(&readahead_of(KIB_MAX.max(present_kib), params)).reach_pages()
     }
 
     /// Returns the number of cells.
