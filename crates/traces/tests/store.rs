@@ -301,7 +301,10 @@ fn schema_3_opens_without_places() {
     let (found, outcome) = loaded(include_bytes!("store/schema3.parquet")).unwrap();
     let sample = (flashsift_traces::format::named("parquet").unwrap().sample)();
     let (mut events, now) = loaded(&sample).unwrap();
-    events.retain(|event| !matches!(event.action, Action::Place { .. } | Action::Cause { .. }));
+    let is_new = |action: &Action<'_>| {
+        matches!(action, Action::Place { .. } | Action::Cause { .. } | Action::MemoryLines { .. })
+    };
+    events.retain(|event| !is_new(&event.action));
     // The sample has one event a millisecond.
     (0..).zip(&mut events).for_each(|(n, event)| event.at_us = 1000 * n);
     assert_eq!(found, events);
@@ -331,7 +334,7 @@ fn the_sample_holds_each_kind_of_event() {
         loaded(&(flashsift_traces::format::named("parquet").unwrap().sample)()).unwrap();
     let kinds: HashSet<_> =
         events.iter().map(|event| std::mem::discriminant(&event.action)).collect();
-    assert_eq!(kinds.len(), 22);
+    assert_eq!(kinds.len(), 23);
     assert!(outcome.about.epoch_us.is_some() && outcome.about.boot_us.is_some());
 }
 
