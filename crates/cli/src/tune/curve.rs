@@ -224,33 +224,36 @@ fn words(trace: &Trace, search: &CurveSearch<'_>, curve: &Curve, columns: usize)
 
 /// The sentence that a person acts on.
 fn proposal(curve: &Curve) -> String {
-    let (proposed, present) = (&curve.points[curve.proposed], &curve.points[curve.present]);
+    let (smallest, present) = (&curve.points[*curve.flat.start()], &curve.points[curve.present]);
     if let Some(lack) = curve.lack {
         return format!("none: {lack}. Record longer.");
     }
-    if curve.proposed == curve.present {
+    if smallest.kib == present.kib {
         return format!("keep {}", kib(present.kib));
     }
     let judgement = &curve.saving;
     let [low, high] = [judgement.interval.0, judgement.interval.1].map(|at| judgement.share(at));
     let share = judgement.share(judgement.saving);
-    let time = match (low, high) {
-        _ if judgement.recommends() => "saves",
-        (low, high) if low <= 0.0 && high >= 0.0 => "makes no certain difference in time: it saves",
-        _ if share < 0.0 => "costs time: it saves",
-        _ => "saves, though not in nine of ten slices,",
+    let (choice, time) = match judgement.recommends() {
+        true => (format!("{} instead of {}", kib(smallest.kib), kib(present.kib)), "it saves"),
+        false => (
+            format!("keep {}, as the time does not fall for certain", kib(present.kib)),
+            "it would save",
+        ),
     };
-    let time = format!("{time} {} % of the time", signed(share));
+    let subject = match judgement.recommends() {
+        true => String::new(),
+        false => format!("with {} ", kib(smallest.kib)),
+    };
+    let time = format!("{subject}{time} {} % of the time", signed(share));
     let pages = |counts: &Counts| counts.wasted();
-    let (less, more) = (pages(&present.outcome.readahead), pages(&proposed.outcome.readahead));
+    let (less, more) = (pages(&present.outcome.readahead), pages(&smallest.outcome.readahead));
     let waste = match less >= more {
         true => format!("{} MiB less are read in vain", mib(less - more)),
         false => format!("{} MiB more are read in vain", mib(more - less)),
     };
     format!(
-        "{} instead of {}: {time} ({} to {} % over {SLICES} slices of as many reads); {waste}",
-        kib(proposed.kib),
-        kib(present.kib),
+        "{choice}: {time} ({} to {} % over {SLICES} slices of as many reads); {waste}",
         signed(low),
         signed(high)
     )

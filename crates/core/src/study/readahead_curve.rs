@@ -2,8 +2,8 @@
 //!
 //! Every power of two from 4 KiB to 4 MiB, and no read-ahead, is simulated. Small windows need more
 //! requests; large ones read pages that no access uses, and evict others for them. The smallest
-//! size that takes at most 1 % more time than the best is proposed: a larger one reads more for
-//! nothing.
+//! size that takes at most 1 % more time than the best is proposed, as a larger one reads more for
+//! nothing, if it saves time for certain over the present one. Otherwise that is kept.
 
 use super::{
     Policies, PreparedDevice, Request, Study, StudyError,
@@ -86,11 +86,12 @@ pub struct Curve {
     pub best: usize,
     /// Index of the size that is set now.
     pub present: usize,
-    /// Index of the smallest size that takes at most [`FLAT_SHARE`] more than the best.
+    /// Index of the size to set: the smallest that takes at most [`FLAT_SHARE`] more than the best,
+    /// if it saves time for certain ([`Judgement::recommends`]), else the present one.
     pub proposed: usize,
     /// Indices of the sizes around the best that take at most [`FLAT_SHARE`] more.
     pub flat: std::ops::RangeInclusive<usize>,
-    /// The time that the proposed size saves over the present one.
+    /// The time that the smallest size of [`Self::flat`] saves over the present one.
     pub saving: Judgement,
     /// The tuning paper's native maximum for this trace, KiB.
     pub native_kib: u64,
@@ -253,7 +254,7 @@ impl Curve {
         Self {
             best,
             present,
-            proposed: first,
+            proposed: if saving.recommends() { first } else { present },
             flat: first..=last,
             saving,
             native_kib: 4 * native_maximum(request_pages),
@@ -354,6 +355,13 @@ mod tests {
         assert_eq!((found.present, found.lack), (5, None));
         assert!((found.saving.saving - 0.49).abs() < 1e-9 && found.saving.recommends());
         assert_eq!(found.native_kib, 64);
+    }
+
+    /// A device that is busy with writes takes the same time with every size: no reason to change.
+    #[test]
+    fn a_size_that_saves_nothing_is_not_proposed() {
+        let found = curve(&[(0, 2.0), (64, 2.0), (128, 2.0)], 128, 5000);
+        assert_eq!((found.proposed, found.flat.clone(), found.lack), (2, 0..=2, None));
     }
 
     #[test]
