@@ -1,11 +1,6 @@
 //! `flashsift doctor`: which programs and files wear this machine's flash, and what would help.
 
-use crate::{
-    card, load,
-    logging::{self, DETAIL},
-    size,
-    usage::Usage,
-};
+use crate::{card, load, logging::DETAIL, size, usage::Usage, watch::Until};
 use anyhow::Context;
 use endurance::DiskLife;
 use facts::Watched;
@@ -14,19 +9,10 @@ use flashsift_core::{
     event::{About, Event},
     writeback::flusher::FlusherSettings,
 };
-use flashsift_record::{self as recorder, Options, Stop, Subject};
+use flashsift_record::{self as recorder, Options, Subject};
 use flashsift_traces::{Error, events::Sink};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::{
-    io::{IsTerminal, Write},
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
-};
-use tracing::{info, warn};
+use std::{io::Write, path::PathBuf, time::Duration};
+use tracing::warn;
 
 mod endurance;
 mod facts;
@@ -107,30 +93,6 @@ impl Sink for Examine {
     }
 }
 
-struct Until {
-    interrupted: Arc<AtomicBool>,
-    time: Duration,
-    begun: Instant,
-    bar: ProgressBar,
-}
-
-impl Stop for Until {
-    fn begun(&mut self) {
-        self.begun = Instant::now();
-        if self.bar.is_hidden() {
-            let time = size::duration(self.time.as_micros() as u64);
-            info!("watching for {time}; Ctrl-C or SIGTERM ends it");
-        }
-    }
-
-    fn now(&mut self, events: u64) -> bool {
-        let elapsed = self.begun.elapsed();
-        self.bar.set_position(elapsed.min(self.time).as_millis() as u64);
-        self.bar.set_message(size::counted(events, "event"));
-        self.interrupted.load(Relaxed) || elapsed >= self.time
-    }
-}
-
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.time.is_zero() {
         return Err(Usage("--for 0 sees nothing: give a time such as 1m".to_owned()).into());
@@ -138,22 +100,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let flash = args.device.as_deref().map(endurance::of_device).transpose()?;
     let watched = Watched::begin(&args.paths)?;
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in
-        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
-    {
-        signal_hook::flag::register(signal, interrupted.clone()).context("signals")?;
-    }
     let limit_bytes =
         args.trace_memory.unwrap_or_else(|| (load::default_limit_bytes() / 3).min(LIMIT_MAX));
     let mut sink = Examine { flusher: watched.flusher(), limit_bytes, doctor: None };
-    let begun = Instant::now();
-    let mut stop = Until { interrupted, time: args.time, begun, bar: bar(args.time) };
+    let mut stop = Until::new(args.time, "event")?;
     let options = Options { under: None, exact: false, buffer_kib: args.buffer.div_ceil(1024) };
     let subject = Subject::FileSystems(args.paths.clone());
     let recorded = recorder::record(subject, &options, &mut sink, &mut stop);
-    let duration_us = stop.begun.elapsed().as_micros() as u64;
-    stop.bar.finish_and_clear();
+    let duration_us = stop.finish().as_micros() as u64;
     let recorded = recorded.map_err(|error| match error {
         recorder::Error::NotAllowed { .. } => {
             anyhow::Error::new(error).context("watching a machine needs root: run it with sudo")
@@ -194,16 +148,4 @@ struct Outcome {
     examination: Examination,
     /// By disk.
     lives: Vec<DiskLife>,
-}
-
-fn bar(time: Duration) -> ProgressBar {
-    if logging::is_quiet() || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style =
-        ProgressStyle::with_template("watching [{bar:30}] {elapsed} {msg} (Ctrl-C ends it)")
-            .expect("templates are constants");
-    let bar = ProgressBar::new(time.as_millis() as u64).with_style(style);
-    logging::keep_below(&bar);
-    bar
 }

@@ -28,6 +28,7 @@ mod table;
 mod text;
 mod tune;
 mod usage;
+mod watch;
 
 /// Record file accesses on Linux, compare page cache designs on them, and estimate time and wear on
 /// flash

@@ -5,63 +5,31 @@ use super::{
     apply::{print, print_json},
     found, kib, present_kib,
 };
-use crate::{
-    logging::{self, DETAIL},
-    size, table,
-};
+use crate::{logging::DETAIL, size, table, watch::Until};
 use anyhow::Context;
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_host::readahead::{Backing, Machine};
 use flashsift_record::{
-    self as recorder, Stop,
+    self as recorder,
     readahead::{self, ReadAheadShare, ReadAheadUse, WatchedFileSystem, count::ReadAheadTally},
 };
-use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::{
     ffi::OsStr,
     fmt::Write as _,
-    io::IsTerminal,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tempfile::TempDir;
-use tracing::{info, warn};
+use tracing::warn;
 
 const SCHEMA: u32 = 1;
 /// Name of the trace in its folder.
 const TRACE: &str = "live.parquet";
 /// Fewer pages than this say nothing about a machine: 1 MiB.
 const EVIDENCE_PAGES: u64 = 256;
-
-struct Until {
-    interrupted: Arc<AtomicBool>,
-    time: Duration,
-    begun: Instant,
-    bar: ProgressBar,
-}
-
-impl Stop for Until {
-    fn begun(&mut self) {
-        self.begun = Instant::now();
-        if self.bar.is_hidden() {
-            info!("watching for {}; Ctrl-C ends it", size::duration(self.time.as_micros() as u64));
-        }
-    }
-
-    fn now(&mut self, events: u64) -> bool {
-        let elapsed = self.begun.elapsed();
-        self.bar.set_position(elapsed.min(self.time).as_millis() as u64);
-        self.bar.set_message(size::counted(events, "record"));
-        self.interrupted.load(Relaxed) || elapsed >= self.time
-    }
-}
 
 pub(super) fn run(
     args: &ReadaheadArgs,
@@ -77,14 +45,7 @@ pub(super) fn run(
             false => "no file system of this device is mounted, so there is nothing to watch",
         });
     };
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in
-        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
-    {
-        signal_hook::flag::register(signal, interrupted.clone()).context("signals")?;
-    }
-    let (time, bar) = (args.time, bar(args.time));
-    let mut stop = Until { interrupted, time, begun: Instant::now(), bar };
+    let mut stop = Until::new(args.time, "record")?;
     let kind = backing.file_system.clone().unwrap_or_default();
     let watched = WatchedFileSystem { dev, bdi: backing.bdi.clone(), kind, point: point.clone() };
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
@@ -93,8 +54,7 @@ pub(super) fn run(
         false => None,
     };
     let counted = readahead::watch(&watched, args.buffer.div_ceil(1024), top, &mut stop);
-    let elapsed = stop.begun.elapsed();
-    stop.bar.finish_and_clear();
+    let elapsed = stop.finish();
     let counted = counted.map_err(|error| match error {
         recorder::Error::NotAllowed { .. } => {
             anyhow::Error::new(error).context("watching a machine needs root: run it with sudo")
@@ -331,16 +291,4 @@ fn verdict(now_kib: u64, total: &ReadAheadTally, recorded: bool) -> String {
     };
     let _ = writeln!(text, "The counts are of the present maximum, {}. {effect}", kib(now_kib));
     text
-}
-
-fn bar(time: Duration) -> ProgressBar {
-    if logging::is_quiet() || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style =
-        ProgressStyle::with_template("watching [{bar:30}] {elapsed} {msg} (Ctrl-C ends it)")
-            .expect("templates are constants");
-    let bar = ProgressBar::new(time.as_millis() as u64).with_style(style);
-    logging::keep_below(&bar);
-    bar
 }
