@@ -37,7 +37,9 @@ use crate::{
 };
 
 pub mod account;
+pub mod features;
 mod keep;
+pub mod model;
 mod none;
 pub mod simulate;
 #[cfg(test)]
