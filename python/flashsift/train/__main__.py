@@ -93,7 +93,7 @@ def parser():
     )
     it.add_argument("--seed", type=int, default=0)
     it.add_argument("--resume", action="store_true", help="go on with an interrupted training")
-    it.add_argument("--epochs", type=int, default=20, help="of the perceptron; default: 20")
+    it.add_argument("--epochs", type=int, default=12, help="of the perceptron; default: 12")
     it.add_argument("--sizes", default="512,200,2", help="hidden layers; default: 512,200,2")
     it.add_argument(
         "--grid", action="store_true",
@@ -126,8 +126,8 @@ def run(args):
         with_dead=args.with_dead,
         quiet=args.quiet,
     )
-    parts = dict(zip(["train", "valid", "test"], data.split(rows, args.split, args.seed), strict=True))
-    parts = {name: rows.take(chosen) for name, chosen in parts.items()}
+    chosen = data.split(rows, args.split, args.seed)
+    parts = dict(zip(["train", "valid", "test"], map(rows.take, chosen), strict=True))
     models = MODELS if args.model == "all" else [args.model]
     report = {
         "phase": args.phase,
@@ -146,7 +146,8 @@ def run(args):
     for name in models:
         path = args.output
         if args.model == "all":
-            path = path.with_name(f"{path.name}-{name}{'.safetensors' if name in ('mlp', 'linear', 'logistic') else '.txt'}")
+            ending = "txt" if name in ("gbdt", "forest") else "safetensors"
+            path = path.with_name(f"{path.name}-{name}.{ending}")
         report["models"][name] = one(name, path, args, parts, units)
     finish(args, report)
 
@@ -203,8 +204,7 @@ def one(name, path, args, parts, units):
         raise ValueError(f"the model written scores differently from the one trained, by {away}")
     scores = judge.score(test.features)
     modelfile.write(path, encoded)
-    for left in [checkpoint(path)]:
-        left.unlink(missing_ok=True)
+    checkpoint(path).unlink(missing_ok=True)
     found = scores >= np.float32(judge.threshold)
     levels, precision, recall = metrics.curve(test.positive, scores)
     step = max(1, len(levels) // 500)
@@ -297,13 +297,16 @@ def show(report):
     """Prints the report as a table."""
     files, positive = report["files"], report["positive"]
     out = ", ".join(f"{count} {why}" for why, count in report["left_out"].items() if count)
+    print(f"{sum(files.values())} files of {several(report['applications'])}")
+    if out:
+        print(f"left out: {out}")
     print(
-        f"{sum(files.values())} files of {', '.join(report['applications'])}"
-        f"{f' (left out: {out})' if out else ''}\n"
         f"test: {files['test']} files, {positive['test']} positive, of "
-        f"{', '.join(report['tested_applications'])}; split by {report['split']}\n"
+        f"{several(report['tested_applications'])}; split by {report['split']}\n"
     )
-    print(f"{'model':16}{'precision':>10}{'recall':>10}{'accuracy':>10}{'PR area':>10}{'KB':>8}{'s':>8}")
+    print(
+        f"{'model':16}{'precision':>10}{'recall':>10}{'accuracy':>10}{'PR area':>10}{'KB':>8}{'s':>8}"
+    )
 
     def number(value, digits=3):
         return "-" if value is None else f"{value:.{digits}f}"
@@ -313,8 +316,13 @@ def show(report):
         area = number(line["average_precision"]) if "bytes" in line else ""
         print(
             f"{name:16}{number(line['precision']):>10}{number(line['recall']):>10}"
-            f"{number(line['accuracy']):>10}{area:>10}{size:>8}{line.get('seconds', ''):>8}"
+            f"{number(line['accuracy']):>10}{area:>10}{size:>8}{line.get('seconds', ''):>8}".rstrip()
         )
+
+
+def several(names):
+    """Returns the names, or their number if they do not fit on a line."""
+    return ", ".join(names) if len(names) <= 6 else f"{len(names)} applications"
 
 
 if __name__ == "__main__":

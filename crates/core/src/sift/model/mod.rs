@@ -23,8 +23,8 @@ use super::features::{FeatureConfig, MAX_UNITS, Phase, SCHEMA};
 use std::collections::BTreeMap;
 
 mod mlp;
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "naive"))]
+pub mod testing;
 mod trees;
 
 /// Largest model file, bytes.

@@ -1,18 +1,22 @@
-//! Model files for tests.
+//! Model files for tests and benchmarks.
 
 use super::SCHEMA;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, fmt::Write};
 
-/// One layer: weights \[inputs, outputs\] by rows, and biases.
+/// One layer of a perceptron.
 #[derive(Clone, Debug)]
-pub(crate) struct TestLayer {
-    pub(crate) weight: Vec<f32>,
-    pub(crate) bias: Vec<f32>,
+pub struct TestLayer {
+    /// \[inputs, outputs\], by rows.
+    pub weight: Vec<f32>,
+    /// One for each output.
+    pub bias: Vec<f32>,
 }
 
 /// Returns the facts of a model for this phase, with the threshold 0.5 and units of 1 s.
-pub(crate) fn facts(phase: u8, units: u8) -> BTreeMap<String, String> {
+pub fn facts(phase: u8, units: u8) -> BTreeMap<String, String> {
     let facts = [
         ("schema", SCHEMA.to_string()),
         ("phase", phase.to_string()),
@@ -25,7 +29,7 @@ pub(crate) fn facts(phase: u8, units: u8) -> BTreeMap<String, String> {
 
 /// Returns the safetensors of a perceptron with these facts, which lack `transform`,
 /// `activations` and the hash.
-pub(crate) fn perceptron(
+pub fn perceptron(
     mut facts: BTreeMap<String, String>,
     activations: &str,
     layers: &[TestLayer],
@@ -70,14 +74,14 @@ pub(crate) fn perceptron(
 }
 
 /// Returns a model that gives every file this score.
-pub(crate) fn constant(phase: u8, units: u8, score: f32) -> Vec<u8> {
+pub fn constant(phase: u8, units: u8, score: f32) -> Vec<u8> {
     let inputs = usize::from(units) + 6;
     let layer = TestLayer { weight: vec![0.0; inputs], bias: vec![score] };
     perceptron(facts(phase, units), "clamp", &[layer])
 }
 
 /// Adds the line of facts to a text of LightGBM.
-pub(crate) fn with_facts(text: &str, mut facts: BTreeMap<String, String>) -> String {
+pub fn with_facts(text: &str, mut facts: BTreeMap<String, String>) -> String {
     let mut hasher = Sha256::new();
     hasher.update(text);
     for (key, value) in facts.iter().filter(|(key, _)| *key != "sha256") {
@@ -88,9 +92,71 @@ pub(crate) fn with_facts(text: &str, mut facts: BTreeMap<String, String>) -> Str
     text.replacen("version=v4\n", &format!("version=v4\n{line}"), 1)
 }
 
+/// Returns a perceptron for phase 1 with these hidden layers, all tanh or ReLU, and weights at
+/// random.
+pub fn random_perceptron(units: u8, sizes: &[usize], seed: u64) -> Vec<u8> {
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let mut width = usize::from(units) + 6;
+    let mut layers = Vec::new();
+    for out in sizes.iter().copied().chain([2]) {
+        let bound = 1.0 / (width as f32).sqrt();
+        let mut draw = |count| (0..count).map(|_| rng.random_range(-bound..bound)).collect();
+        layers.push(TestLayer { weight: draw(width * out), bias: draw(out) });
+        width = out;
+    }
+    let relus = vec!["relu"; sizes.len() - 1].join(",");
+    let mut facts = facts(1, units);
+    facts.insert("transform".into(), "log1p".into());
+    perceptron(facts, &format!("tanh,{relus},softmax"), &layers)
+}
+
+/// Returns trees in LightGBM's text for phase 1. Each splits a leaf at random until it has `leaves`.
+pub fn random_trees(units: u8, count: usize, leaves: usize, seed: u64) -> String {
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let inputs = usize::from(units) + 6;
+    let mut trees = String::new();
+    for number in 0..count {
+        // The place of each leaf: the node above it, and its side.
+        let mut children = vec![[-1_i64, -2]];
+        let mut places = vec![(0, 0), (0, 1)];
+        while places.len() < leaves {
+            let leaf = rng.random_range(0..places.len());
+            let (node, side) = places[leaf];
+            let next = children.len();
+            children[node][side] = next as i64;
+            children.push([!(leaf as i64), !(places.len() as i64)]);
+            places[leaf] = (next, 0);
+            places.push((next, 1));
+        }
+        let nodes = children.len();
+        let features = join((0..nodes).map(|_| rng.random_range(0..inputs)));
+        let thresholds = join((0..nodes).map(|_| rng.random_range(0.0..4.0)));
+        let values = join((0..leaves).map(|_| rng.random_range(-0.2..0.2)));
+        let [left, right] = [0, 1].map(|side| join(children.iter().map(|child| child[side])));
+        let types = join((0..nodes).map(|_| 2));
+        write!(
+            trees,
+            "Tree={number}\nnum_leaves={leaves}\nnum_cat=0\nsplit_feature={features}\n\
+             threshold={thresholds}\ndecision_type={types}\nleft_child={left}\n\
+             right_child={right}\nleaf_value={values}\nis_linear=0\nshrinkage=1\n\n"
+        )
+        .expect("a String takes all text");
+    }
+    let text = format!(
+        "tree\nversion=v4\nnum_class=1\nnum_tree_per_iteration=1\nlabel_index=0\n\
+         max_feature_idx={}\nobjective=binary sigmoid:1\n\n{trees}end of trees\n",
+        inputs - 1
+    );
+    with_facts(&text, facts(1, units))
+}
+
+fn join<T: ToString>(items: impl Iterator<Item = T>) -> String {
+    items.map(|item| item.to_string()).collect::<Vec<_>>().join(" ")
+}
+
 fn hex(hasher: Sha256) -> String {
     hasher.finalize().iter().fold(String::new(), |mut hex, byte| {
-        write!(hex, "{byte:02x}").unwrap();
+        write!(hex, "{byte:02x}").expect("a String takes all text");
         hex
     })
 }

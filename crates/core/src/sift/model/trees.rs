@@ -5,21 +5,29 @@
 //!
 //! Features are 32-bit, so a threshold of LightGBM, which is 64-bit, becomes the largest 32-bit
 //! number that is not above it: every comparison has the same result.
+//!
+//! Scoring follows QuickScorer (Lucchese et al., SIGIR '15): the leaves of a tree are numbered from
+//! left to right, and each has a bit. A node whose comparison leads to the right clears the bits of
+//! the leaves on its left. When all nodes have done so, the lowest bit is that of the leaf that a
+//! walk from the root would reach. No step depends on the one before, so the compiler compares
+//! several files at once.
 
 use super::{Facts, ModelError, facts, hash_is};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-const NODES_MAX: usize = 1 << 22;
-/// Rows that go down a tree together: the processor overlaps their loads.
+/// Most leaves of a tree: one bit for each.
+const LEAVES_MAX: usize = 32;
+const TREES_MAX: usize = 1 << 16;
+/// Files that are compared at once.
 const LANES: usize = 8;
 
 #[derive(Clone, Debug)]
 pub(super) struct Trees {
     nodes: Vec<Node>,
-    /// Root and depth of each tree.
-    roots: Vec<(u32, u32)>,
-    /// The value of each leaf; the tree's constant for a tree of one leaf.
+    /// For each tree the ends of its nodes and of its leaves.
+    ends: Vec<(u32, u32)>,
+    /// The values of the leaves, from left to right.
     leaves: Vec<f64>,
     /// Factor of the sum: 1, or for a random forest 1 / number of trees.
     factor: f64,
@@ -27,14 +35,13 @@ pub(super) struct Trees {
     sigmoid: f64,
 }
 
-/// A node, or a leaf: a leaf leads to itself, so that all rows can go down the same number of
-/// steps.
+/// A comparison. Above the threshold it leads to the right.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     threshold: f32,
     feature: u32,
-    /// Left and right successor.
-    next: [u32; 2],
+    /// The leaves that stay possible if it leads to the right.
+    right: u32,
 }
 
 /// One tree as the text has it. A negative child `c` is leaf `!c`.
@@ -97,23 +104,26 @@ impl Trees {
             .ok_or_else(|| ModelError::Unsupported(format!("the objective `{objective}`")))?;
         let averages = header.fields.contains_key("average_output");
         let mut trees =
-            Self { nodes: Vec::new(), roots: Vec::new(), leaves: Vec::new(), factor: 1.0, sigmoid };
+            Self { nodes: Vec::new(), ends: Vec::new(), leaves: Vec::new(), factor: 1.0, sigmoid };
         for part in parts {
             trees.add(&Text::new(part), inputs)?;
         }
-        if trees.roots.is_empty() {
+        if trees.ends.is_empty() {
             return Err(damaged("the model has no tree"));
         }
         if averages {
-            trees.factor = 1.0 / trees.roots.len() as f64;
+            trees.factor = 1.0 / trees.ends.len() as f64;
         }
         Ok(trees)
     }
 
     fn add(&mut self, text: &Text<'_>, inputs: usize) -> Result<(), ModelError> {
         let leaves: usize = text.one("num_leaves")?;
-        if leaves == 0 || leaves > NODES_MAX || self.nodes.len() + 2 * leaves > NODES_MAX {
-            return Err(damaged(format!("a tree with {leaves} leaves")));
+        if leaves == 0 || leaves > LEAVES_MAX || self.ends.len() >= TREES_MAX {
+            return Err(ModelError::Unsupported(format!(
+                "a tree with {leaves} leaves, where at most {LEAVES_MAX} are possible, or more \
+                 than {TREES_MAX} trees"
+            )));
         }
         if text.one::<usize>("num_cat")? != 0 || text.fields.get("is_linear") == Some(&"1") {
             return Err(ModelError::Unsupported("categories or linear leaves".into()));
@@ -139,87 +149,99 @@ impl Trees {
         if features.iter().any(|feature| *feature as usize >= inputs) {
             return Err(damaged("a feature that the model does not have"));
         }
-        let base = self.nodes.len();
-        // Leaf L of all trees has the node `base` + inner + its number in the tree.
-        let place = |child: i64| match usize::try_from(child) {
-            Ok(node) => (node < inner).then_some(base + node),
-            Err(_) => usize::try_from(!child)
-                .ok()
-                .filter(|leaf| *leaf < leaves)
-                .map(|leaf| base + inner + leaf),
-        };
+        let mut walk = Walk { children: &children, below: vec![None; inner], order: Vec::new() };
+        let root = if inner > 0 { 0 } else { !0 };
+        walk.visit(root, leaves)?;
+        if walk.order.len() != leaves {
+            return Err(damaged("a leaf with no predecessor"));
+        }
         for node in 0..inner {
-            let mut next = [0; 2];
-            for (next, children) in next.iter_mut().zip(&children) {
-                *next = place(children[node])
-                    .ok_or_else(|| damaged("a successor that the tree does not have"))?
-                    as u32;
-            }
+            let left = walk.below[node].ok_or_else(|| damaged("a node with no predecessor"))?;
             let threshold = round_down(thresholds[node]);
-            self.nodes.push(Node { threshold, feature: features[node], next });
+            self.nodes.push(Node { threshold, feature: features[node], right: !left });
         }
-        for leaf in 0..leaves {
-            let itself = (base + inner + leaf) as u32;
-            self.nodes.push(Node { threshold: 0.0, feature: 0, next: [itself; 2] });
-        }
-        self.leaves.resize(base + inner, 0.0);
-        self.leaves.extend(values);
-        let depth = self.depth(base, inner)?;
-        self.roots.push((base as u32, depth));
+        self.leaves.extend(walk.order.iter().map(|leaf| values[*leaf]));
+        self.ends.push((self.nodes.len() as u32, self.leaves.len() as u32));
         Ok(())
     }
 
-    /// Returns the number of steps from the root at `base` to the farthest of its leaves. Fails if
-    /// the nodes are no tree.
-    fn depth(&self, base: usize, inner: usize) -> Result<u32, ModelError> {
-        let mut seen = vec![false; self.nodes.len() - base];
-        let mut todo = vec![(base, 0)];
-        let mut deepest = 0;
-        while let Some((node, depth)) = todo.pop() {
-            if std::mem::replace(&mut seen[node - base], true) {
-                return Err(damaged("a node with two predecessors"));
-            }
-            deepest = deepest.max(depth);
-            if node < base + inner {
-                todo.extend(self.nodes[node].next.map(|next| (next as usize, depth + 1)));
-            }
-        }
-        Ok(deepest)
+    pub(super) fn score_rows(&self, rows: &[f32], width: usize, scores: &mut [f32]) {
+        let whole = scores.len() / LANES * LANES;
+        let (blocks, others) = rows.split_at(whole * width);
+        let (block_scores, other_scores) = scores.split_at_mut(whole);
+        self.score_blocks::<LANES>(blocks, width, block_scores);
+        self.score_blocks::<1>(others, width, other_scores);
     }
 
-    pub(super) fn score_rows(&self, rows: &[f32], width: usize, scores: &mut [f32]) {
-        for (rows, scores) in rows.chunks(LANES * width).zip(scores.chunks_mut(LANES)) {
-            let mut sums = [0.0; LANES];
-            if scores.len() == LANES {
-                self.sum::<LANES>(rows, width, &mut sums);
-            } else {
-                for (row, sum) in rows.chunks(width).zip(&mut sums) {
-                    let mut one = [0.0];
-                    self.sum::<1>(row, width, &mut one);
-                    *sum = one[0];
+    fn score_blocks<const N: usize>(&self, rows: &[f32], width: usize, scores: &mut [f32]) {
+        // The values of each feature lie together, so that one load gets those of several files.
+        let mut columns = vec![[0.0; N]; width];
+        for (rows, scores) in rows.chunks(N * width).zip(scores.chunks_mut(N)) {
+            for (lane, row) in rows.chunks(width).enumerate() {
+                for (column, value) in columns.iter_mut().zip(row) {
+                    column[lane] = *value;
                 }
             }
-            for (score, sum) in scores.iter_mut().zip(sums) {
+            for (score, sum) in scores.iter_mut().zip(self.sums(&columns)) {
                 let raw = sum * self.factor;
                 *score = (1.0 / (1.0 + (-self.sigmoid * raw).exp())) as f32;
             }
         }
     }
 
-    fn sum<const N: usize>(&self, rows: &[f32], width: usize, sums: &mut [f64; N]) {
-        for (root, depth) in &self.roots {
-            let mut at = [*root; N];
-            for _ in 0..*depth {
-                for (lane, at) in at.iter_mut().enumerate() {
-                    let node = &self.nodes[*at as usize];
-                    let value = rows[lane * width + node.feature as usize];
-                    *at = node.next[usize::from(value > node.threshold)];
+    fn sums<const N: usize>(&self, columns: &[[f32; N]]) -> [f64; N] {
+        let mut sums = [0.0; N];
+        let (mut node, mut leaf) = (0, 0);
+        for (node_end, leaf_end) in &self.ends {
+            let mut possible = [u32::MAX; N];
+            for Node { threshold, feature, right } in &self.nodes[node..*node_end as usize] {
+                // All ones, or all zeros: a branch would be predicted wrongly half of the time.
+                let column = &columns[*feature as usize];
+                for (possible, value) in possible.iter_mut().zip(column) {
+                    *possible &= right | u32::from(value <= threshold).wrapping_neg();
                 }
             }
-            for (sum, at) in sums.iter_mut().zip(at) {
-                *sum += self.leaves[at as usize];
+            let leaves = &self.leaves[leaf..*leaf_end as usize];
+            for (sum, possible) in sums.iter_mut().zip(possible) {
+                *sum += leaves[possible.trailing_zeros() as usize];
             }
+            (node, leaf) = (*node_end as usize, *leaf_end as usize);
         }
+        sums
+    }
+}
+
+/// Numbers the leaves of a tree from left to right.
+struct Walk<'a> {
+    children: &'a [Vec<i64>; 2],
+    /// The bits of the leaves on the left of each node that was visited.
+    below: Vec<Option<u32>>,
+    /// The leaves from left to right.
+    order: Vec<usize>,
+}
+
+impl Walk<'_> {
+    /// Visits a node or leaf, and everything below it. A tree of N leaves is less than N deep.
+    fn visit(&mut self, at: i64, leaves: usize) -> Result<(), ModelError> {
+        let Ok(node) = usize::try_from(at) else {
+            let leaf = usize::try_from(!at).ok().filter(|leaf| *leaf < leaves);
+            let leaf = leaf.ok_or_else(|| damaged("a successor that the tree does not have"))?;
+            if self.order.contains(&leaf) {
+                return Err(damaged("a leaf with two predecessors"));
+            }
+            self.order.push(leaf);
+            return Ok(());
+        };
+        match self.below.get_mut(node) {
+            Some(below @ None) => *below = Some(0),
+            Some(Some(_)) => return Err(damaged("a node with two predecessors")),
+            None => return Err(damaged("a successor that the tree does not have")),
+        }
+        let before = self.order.len();
+        self.visit(self.children[0][node], leaves)?;
+        let bits = (before..self.order.len()).fold(0, |bits, leaf| bits | 1 << leaf);
+        self.below[node] = Some(bits);
+        self.visit(self.children[1][node], leaves)
     }
 }
 

@@ -60,7 +60,7 @@ impl Drawn {
 }
 
 fn drawn() -> impl Strategy<Value = Drawn> {
-    (-1.0..1.0).prop_map(Drawn::Leaf).prop_recursive(5, 32, 2, |child| {
+    (-1.0..1.0).prop_map(Drawn::Leaf).prop_recursive(5, 24, 2, |child| {
         let threshold = prop_oneof![-2.0..2.0, Just(0.5), Just(0.1)];
         (0_usize..10, threshold, [child.clone(), child]).prop_map(
             |(feature, threshold, children)| Drawn::Split {
@@ -149,6 +149,7 @@ fn texts_that_are_not_such_trees_are_refused() {
         ("threshold=0.5", "threshold=0.5 1", "`threshold`"),
         ("leaf_value=0.5", "leaf_value=inf", "leaf"),
         ("num_leaves=2", "num_leaves=0", "0 leaves"),
+        ("num_leaves=2", "num_leaves=33", "33 leaves"),
         ("num_leaves=2", "num_leaves=18446744073709551615", "leaves"),
         ("end of trees", "end", "end of trees"),
         ("Tree=0", "Three=0", "no tree"),
