@@ -37,16 +37,26 @@ use crate::{
 };
 
 pub mod account;
+mod drop_all;
+mod droppable;
 pub mod features;
 mod keep;
 pub mod model;
 mod none;
+mod on_pressure;
+mod oracle;
+mod random;
+mod shelf;
 pub mod simulate;
 #[cfg(test)]
 mod testing;
+mod touch;
+mod uses;
 
+pub use droppable::Droppable;
 pub use keep::{Config as KeepConfig, FILE_COST_BYTES, Keep};
 pub use none::NoSifter;
+pub use uses::LastUses;
 
 /// Decides what happens to files in RAM. The module's page has the protocol.
 pub trait Sift {
@@ -62,7 +72,7 @@ pub trait Sift {
     fn done(&mut self, now: Micros, file: FileId, result: Result<(), Blocked>);
 
     /// Asks for this much free space in RAM. Decisions that free space follow; none follows if no
-    /// file can be removed.
+    /// file can be removed. A file that was read or changed at this very time is not dropped.
     fn need_space(&mut self, now: Micros, bytes: u64);
 
     /// Returns the time at which [`Sift::handle_deadline`] is due, if no other call comes before.
@@ -117,7 +127,8 @@ impl<S: Sift + ?Sized> Sift for Box<S> {
 }
 
 /// Every sifter.
-pub const ALL: &[Spec] = &[none::SPEC, keep::SPEC];
+pub const ALL: &[Spec] =
+    &[none::SPEC, keep::SPEC, drop_all::SPEC, touch::SPEC, random::SPEC, oracle::SPEC];
 
 /// The parts that a sifter is built from.
 #[derive(Clone, Copy)]
@@ -126,8 +137,12 @@ pub struct SifterSetup<'a> {
     pub budget_bytes: u64,
     /// Patterns of names of files that belong on flash, beside those that the sifter knows itself.
     pub patterns: &'a [String],
-    /// The parameters that were given.
-    pub params: &'a Params,
+    /// The files that may be dropped.
+    pub droppable: &'a Droppable,
+    /// The events tell when a file is open.
+    pub knows_opens: bool,
+    /// When each file is used for the last time, for a sifter that is [`Spec::offline`].
+    pub last_uses: Option<&'a LastUses>,
 }
 
 /// The declaration of a sifter, for the command line and the tests.
@@ -140,8 +155,10 @@ pub struct Spec {
     pub what: &'static str,
     /// Parameters that `name:key=value` takes.
     pub params: &'static [Param],
+    /// It knows the rest of the history, so it exists in simulation only.
+    pub offline: bool,
     /// Builds a sifter.
-    pub build: fn(&SifterSetup<'_>) -> Box<dyn Sift + Send>,
+    pub build: fn(&SifterSetup<'_>, &Params) -> Box<dyn Sift + Send>,
 }
 
 /// A sifter and its parameters, as a user selects them.
@@ -149,8 +166,8 @@ pub type Selection = crate::params::Selection<Spec>;
 
 impl Selection {
     /// Builds the sifter.
-    pub fn build(&self, budget_bytes: u64, patterns: &[String]) -> Box<dyn Sift + Send> {
-        (self.spec.build)(&SifterSetup { budget_bytes, patterns, params: &self.params })
+    pub fn build(&self, setup: &SifterSetup<'_>) -> Box<dyn Sift + Send> {
+        (self.spec.build)(setup, &self.params)
     }
 }
 
@@ -260,7 +277,14 @@ mod tests {
                 );
                 assert!(!text.contains('\n') && !text.contains("  "), "{name}: {text:?}");
             }
-            Selection::parse(name).unwrap().build(1 << 20, &[]).check();
+            let setup = SifterSetup {
+                budget_bytes: 1 << 20,
+                patterns: &[],
+                droppable: &Droppable::caches(),
+                knows_opens: true,
+                last_uses: None,
+            };
+            Selection::parse(name).unwrap().build(&setup).check();
         }
     }
 
@@ -273,6 +297,9 @@ mod tests {
         let refused = Selection::parse("keep:lose-at-most=0s").err().unwrap().to_string();
         assert!(refused.contains("`0s` is no value for keep's lose-at-most=1800s"), "{refused}");
         let unknown = Selection::parse("drop").err().unwrap().to_string();
-        assert_eq!(unknown, "no sifter is called `drop`; there are: none, keep");
+        assert_eq!(
+            unknown,
+            "no sifter is called `drop`; there are: none, keep, drop-all, touch, random, oracle"
+        );
     }
 }
