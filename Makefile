@@ -33,7 +33,7 @@ lint: setup ## Format, clippy, ruff for Python, lint/prose; warnings are errors
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@[ -x .venv/bin/ruff ] || { python3 -m venv .venv && .venv/bin/pip install -q ruff==$(RUFF); } &> target/ruff.log \
 	  || echo "not installed: ruff $(RUFF) (see target/ruff.log); Python is not linted"
-	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks; fi
+	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks python; fi
 
 docs: setup ## API documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
@@ -44,13 +44,30 @@ unit: setup ## Tests, naming each that was skipped
 	if command -v python3 > /dev/null; then \
 	  python3 -B -m unittest discover -s workloads/tests >> target/test.log 2>&1 || { cat target/test.log; exit 1; }; \
 	else echo "SKIPPED workloads: python3 is not installed" >> target/test.log; fi
+	@$(train-tests)
 	if command -v npm > /dev/null; then \
 	  ( cd $(PAGES) && npm ci --no-audit --no-fund --loglevel=error \
 	    && FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift npm test --silent ) >> target/test.log 2>&1 \
 	    || { cat target/test.log; exit 1; }; \
 	else echo "SKIPPED pages in a browser: npm is not installed" >> target/test.log; fi
-	@grep -E '^(running|test result|Ran |✔|ℹ (pass|fail))|^SKIPPED' target/test.log
+	@grep -E '^(running|test result|Ran |[0-9]+ (passed|failed)|✔|ℹ (pass|fail))|^SKIPPED' target/test.log
 	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
+
+# Tests of the Python package, in a virtual environment. The module is built with the features of
+# the tests above, so that nothing is compiled twice.
+define train-tests
+if ! command -v python3 > /dev/null; then \
+  echo "SKIPPED training: python3 is not installed" >> target/test.log; \
+elif ! { [[ .venv-train/installed -nt python/requirements.txt ]] || { python3 -m venv .venv-train \
+    && .venv-train/bin/pip install -q -r python/requirements.txt && touch .venv-train/installed; }; } &> target/train.log; then \
+  echo "SKIPPED training: python/requirements.txt is not installable (see target/train.log)" >> target/test.log; \
+else \
+  { $(CARGO) build --workspace --all-features --locked \
+    && cp $${CARGO_TARGET_DIR:-target}/debug/lib_native.so python/flashsift/_native.abi3.so \
+    && PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests; } >> target/test.log 2>&1 \
+    || { cat target/test.log; exit 1; }; \
+fi
+endef
 
 soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTES a run (10)
 	FLASHSIFT_HISTORIES=4 FLASHSIFT_CUTS=40 FLASHSIFT_KILLS=100 \

@@ -26,6 +26,7 @@ mod size;
 mod synth;
 mod table;
 mod text;
+mod train;
 mod tune;
 mod usage;
 mod watch;
@@ -55,6 +56,7 @@ mod watch;
   flashsift devices                               modelled devices, and the wear of your flash
   flashsift import trace.xz -o trace.parquet      convert any format into flashsift's Parquet format
   flashsift synth zipf --requests 1M -o zipf.parquet
+  flashsift train *.parquet -o model.safetensors               a model for a sifter; needs Python
 
 Exit status: 0: success; 1: failure, also because of the content of the trace; 2: invalid command \
                   line."
@@ -88,6 +90,7 @@ enum Command {
     Policies(policies::Args),
     Devices(devices::Args),
     Synth(synth::Args),
+    Train(train::Args),
 }
 
 fn main() -> ExitCode {
@@ -159,6 +162,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Policies(args) => policies::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),
+        Command::Train(args) => train::run(&args),
     }
 }
 

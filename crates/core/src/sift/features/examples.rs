@@ -44,7 +44,7 @@ impl Category {
     pub fn of(active_us: Micros) -> Self {
         match active_us {
             ..TRANSIENT_US => Category::Bar,
-            ..=LONG_LIVING_US => Category::Transient,
+            TRANSIENT_US..=LONG_LIVING_US => Category::Transient,
             _ => Category::LongLiving,
         }
     }

@@ -1,0 +1,1 @@
+"""Training of the models that `flashsift compare --sift` and mounts run."""
