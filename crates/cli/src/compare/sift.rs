@@ -10,11 +10,11 @@ use crate::{
 use anyhow::Context;
 use flashsift_core::{
     page::PAGE_BYTES,
-    params::Listed,
-    sift::{Droppable, Selection, Spec},
+    params::{Listed, Params},
+    sift::{Droppable, Selection, Spec, model::FileModel},
     study::{
         DeviceResult, Request, Study, Wave,
-        sifting::{SiftOutcome, Sifting},
+        sifting::{SiftError, SiftOutcome, Sifting},
     },
     system::Outcome,
     trace::{Tables, Trace},
@@ -22,7 +22,7 @@ use flashsift_core::{
 };
 use flashsift_traces::events::Kept;
 use serde::Serialize;
-use std::{io::Write, str::FromStr};
+use std::{collections::BTreeSet, io::Write, str::FromStr};
 
 /// Memory without `--memory`: 32 MiB, in pages.
 const MEMORY_PAGES: u32 = 8192;
@@ -62,7 +62,7 @@ impl SifterMemory {
 pub(super) fn help() -> String {
     let each = Spec::ALL.iter().map(|spec| {
         let params = spec.params.iter().map(|param| format!(" [{param}]")).collect::<String>();
-        let offline = if spec.offline { " (offline)" } else { "" };
+        let offline = if (spec.offline)(&Params::default()) { " (offline)" } else { "" };
         format!("\n  {:<13} {}{offline}{params}", spec.name, spec.what)
     });
     format!(
@@ -114,6 +114,7 @@ fn later(sifted: &SiftOutcome) -> u64 {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let sifters = sifters(&args.sift)?;
+    let models = models(&sifters)?;
     let request = request(args)?;
     let limit_bytes = args.trace_memory.unwrap_or_else(default_limit_bytes);
     let name = args.input.name();
@@ -121,8 +122,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let outcome = args.input.read(&mut kept)?;
     load::log_left_out(&outcome);
     let about = kept.about.context("the reader gave no trace")?;
-    let sifting = Sifting::new(&kept.events, about, Droppable::matching(&args.droppable))
+    let mut sifting = Sifting::new(&kept.events, about, Droppable::matching(&args.droppable))
         .map_err(|error| Usage(error.to_string()))?;
+    for (path, model) in models {
+        sifting.add_model(path, model);
+    }
+    let sifting = sifting;
     let memories = match &request.frames[..] {
         [] => vec![MEMORY_PAGES],
         given => given.to_vec(),
@@ -147,10 +152,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             false => args.sift_memory.pages_of(memory_pages),
         };
         let ram_bytes = u64::from(ram_pages) * PAGE_BYTES;
-        let (sifted, trace) = sifting.sift_trace(sifter, ram_bytes, tables, limit_bytes)?;
+        let sifted = sifting.sift_trace(sifter, ram_bytes, tables, limit_bytes);
+        let (sifted, trace) = sifted.map_err(|error| match error {
+            SiftError::Setup(_) => Usage(error.to_string()).into(),
+            error => anyhow::Error::from(error),
+        })?;
         let mut cell = Cell {
             sifter: sifter.label(),
-            offline: sifter.spec.offline,
+            offline: sifter.is_offline(),
             memory_pages,
             ram_pages,
             sifted,
@@ -206,6 +215,17 @@ fn behind(
         cell.devices.clone_from(&row.devices);
     }
     Ok(())
+}
+
+/// Reads the files of models that the sifters name.
+fn models(sifters: &[Selection]) -> anyhow::Result<Vec<(String, FileModel)>> {
+    let files: BTreeSet<&str> = sifters.iter().flat_map(Selection::model_files).collect();
+    let read = |path: &str| -> anyhow::Result<_> {
+        let bytes = std::fs::read(path).with_context(|| path.to_owned())?;
+        let model = FileModel::from_bytes(&bytes).with_context(|| path.to_owned())?;
+        Ok((path.to_owned(), model))
+    };
+    files.into_iter().map(read).collect()
 }
 
 /// Reads the sifters, each once. `all` stands for every one with its default parameters.

@@ -15,9 +15,9 @@ pub(super) const SPEC: Spec = Spec {
     paper: "baseline",
     what: "drops droppable files when RAM is full, the oldest first",
     params: &[ORDER],
-    offline: false,
+    offline: |_| false,
     build: |setup, params| {
-        Box::new(OnPressure::new(setup, DropAll { order: Order::of(params, &[ORDER]) }))
+        Ok(Box::new(OnPressure::new(setup, DropAll { order: Order::of(params, &[ORDER]) })))
     },
 };
 

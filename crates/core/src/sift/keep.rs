@@ -58,8 +58,8 @@ pub(super) const SPEC: Spec = Spec {
     paper: "flashsift: what the mount does",
     what: "keeps new files in RAM as long as there is space, and for a bounded time; drops none",
     params: PARAMS,
-    offline: false,
-    build: |setup, params| Box::new(Keep::new(Config::of(setup, params))),
+    offline: |_| false,
+    build: |setup, params| Ok(Box::new(Keep::new(Config::of(setup, params)))),
 };
 
 const PARAMS: &[Param] = &[Param {

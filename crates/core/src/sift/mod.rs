@@ -33,10 +33,13 @@
 
 use crate::{
     event::{Create, Event, FileId, Micros},
-    params::{Listed, Param, Params},
+    params::{Listed, Param, ParamKind, Params},
 };
+use model::FileModel;
+use std::sync::Arc;
 
 pub mod account;
+mod cachesifter;
 mod drop_all;
 mod droppable;
 pub mod features;
@@ -127,8 +130,15 @@ impl<S: Sift + ?Sized> Sift for Box<S> {
 }
 
 /// Every sifter.
-pub const ALL: &[Spec] =
-    &[none::SPEC, keep::SPEC, drop_all::SPEC, touch::SPEC, random::SPEC, oracle::SPEC];
+pub const ALL: &[Spec] = &[
+    none::SPEC,
+    keep::SPEC,
+    drop_all::SPEC,
+    touch::SPEC,
+    random::SPEC,
+    cachesifter::SPEC,
+    oracle::SPEC,
+];
 
 /// The parts that a sifter is built from.
 #[derive(Clone, Copy)]
@@ -143,7 +153,14 @@ pub struct SifterSetup<'a> {
     pub knows_opens: bool,
     /// When each file is used for the last time, for a sifter that is [`Spec::offline`].
     pub last_uses: Option<&'a LastUses>,
+    /// The models that parameters name, by the text that names them.
+    pub models: &'a [(String, Arc<FileModel>)],
 }
+
+/// The reason for which a sifter cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SetupError(String);
 
 /// The declaration of a sifter, for the command line and the tests.
 pub struct Spec {
@@ -155,10 +172,10 @@ pub struct Spec {
     pub what: &'static str,
     /// Parameters that `name:key=value` takes.
     pub params: &'static [Param],
-    /// It knows the rest of the history, so it exists in simulation only.
-    pub offline: bool,
+    /// Whether it knows the rest of the history, and so exists in simulation only.
+    pub offline: fn(&Params) -> bool,
     /// Builds a sifter.
-    pub build: fn(&SifterSetup<'_>, &Params) -> Box<dyn Sift + Send>,
+    pub build: fn(&SifterSetup<'_>, &Params) -> Result<Box<dyn Sift + Send>, SetupError>,
 }
 
 /// A sifter and its parameters, as a user selects them.
@@ -166,8 +183,23 @@ pub type Selection = crate::params::Selection<Spec>;
 
 impl Selection {
     /// Builds the sifter.
-    pub fn build(&self, setup: &SifterSetup<'_>) -> Box<dyn Sift + Send> {
+    ///
+    /// # Errors
+    /// The parameters name a model that does not suit.
+    pub fn build(&self, setup: &SifterSetup<'_>) -> Result<Box<dyn Sift + Send>, SetupError> {
         (self.spec.build)(setup, &self.params)
+    }
+
+    /// Returns whether the sifter knows the rest of the history.
+    pub fn is_offline(&self) -> bool {
+        (self.spec.offline)(&self.params)
+    }
+
+    /// Returns the files of models that the parameters name.
+    pub fn model_files(&self) -> Vec<&str> {
+        let texts = self.spec.params.iter().filter(|param| matches!(param.kind, ParamKind::Text));
+        let named = texts.map(|param| self.params.text(self.spec.params, param.name));
+        named.filter(|text| !text.is_empty()).collect()
     }
 }
 
@@ -236,6 +268,8 @@ pub enum Reason {
     Large,
     /// An application asked for the file to be durable.
     Sync,
+    /// A model or a label says that the file is worth its place on flash, or that it is not.
+    Judged,
     /// An application will probably ask for the file to be durable: it has synced the files before.
     Ahead,
     /// The name shows that the file belongs on flash (a database, a configured pattern).
@@ -283,8 +317,9 @@ mod tests {
                 droppable: &Droppable::caches(),
                 knows_opens: true,
                 last_uses: None,
+                models: &[],
             };
-            Selection::parse(name).unwrap().build(&setup).check();
+            Selection::parse(name).unwrap().build(&setup).unwrap().check();
         }
     }
 
@@ -299,7 +334,8 @@ mod tests {
         let unknown = Selection::parse("drop").err().unwrap().to_string();
         assert_eq!(
             unknown,
-            "no sifter is called `drop`; there are: none, keep, drop-all, touch, random, oracle"
+            "no sifter is called `drop`; there are: none, keep, drop-all, touch, random, \
+             cachesifter, oracle"
         );
     }
 }

@@ -20,10 +20,10 @@ pub(super) const SPEC: Spec = Spec {
     paper: "Carlisle and Lloyd, Discrete Applied Mathematics 59 (1995)",
     what: "knows the rest of the trace, and drops no file that is used again",
     params: &[],
-    offline: true,
+    offline: |_| true,
     build: |setup, _| {
         let last = setup.last_uses.cloned().unwrap_or_default();
-        Box::new(OnPressure::new(setup, Oracle { last, by_end: BTreeSet::new() }))
+        Ok(Box::new(OnPressure::new(setup, Oracle { last, by_end: BTreeSet::new() })))
     },
 };
 

@@ -18,11 +18,11 @@ pub(super) const SPEC: Spec = Spec {
     paper: "baseline",
     what: "drops a droppable file with a fixed probability when RAM is full, else writes it",
     params: PARAMS,
-    offline: false,
+    offline: |_| false,
     build: |setup, params| {
         let number = |name| params.number(PARAMS, name);
         let (share, seed) = (number("p"), number("seed") as u64);
-        Box::new(OnPressure::new(setup, Random { share, hasher: FixedState::with_seed(seed) }))
+        Ok(Box::new(OnPressure::new(setup, Random { share, hasher: FixedState::with_seed(seed) })))
     },
 };
 

@@ -16,15 +16,15 @@ pub(super) const SPEC: Spec = Spec {
     paper: "baseline",
     what: "writes a droppable file that was read again, and drops the others, when RAM is full",
     params: PARAMS,
-    offline: false,
+    offline: |_| false,
     build: |setup, params| {
-        Box::new(OnPressure::new(
+        Ok(Box::new(OnPressure::new(
             setup,
             Touch {
                 order: Order::of(params, PARAMS),
                 pause_us: params.duration_us(PARAMS, "pause"),
             },
-        ))
+        )))
     },
 };
 

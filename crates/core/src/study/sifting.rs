@@ -9,7 +9,8 @@ use crate::{
     event::{About, Action, Event, FileId, Space},
     page::PAGE_BYTES,
     sift::{
-        Droppable, LastUses, Selection, SifterSetup,
+        Droppable, LastUses, Selection, SetupError, SifterSetup,
+        model::FileModel,
         simulate::{Counters, Sifted},
     },
     trace::{Tables, Trace, TraceBuilder, TraceError, Unit},
@@ -17,9 +18,10 @@ use crate::{
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
+use std::sync::Arc;
 
 /// The reason for which a trace cannot be sifted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, PartialEq, thiserror::Error)]
 pub enum SiftError {
     /// The trace has no files.
     #[error("--sift: this trace is not of files, and sifters decide on files")]
@@ -33,6 +35,12 @@ pub enum SiftError {
          --droppable '*/thumbnails/*'"
     )]
     NothingDroppable,
+    /// The sifter cannot be built.
+    #[error("--sift: {0}")]
+    Setup(#[from] SetupError),
+    /// The trace behind the sifter cannot be held.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
 }
 
 /// A trace that sifters are compared on.
@@ -42,6 +50,7 @@ pub struct Sifting<'e> {
     droppable: Droppable,
     files: HashSet<FileId, FixedState>,
     last_uses: LastUses,
+    models: Vec<(String, Arc<FileModel>)>,
     middle_us: u64,
     end_us: u64,
 }
@@ -108,7 +117,13 @@ impl<'e> Sifting<'e> {
         }
         let end_us = events.last().map_or(0, |event| event.at_us);
         let last_uses = LastUses::of_all(events);
-        Ok(Self { events, about, droppable, files, last_uses, middle_us: end_us / 2, end_us })
+        let (models, middle_us) = (Vec::new(), end_us / 2);
+        Ok(Self { events, about, droppable, files, last_uses, models, middle_us, end_us })
+    }
+
+    /// Adds a model, under the text that names it in a sifter's parameters.
+    pub fn add_model(&mut self, name: String, model: FileModel) {
+        self.models.push((name, Arc::new(model)));
     }
 
     /// Returns the number of files that may be dropped.
@@ -118,19 +133,23 @@ impl<'e> Sifting<'e> {
 
     /// Lets a sifter with this much RAM, in bytes, decide on the files of the trace. `below` gets
     /// the events that the page cache gets then.
+    ///
+    /// # Errors
+    /// The sifter names a model that does not suit.
     pub fn sift(
         &self,
         sifter: &Selection,
         ram_bytes: u64,
         mut below: impl FnMut(&Event<'_>),
-    ) -> SiftOutcome {
+    ) -> Result<SiftOutcome, SetupError> {
         let sifter = sifter.build(&SifterSetup {
             budget_bytes: ram_bytes,
             patterns: &[],
             droppable: &self.droppable,
             knows_opens: self.about.knows.opens,
             last_uses: Some(&self.last_uses),
-        });
+            models: &self.models,
+        })?;
         let mut sifted = Sifted::new(sifter, ram_bytes, self.about.knows);
         let mut flusher = Flusher::new(FlusherSettings::default()).with_log();
         let mut outcome = SiftOutcome::default();
@@ -154,20 +173,21 @@ impl<'e> Sifting<'e> {
         outcome.counters = sifted.counters().clone();
         let all = outcome.counters.fetched_again.bytes;
         outcome.fetched_again = Halves { all, second: all - first_half.unwrap_or(all) };
-        outcome
+        Ok(outcome)
     }
 
     /// The same, with the trace that is left for the page cache.
     ///
     /// # Errors
-    /// That trace does not fit into this much memory.
+    /// That trace does not fit into this much memory, or the sifter names a model that does not
+    /// suit.
     pub fn sift_trace(
         &self,
         sifter: &Selection,
         ram_bytes: u64,
         tables: Tables,
         limit_bytes: u64,
-    ) -> Result<(SiftOutcome, Trace), TraceError> {
+    ) -> Result<(SiftOutcome, Trace), SiftError> {
         let mut builder =
             TraceBuilder::new(self.about, Unit::Page, limit_bytes).with_tables(tables);
         let mut failed = Ok(());
@@ -175,7 +195,7 @@ impl<'e> Sifting<'e> {
             if failed.is_ok() {
                 failed = builder.extend(std::slice::from_ref(event));
             }
-        });
+        })?;
         failed?;
         Ok((outcome, builder.finish()?))
     }

@@ -94,7 +94,14 @@ fn setup<'a>(
     last_uses: &'a LastUses,
 ) -> SifterSetup<'a> {
     let last_uses = Some(last_uses);
-    SifterSetup { budget_bytes, patterns: &[], droppable, knows_opens: true, last_uses }
+    SifterSetup {
+        budget_bytes,
+        patterns: &[],
+        droppable,
+        knows_opens: true,
+        last_uses,
+        models: &[],
+    }
 }
 
 /// A file is dropped only while it is closed, has a name, is droppable by the name that it got
@@ -111,7 +118,8 @@ fn every_sifter_drops_only_what_may_be_dropped() {
             let last = LastUses::of_all(&events);
             let budget_bytes = [0, 1 << 13, 1 << 16, 1 << 19][seed as usize % 4];
             let at = format!("{} in {budget_bytes} bytes, seed {seed}", spec.name);
-            let sifter = Selection::default_of(spec).build(&setup(budget_bytes, &droppable, &last));
+            let sifter =
+                Selection::default_of(spec).build(&setup(budget_bytes, &droppable, &last)).unwrap();
             let mut sifted = Sifted::new(sifter, budget_bytes, KNOWS).logged();
             let (mut files, mut known, mut dropped) = (Files::default(), 0, BTreeSet::new());
             let mut below = Files::default();
@@ -166,8 +174,10 @@ fn drop_all_drops_as_a_list_of_files_does() {
         let droppable = droppable();
         let budget_bytes = 40 * PAGE_BYTES;
         let last = LastUses::default();
-        let mut sifter =
-            Selection::parse("drop-all").unwrap().build(&setup(budget_bytes, &droppable, &last));
+        let mut sifter = Selection::parse("drop-all")
+            .unwrap()
+            .build(&setup(budget_bytes, &droppable, &last))
+            .unwrap();
         let mut naive = NaiveLru::default();
         for step in 1..200 {
             let id = FileId(u64::from(dice.below(30)));
@@ -238,8 +248,10 @@ fn decisions(sifter: &mut dyn Sift, at_us: Micros, action: Action<'_>) -> Vec<De
 #[test]
 fn a_file_that_flash_refuses_is_dropped_for_space() {
     let (droppable, last) = (droppable(), LastUses::default());
-    let mut sifter =
-        Selection::parse("random:p=0").unwrap().build(&setup(8 * PAGE_BYTES, &droppable, &last));
+    let mut sifter = Selection::parse("random:p=0")
+        .unwrap()
+        .build(&setup(8 * PAGE_BYTES, &droppable, &last))
+        .unwrap();
     assert_eq!(decisions(&mut *sifter, 0, create(1, "/d0/a")), []);
     assert_eq!(decisions(&mut *sifter, 1, write(1, 4)), []);
     decisions(&mut *sifter, 2, create(2, "/d0/b"));
@@ -263,7 +275,7 @@ fn time_may_go_back() {
     for spec in ALL {
         let (droppable, last) = (droppable(), LastUses::default());
         let mut sifter =
-            Selection::default_of(spec).build(&setup(8 * PAGE_BYTES, &droppable, &last));
+            Selection::default_of(spec).build(&setup(8 * PAGE_BYTES, &droppable, &last)).unwrap();
         for step in 0..200 {
             let at_us = 1_000_000 * (200 - step % 7 * 20);
             for action in [create(step, "/d0/a"), write(step, 2)] {
