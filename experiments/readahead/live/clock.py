@@ -1,8 +1,9 @@
 """Measure how long programs take at each read_ahead_kb on a slow device, beside the proposals.
 
 The device is a loop device over slow.c: requests one after the other, each with a fixed time and a
-time for its bytes. `flashsift profile` measures it; the proposals are for that profile. Writes
-clock.csv, card.toml and proposals.json.
+time for its bytes. `flashsift profile` measures it; the proposals are for that profile. Then the
+device's times are fitted to the runs, and the proposals made anew. Writes clock.csv, card.toml,
+proposals.json, fitted.toml and fitted.json.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import re
 import resource
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -146,9 +148,11 @@ def record(program, card, command, output, kib, *options):
             lines.append(line)
             if not line:
                 raise RuntimeError("".join(lines))
-        run(command, volume)
-        recorder.send_signal(signal.SIGINT)
-        said = recorder.communicate()[1]
+        try:
+            run(command, volume)
+        finally:
+            recorder.send_signal(signal.SIGINT)
+            said = recorder.communicate()[1]
         if recorder.returncode:
             raise RuntimeError(said)
         return [line for line in [*lines, *said.splitlines()] if "LOST" in line]
@@ -160,10 +164,48 @@ def propose(program, trace, profile, recorded_kib):
     return json.loads(stage.call(*words, stdout=subprocess.PIPE, text=True).stdout)["readahead"]
 
 
+def fitted(profile, rows):
+    """The profile with the times of requests and pages that the runs show, by least squares.
+
+    Beside other programs, a request waits for a processor more than once, which the profile of an
+    idle moment does not have.
+    """
+    groups = {}
+    for row in filter(lambda row: row["busy_s"], rows):
+        groups.setdefault((row["workload"], row["kib"]), []).append(row)
+    points = [[statistics.median(float(row[key]) for row in group) for key in ("requests", "bytes", "busy_s")]
+              for group in groups.values()]
+    # Relative errors count, else chromium's alone would.
+    points = [(requests / busy, pages / 4096 / busy, 1) for requests, pages, busy in points]
+    rr = sum(r * r for r, _, _ in points)
+    pp = sum(p * p for _, p, _ in points)
+    rp = sum(r * p for r, p, _ in points)
+    r1, p1 = sum(r for r, _, _ in points), sum(p for _, p, _ in points)
+    request_us = 1e6 * (r1 * pp - p1 * rp) / (rr * pp - rp * rp)
+    page_us = 1e6 * (p1 * rr - r1 * rp) / (rr * pp - rp * rp)
+    text = profile.read_text()
+    # One read of the flash a request.
+    for key, value in (("read_us", request_us), ("transfer_us", page_us), ("nand_pages", 128), ("buffer_pages", 128)):
+        text = re.sub(rf"^{key} = [0-9.]+$", f"{key} = {value:.1f}" if key.endswith("us") else f"{key} = {value}", text,
+                      flags=re.MULTILINE)
+    return f"# read_us and transfer_us are fitted to the runs of clock.csv, nand_pages is set.\n{text}"
+
+
+def propose_fitted(program, folder, names, profile, rows, output):
+    """Propose anew for the recordings in a folder, with the fitted profile."""
+    fitted_profile = output.with_suffix(".toml")
+    fitted_profile.write_text(fitted(profile, rows))
+    proposals = {}
+    for name in names:
+        for kind, (kib, *_) in RECORDINGS.items():
+            proposals[f"{name}, {kind}"] = propose(program, folder / f"{name}-{kind}.parquet", fitted_profile, kib)
+    output.write_text(json.dumps(proposals) + "\n")
+
+
 def propose_live(program, card, commands, profile):
     """`--live --propose` while all workloads run, one after the other, cold."""
     with card.mounted() as volume:
-        live = stage.Live.watch(program, volume.point, "--propose", "--device", profile, "--memory", "1GiB", instances=2)
+        live = stage.Live.watch(program, volume.point, "--propose", "--device", profile, "--memory", "1GiB", recorders=1)
         for command in commands.values():
             run(command, volume)
         records, said = live.end()
@@ -179,6 +221,7 @@ def main():
     parser.add_argument("--name", default="", help="prefix of the files")
     parser.add_argument("--speed", nargs=2, type=float, default=(REQUEST_US, US_PER_MIB),
                         metavar=("REQUEST_US", "US_PER_MIB"))
+    parser.add_argument("--add", action="store_true", help="add rounds to those of clock.csv")
     parser.add_argument("--keep-profile", action="store_true", help="do not measure the device anew")
     parser.add_argument("--traces", type=Path, help="folder for the recordings; else they are removed")
     parser.add_argument("-o", type=Path, default=HERE, help="folder of the results")
@@ -193,7 +236,8 @@ def main():
         if not args.keep_profile:
             stage.call(args.flashsift, "profile", "-q", "--target", card.device, "--yes-destroy-data", "--span",
                        "512MiB", "--sustained", "256MiB", "--rest", "1s", "-o", folder / "card.toml")
-            profile.write_text(re.sub(r"/dev/loop\d+", "the slow device", (folder / "card.toml").read_text()))
+            text = re.sub(r"/dev/loop\d+", "the slow device", (folder / "card.toml").read_text())
+            profile.write_text(re.sub(r"^#.*\n+", "", text, flags=re.MULTILINE))
         text = profile.read_text()
         print("profile", [line for line in text.splitlines() if re.match("(read|transfer)_us = ", line)],
               file=sys.stderr, flush=True)
@@ -220,16 +264,23 @@ def main():
               file=sys.stderr, flush=True)
         rows = []
         chance = random.Random(1)
-        for number in range(args.rounds):
+        table_path = args.o / f"{args.name}clock.csv"
+        if args.add:
+            rows = list(csv.DictReader(table_path.read_text().splitlines()))
+        first = 1 + max((int(row["round"]) for row in rows), default=-1)
+        for number in range(first, first + args.rounds):
             for kib in chance.sample(SIZES, len(SIZES)):
                 for name, command in commands.items():
                     with card.mounted(kib) as volume:
                         rows.append({"workload": name, "kib": kib, "round": number, **run(command, volume)})
                         print(*rows[-1].values(), sep="\t", file=sys.stderr, flush=True)
-            with open(args.o / f"{args.name}clock.csv", "w", newline="") as file:
+            with open(table_path, "w", newline="") as file:
                 table = csv.DictWriter(file, FIELDS, lineterminator="\n")
                 table.writeheader()
                 table.writerows(rows)
+        if rows:
+            propose_fitted(args.flashsift, args.traces or folder, commands, profile, rows,
+                           args.o / f"{args.name}fitted.json")
 
 
 if __name__ == "__main__":

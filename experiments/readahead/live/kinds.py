@@ -88,7 +88,7 @@ def here(program, folder, kind):
 def propose(program, volume):
     """Return the proposal for the same readers, or the reason for none."""
     try:
-        live = stage.Live.watch(program, volume.point, "--propose", instances=2)
+        live = stage.Live.watch(program, volume.point, "--propose", recorders=1)
         for reader in READERS:
             stage.call("/usr/bin/python3", "-c", READER, reader, volume.point / reader)
         records, said = live.end()

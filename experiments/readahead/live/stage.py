@@ -118,40 +118,48 @@ class Live:
     """`flashsift tune readahead --live`, or a recording, until `end`."""
 
     @classmethod
-    def watch(cls, program, point, *options, instances=1):
+    def watch(cls, program, point, *options, recorders=0):
         words = [program, "tune", "readahead", "--live", point, "--for", "1h", "--json", "--top", "5", *options]
-        return cls._begin(words, instances)
-
-    @classmethod
-    def _begin(cls, words, instances):
-        self = cls()
-        self._process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE,
-                                         stderr=subprocess.PIPE, text=True)
-        # It and its recorder have an instance of the kernel's tracer each, switched on last.
-        deadline = time.monotonic() + 60
-        while self._process.poll() is None and self._watching() < instances:
-            time.sleep(0.02)
-            if time.monotonic() > deadline:
-                self.end()
-                raise RuntimeError("it has not begun after a minute: its recorder has ended")
-        if self._process.poll() is not None:
-            raise RuntimeError(f"it ended: {self._process.stderr.read()}")
-        return self
+        return cls._begin(words, recorders)
 
     @classmethod
     def recording(cls, program, point, trace):
         """`flashsift record --exact`, which runs beside a watch with `--propose`."""
-        return cls._begin([program, "record", "-q", "--exact", "--for", "1h", "--path", point, "--output", trace], 1)
+        return cls._begin([program, "record", "--exact", "--for", "1h", "--path", point, "--output", trace], 0)
+
+    @classmethod
+    def _begin(cls, words, recorders):
+        self = cls()
+        self._process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE,
+                                         stderr=subprocess.PIPE, text=True)
+        lines = []
+        while "Ctrl-C" not in (line := self._process.stderr.readline()):
+            lines.append(line)
+            if not line:
+                self._process.wait()
+                raise RuntimeError(f"it ended: {''.join(lines)}")
+        # A recorder beside it says nothing. Its tracing instances are switched off until it begins.
+        since, deadline = None, time.monotonic() + 60
+        while recorders and (since is None or time.monotonic() < since + 0.5):
+            if self._recording() < recorders:
+                since = None
+            else:
+                since = since or time.monotonic()
+            if time.monotonic() > deadline:
+                self.end()
+                raise RuntimeError("its recorder has not begun within a minute")
+            time.sleep(0.02)
+        return self
 
     def pids(self):
         return [self._process.pid, *children_of(self._process.pid)]
 
-    def _watching(self):
-        mine = tuple(f"flashsift-{pid}-" for pid in self.pids())
+    def _recording(self):
+        recorders = tuple(f"flashsift-{pid}-" for pid in self.pids()[1:])
         on = 0
         for name in os.listdir(TRACING):
             with contextlib.suppress(OSError):
-                on += name.startswith(mine) and read(TRACING / name / "tracing_on") == "1"
+                on += name.startswith(recorders) and read(TRACING / name / "tracing_on") == "1"
         return on
 
     def cpu_seconds(self):
