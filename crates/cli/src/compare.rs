@@ -30,6 +30,7 @@ mod json;
 mod page;
 mod places;
 pub(crate) mod schedule;
+mod sift;
 mod table;
 mod verdict;
 
@@ -47,6 +48,8 @@ mod verdict;
   flashsift compare trace.xz --system all --writeback hf --memory 16MiB --device ufs-3.1
   flashsift compare trace.xz --system hybrid-flush:pages=64,hybrid-flush:pages=1024
   flashsift compare trace.parquet --policy lru --readahead off,linux:32k,linux:128k
+  flashsift compare trace.parquet --sift all --memory 32MiB     which cache files deserve flash
+  flashsift compare trace.parquet --sift drop-all,touch --droppable '*/thumbnails/*'
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -63,6 +66,20 @@ pub(crate) struct Args {
     /// Read-aheads to compare, with parameters as name:key=value
     #[arg(long, value_delimiter = ',', value_name = "READAHEAD,…", conflicts_with_all = ["object_cache", "system"], help = readaheads_help())]
     readahead: Vec<String>,
+
+    /// Sifters to compare, with parameters as name:key=value
+    #[arg(long, value_delimiter = ',', value_name = "SIFTER,…", conflicts_with_all = ["object_cache", "system", "readahead", "nvm", "attribution", "after_cache", "report", "verdict"], help = sift::help())]
+    sift: Vec<String>,
+
+    /// Memory that the sifter takes of --memory: a size, or a share in percent. The page cache has
+    /// the rest; without a sifter it has all
+    #[arg(long, value_name = "SIZE|N%", default_value = "50%", requires = "sift")]
+    sift_memory: sift::SifterMemory,
+
+    /// Files that the sifter may drop: shell patterns of their whole path, in which * also stands
+    /// for /. Default: files in directories whose name contains `cache`
+    #[arg(long, value_name = "PATTERN", requires = "sift")]
+    droppable: Vec<String>,
 
     /// Modelled memory, whose time and energy are given; default with systems that have
     /// non-volatile memory: pcm-2016
@@ -255,6 +272,9 @@ fn metadata_help() -> String {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if !args.sift.is_empty() {
+        return sift::run(args);
+    }
     let mut request = request(args)?;
     // The outputs are checked before the simulation, so that an unwritable path is reported at
     // once.
@@ -389,7 +409,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     let systems = systems(&args.system).map_err(usage)?;
     let readaheads = readaheads(&args.readahead).map_err(usage)?;
     let policies = match (&args.policy[..], &systems[..]) {
-        ([], []) if readaheads.is_empty() => Policies::all(),
+        ([], []) if readaheads.is_empty() && args.sift.is_empty() => Policies::all(),
         ([], _) => Policies::parse(["lru"]).map_err(usage)?,
         (named, _) => Policies::parse(text::joined(named)).map_err(usage)?,
     };

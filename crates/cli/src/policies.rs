@@ -150,6 +150,7 @@ enum Values<'a> {
     Number { default: f64, min: f64, max: f64 },
     Word { default: &'a str, words: &'a [&'a str] },
     Duration { default: String, min: String, max: String },
+    Text { default: &'a str },
 }
 
 impl<'a> From<&'a Param> for Parameter<'a> {
@@ -162,6 +163,7 @@ impl<'a> From<&'a Param> for Parameter<'a> {
                 min: Exact(min_us).to_string(),
                 max: Exact(max_us).to_string(),
             },
+            params::ParamKind::Text => Values::Text { default: "" },
         };
         Self { name: param.name, what: param.what, values }
     }

@@ -17,8 +17,10 @@ use flashsift_traces::{
     store,
 };
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::{
     ffi::OsString,
+    fs,
     io::IsTerminal,
     path::PathBuf,
     process::Command,
@@ -95,6 +97,10 @@ pub(crate) struct Args {
     /// Record with strace instead of the kernel's tracepoints
     #[arg(long, requires = "command")]
     strace: bool,
+
+    /// End when this process, the parent, ends, without a trace, and remove its folder if empty
+    #[arg(long, value_name = "PID", hide = true)]
+    with_parent: Option<u32>,
 
     /// The program to run and record, with its arguments
     #[arg(last = true, value_name = "CMD")]
@@ -177,6 +183,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     {
         signal_hook::flag::register(signal, interrupted.clone()).context("signals")?;
     }
+    if let Some(parent) = args.with_parent {
+        set_parent_process_death_signal(Some(Signal::INT))
+            .context("a signal of the parent's end")?;
+        // It may have ended before that.
+        interrupted.fetch_or(has_ended(parent), Relaxed);
+    }
     let bytes = Arc::new(AtomicU64::new(0));
     let mut writer = store::Writer::create(&args.output, &format!("a recording of {name}"))?;
     writer.annotate(Annotations { split: args.split, ..Annotations::default() });
@@ -203,7 +215,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     stop.bar.finish_and_clear();
     let recorded = recorded?;
+    if args.with_parent.is_some_and(has_ended) {
+        // No program waits for the trace. It has no name before it is finished.
+        drop(counted);
+        let _ = args.output.parent().map(fs::remove_dir);
+        return Ok(());
+    }
     log_summary(args, &recorded, counted.writer, begun.elapsed())
+}
+
+/// Whether this process has another parent now.
+fn has_ended(parent: u32) -> bool {
+    getppid().and_then(|pid| u32::try_from(pid.as_raw_pid()).ok()) != Some(parent)
 }
 
 fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Result<Recorded> {

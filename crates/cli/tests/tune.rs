@@ -437,6 +437,50 @@ fn live_counts_tell_a_sequential_reader_from_a_random_one() {
 }
 
 #[test]
+fn a_file_system_that_cannot_be_recorded_gets_no_proposal() {
+    let test = "a_file_system_that_cannot_be_recorded_gets_no_proposal";
+    let Some(disk) = Disk::mounted(test, &["mkfs.btrfs", "-q", "-f"]) else { return };
+    let point = disk.point();
+    let says = disk.fails(&["--live", point.to_str().unwrap(), "--for", "5m", "--propose"]);
+    assert!(says.contains("btrfs cannot be recorded"), "{says}");
+}
+
+/// Whether a process has a tracing instance.
+fn has_instance(pid: u32) -> bool {
+    let prefix = format!("flashsift-{pid}-");
+    let names = fs::read_dir("/sys/kernel/tracing/instances").unwrap().flatten();
+    names.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+}
+
+#[test]
+fn the_recorder_of_a_killed_watch_ends() {
+    let test = "the_recorder_of_a_killed_watch_ends";
+    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    if !Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists() {
+        return skip(test, "the kernel has no mm_filemap_get_pages, or tracefs is elsewhere")
+            .unwrap_or_default();
+    }
+    let temporary = disk.folder.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let mut command = Command::new(FLASHSIFT);
+    command.args(["tune", "readahead", "--live"]).arg(disk.point()).arg("--journal");
+    command.arg(disk.journal()).args(["--for", "5m", "--propose"]).env("TMPDIR", &temporary);
+    let (mut killed, mut stderr) = started(command.stdout(Stdio::null()), "watching for 5 min");
+    let children = format!("/proc/{0}/task/{0}/children", killed.id());
+    let recorder: u32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    signal(&killed, "-KILL");
+    killed.wait().unwrap();
+    // The recorder has the other end.
+    stderr.read_to_string(&mut String::new()).unwrap();
+    assert!(!has_instance(recorder));
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    let (mut child, _stderr) = watching(&disk);
+    signal(&child, "-INT");
+    assert!(child.wait().unwrap().success());
+    assert_eq!(instances(&killed), 0);
+}
+
+#[test]
 fn a_killed_watch_is_cleaned_up_by_the_next_one() {
     let test = "a_killed_watch_is_cleaned_up_by_the_next_one";
     let Some(disk) = Disk::mounted(test, EXT4) else { return };

@@ -36,6 +36,8 @@ pub enum ParamKind {
         /// Greatest.
         max_us: u64,
     },
+    /// Any text without a comma; empty by default.
+    Text,
 }
 
 impl Param {
@@ -47,6 +49,7 @@ impl Param {
             ParamKind::Duration { default_us, .. } => {
                 format!("{}={}", self.name, Exact(default_us))
             }
+            ParamKind::Text => format!("{}=", self.name),
         }
     }
 }
@@ -60,6 +63,7 @@ impl fmt::Display for Param {
             ParamKind::Duration { min_us, max_us, .. } => {
                 format!("{} to {}", Exact(min_us), Exact(max_us))
             }
+            ParamKind::Text => "any text".to_owned(),
         };
         write!(f, "{} ({others}): {}", self.default(), self.what)
     }
@@ -69,11 +73,12 @@ impl fmt::Display for Param {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(Vec<(&'static str, Value)>);
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Value {
     Number(f64),
     Word(&'static str),
     DurationUs(u64),
+    Text(Box<str>),
 }
 
 impl Params {
@@ -87,7 +92,7 @@ impl Params {
     /// If `params` does not declare `name` as a number.
     pub fn number(&self, params: &[Param], name: &str) -> f64 {
         match (self.get(name), find(params, name).kind) {
-            (Some(Value::Number(number)), _) => number,
+            (Some(Value::Number(number)), _) => *number,
             (None, ParamKind::Number { default, .. }) => default,
             _ => panic!("`{name}` is not declared as a number"),
         }
@@ -113,14 +118,27 @@ impl Params {
     /// If `params` does not declare `name` as a duration.
     pub fn duration_us(&self, params: &[Param], name: &str) -> u64 {
         match (self.get(name), find(params, name).kind) {
-            (Some(Value::DurationUs(us)), _) => us,
+            (Some(Value::DurationUs(us)), _) => *us,
             (None, ParamKind::Duration { default_us, .. }) => default_us,
             _ => panic!("`{name}` is not declared as a duration"),
         }
     }
 
-    fn get(&self, name: &str) -> Option<Value> {
-        self.0.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    /// Returns a text: the given one, or an empty one.
+    ///
+    /// # Panics
+    ///
+    /// If `params` does not declare `name` as a text.
+    pub fn text(&self, params: &[Param], name: &str) -> &str {
+        match (self.get(name), find(params, name).kind) {
+            (Some(Value::Text(text)), _) => text,
+            (None, ParamKind::Text) => "",
+            _ => panic!("`{name}` is not declared as a text"),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     /// Returns the name with the given parameters, as output shows the choice to people.
@@ -134,6 +152,7 @@ impl Params {
                 Value::Number(number) => label.push_str(&number.to_string()),
                 Value::Word(word) => label.push_str(word),
                 Value::DurationUs(us) => label.push_str(&Exact(*us).to_string()),
+                Value::Text(text) => label.push_str(text),
             }
         }
         label
@@ -262,6 +281,7 @@ fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
                 let us = duration::parse_us(value).ok();
                 us.filter(|us| (min_us..=max_us).contains(us)).map(Value::DurationUs)
             }
+            ParamKind::Text => Some(Value::Text(value.into())),
         }
         .ok_or_else(|| Error::Value {
             name,

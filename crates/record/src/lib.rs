@@ -20,6 +20,7 @@ mod tracefs;
 pub use recorder::{Lost, Options, Recorded, Stop, Subject, file_systems, record};
 use std::{io, path::Path};
 pub use strace::strace;
+pub use system::can_record;
 
 /// Reasons for which a recording does not start or ends early.
 #[derive(Debug, thiserror::Error)]

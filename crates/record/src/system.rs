@@ -105,6 +105,11 @@ pub(crate) fn dev_of(st_dev: u64) -> Dev {
     Dev::new(rustix::fs::major(st_dev), rustix::fs::minor(st_dev))
 }
 
+/// Whether file systems of this type, as in `/proc/filesystems`, can be recorded.
+pub fn can_record(kind: &str) -> bool {
+    matches!(kind, "ext4" | "f2fs")
+}
+
 /// Lists the mounted file systems that can be recorded, each once.
 pub(crate) fn mounts() -> Vec<Mounted> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -119,7 +124,7 @@ pub(crate) fn mounts() -> Vec<Mounted> {
         let kind = after.split(' ').next().unwrap_or_default();
         let Some(dev) = Dev::parse(dev) else { continue };
         // A bind mount of a part of the file system would give wrong paths.
-        if !matches!(kind, "ext4" | "f2fs") || *root != "/" || mounts.iter().any(|m| m.dev == dev) {
+        if !can_record(kind) || *root != "/" || mounts.iter().any(|m| m.dev == dev) {
             continue;
         }
         let path = PathBuf::from(unescaped(path));

@@ -12,7 +12,7 @@ def run(program, traces, model, thresholds):
     """Returns a point for each threshold, with the bytes of all traces added up."""
     points = []
     for threshold in thresholds:
-        sift = f"cachesifter:model={model},threshold={threshold}"
+        sift = f"cachesifter:model={model},threshold={threshold},checkstop=off"
         point = {"threshold": threshold, "kept_from_flash_bytes": 0, "fetched_again_bytes": 0}
         for trace in traces:
             result = subprocess.run(
@@ -23,13 +23,15 @@ def run(program, traces, model, thresholds):
             )
             if result.returncode:
                 raise ValueError(f"`{program} compare --sift {sift}` failed: {result.stderr.strip()}")
-            kept, fetched = amounts(json.loads(result.stdout))
+            kept, fetched = amounts(result.stdout)
             point["kept_from_flash_bytes"] += kept
             point["fetched_again_bytes"] += fetched
         points.append(point)
     return points
 
 
-def amounts(result):
-    """Returns (bytes kept from flash, bytes fetched again) of a result of `compare --json`."""
-    raise NotImplementedError
+def amounts(lines):
+    """Returns (bytes kept from flash, bytes fetched again) of the lines of `compare --json`."""
+    cells = [json.loads(line) for line in lines.splitlines()]
+    [cell] = [cell for cell in cells if cell["sifter"].startswith("cachesifter")]
+    return cell["stock_bytes"] - cell["flash_bytes"], cell["fetched_again_bytes"]

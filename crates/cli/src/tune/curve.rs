@@ -56,6 +56,11 @@ pub(super) struct CurveArgs {
     #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(0..=16_384))]
     present: Option<u32>,
 
+    /// The maximum at which the trace was recorded, in KiB; default: the one that is set now. With
+    /// page faults, only sizes from it on are proposed
+    #[arg(long, value_name = "KIB")]
+    recorded: Option<u32>,
+
     /// Memory limit of the trace and its cells; default: three quarters of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     trace_memory: Option<u64>,
@@ -114,6 +119,7 @@ pub(super) fn run(
         device,
         params: args.linux.clone(),
         present_kib,
+        recorded_kib: args.recorded.unwrap_or(present_kib),
         memory_limit_bytes: loaded.limit_bytes,
         workers: args.threads.map_or_else(cores, usize::from),
     };
@@ -216,7 +222,7 @@ fn words(trace: &Trace, search: &CurveSearch<'_>, curve: &Curve, columns: usize)
     );
     out += &line("native", &native);
     out += &line("proposal", &proposal(curve));
-    for bound in bounds(trace) {
+    for bound in bounds(trace, curve) {
         out += &line("bound", bound);
     }
     out
@@ -260,13 +266,17 @@ fn proposal(curve: &Curve) -> String {
 }
 
 /// The facts that the trace lacks, and what the figures then are.
-fn bounds(trace: &Trace) -> impl Iterator<Item = &'static str> {
+fn bounds(trace: &Trace, curve: &Curve) -> impl Iterator<Item = &'static str> {
     let knows = trace.about().knows;
-    let opens = "the trace does not tell which open file was read: all reads of a file count as \
-                 one reader, so the figures are bounds";
+    let opens = "the trace does not tell which open file was read, nor page faults from reads: \
+                 all of a file count as reads of one reader, so the figures can be far off; record \
+                 --exact tells both";
     let sizes = "the trace does not tell the sizes of files: read-ahead ends with the last byte \
                  that it reads, so the figures are bounds";
-    [(knows.opens, opens), (knows.sizes, sizes)]
+    let faults = "the trace has page faults, which also map cached pages around them, and no trace \
+                  tells the uses of these: sizes below that of the recording (--recorded) take \
+                  more time than listed, and none of them is proposed";
+    [(knows.opens, opens), (knows.sizes, sizes), (curve.judged_from == 0, faults)]
         .into_iter()
         .filter_map(|(known, text)| (!known).then_some(text))
 }
@@ -292,6 +302,7 @@ struct Found<'a> {
     lack: Option<String>,
     best_kib: u32,
     flat_kib: [u32; 2],
+    judged_from_kib: u32,
     flat_share: f64,
     native_kib: u64,
     request_pages_99: u64,
@@ -348,6 +359,7 @@ impl<'a> CurveRecord<'a> {
             lack: curve.lack.map(|lack| lack.to_string()),
             best_kib: at(curve.best),
             flat_kib: [at(*curve.flat.start()), at(*curve.flat.end())],
+            judged_from_kib: at(curve.judged_from),
             flat_share: FLAT_SHARE,
             native_kib: curve.native_kib,
             request_pages_99: curve.request_pages,
@@ -356,7 +368,7 @@ impl<'a> CurveRecord<'a> {
             saving_high_s: saving.interval.1,
             saving_share: saving.share(saving.saving),
             recommended: saving.recommends(),
-            bounds: bounds(search.trace()).collect(),
+            bounds: bounds(search.trace(), curve).collect(),
             sizes: curve.points.iter().map(size).collect(),
         };
         Self { schema: 1, trace, readahead }

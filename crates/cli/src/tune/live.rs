@@ -50,6 +50,11 @@ pub(super) fn run(
     let watched = WatchedFileSystem { dev, bdi: backing.bdi.clone(), kind, point: point.clone() };
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     let recording = match args.propose || args.apply {
+        true if !recorder::can_record(&watched.kind) => anyhow::bail!(
+            "a size is proposed for a recording, and {} cannot be recorded, only ext4 and F2FS: \
+             without --propose and --apply, the pages are counted",
+            watched.kind
+        ),
         true => Some(Recording::begin(point, args.time)?),
         false => None,
     };
@@ -100,7 +105,7 @@ pub(super) fn run(
 }
 
 /// A recording of the same time, made by a process of its own. It is ended, and its trace removed,
-/// when it goes out of scope.
+/// when it goes out of scope, or when this process is killed.
 struct Recording {
     recorder: Child,
     folder: TempDir,
@@ -111,8 +116,11 @@ impl Recording {
         let folder = TempDir::with_prefix("flashsift-tune-").context("a folder for the trace")?;
         let program = std::env::current_exe().context("the path of this program")?;
         let recorder = Command::new(program)
-            .args(["record", "-q", "--for"])
+            // Only then does the trace tell reads from page faults, which the kernel reads around.
+            .args(["record", "-q", "--exact", "--for"])
             .arg(format!("{}ms", time.as_millis()))
+            .arg("--with-parent")
+            .arg(std::process::id().to_string())
             .arg("--path")
             .arg(point)
             .arg("--output")

@@ -9,6 +9,7 @@ mod outputs;
 mod policies;
 mod readahead;
 mod recommend;
+mod sift;
 mod systems;
 mod verdict;
 mod writeback;

@@ -45,6 +45,7 @@ fn every_output_of_policies_lists_all_policies() {
                 params::ParamKind::Duration { default_us, .. } => {
                     Value::from(Exact(default_us).to_string())
                 }
+                params::ParamKind::Text => Value::from(""),
             };
             assert_eq!((&value["name"], &value["default"]), (&param.name.into(), &default));
         }

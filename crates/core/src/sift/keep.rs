@@ -39,7 +39,7 @@ use crate::{
     event::{Action, Create, Event, FileId, Micros},
     names::{Patterns, is_synced_database},
     page::PAGE_BYTES,
-    params::{Param, ParamKind},
+    params::{Param, ParamKind, Params},
     structure::extents::{pages_inside, pages_touched},
 };
 use ahead::Ahead;
@@ -58,7 +58,8 @@ pub(super) const SPEC: Spec = Spec {
     paper: "flashsift: what the mount does",
     what: "keeps new files in RAM as long as there is space, and for a bounded time; drops none",
     params: PARAMS,
-    build: |setup| Box::new(Keep::new(Config::of(setup))),
+    offline: |_| false,
+    build: |setup, params| Ok(Box::new(Keep::new(Config::of(setup, params)))),
 };
 
 const PARAMS: &[Param] = &[Param {
@@ -110,9 +111,9 @@ pub struct Config {
 }
 
 impl Config {
-    fn of(setup: &SifterSetup<'_>) -> Self {
+    fn of(setup: &SifterSetup<'_>, params: &Params) -> Self {
         Self {
-            lose_at_most_us: setup.params.duration_us(PARAMS, "lose-at-most"),
+            lose_at_most_us: params.duration_us(PARAMS, "lose-at-most"),
             budget_bytes: setup.budget_bytes,
             patterns: setup.patterns.to_vec(),
             write_ahead: true,

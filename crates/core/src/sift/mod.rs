@@ -33,20 +33,33 @@
 
 use crate::{
     event::{Create, Event, FileId, Micros},
-    params::{Listed, Param, Params},
+    params::{Listed, Param, ParamKind, Params},
 };
+use model::FileModel;
+use std::sync::Arc;
 
 pub mod account;
+mod cachesifter;
+mod drop_all;
+mod droppable;
 pub mod features;
 mod keep;
 pub mod model;
 mod none;
+mod on_pressure;
+mod oracle;
+mod random;
+mod shelf;
 pub mod simulate;
 #[cfg(test)]
 mod testing;
+mod touch;
+mod uses;
 
+pub use droppable::Droppable;
 pub use keep::{Config as KeepConfig, FILE_COST_BYTES, Keep};
 pub use none::NoSifter;
+pub use uses::LastUses;
 
 /// Decides what happens to files in RAM. The module's page has the protocol.
 pub trait Sift {
@@ -62,7 +75,7 @@ pub trait Sift {
     fn done(&mut self, now: Micros, file: FileId, result: Result<(), Blocked>);
 
     /// Asks for this much free space in RAM. Decisions that free space follow; none follows if no
-    /// file can be removed.
+    /// file can be removed. A file that was read or changed at this very time is not dropped.
     fn need_space(&mut self, now: Micros, bytes: u64);
 
     /// Returns the time at which [`Sift::handle_deadline`] is due, if no other call comes before.
@@ -117,7 +130,15 @@ impl<S: Sift + ?Sized> Sift for Box<S> {
 }
 
 /// Every sifter.
-pub const ALL: &[Spec] = &[none::SPEC, keep::SPEC];
+pub const ALL: &[Spec] = &[
+    none::SPEC,
+    keep::SPEC,
+    drop_all::SPEC,
+    touch::SPEC,
+    random::SPEC,
+    cachesifter::SPEC,
+    oracle::SPEC,
+];
 
 /// The parts that a sifter is built from.
 #[derive(Clone, Copy)]
@@ -126,9 +147,20 @@ pub struct SifterSetup<'a> {
     pub budget_bytes: u64,
     /// Patterns of names of files that belong on flash, beside those that the sifter knows itself.
     pub patterns: &'a [String],
-    /// The parameters that were given.
-    pub params: &'a Params,
+    /// The files that may be dropped.
+    pub droppable: &'a Droppable,
+    /// The events tell when a file is open.
+    pub knows_opens: bool,
+    /// When each file is used for the last time, for a sifter that is [`Spec::offline`].
+    pub last_uses: Option<&'a LastUses>,
+    /// The models that parameters name, by the text that names them.
+    pub models: &'a [(String, Arc<FileModel>)],
 }
+
+/// The reason for which a sifter cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SetupError(String);
 
 /// The declaration of a sifter, for the command line and the tests.
 pub struct Spec {
@@ -140,8 +172,10 @@ pub struct Spec {
     pub what: &'static str,
     /// Parameters that `name:key=value` takes.
     pub params: &'static [Param],
+    /// Whether it knows the rest of the history, and so exists in simulation only.
+    pub offline: fn(&Params) -> bool,
     /// Builds a sifter.
-    pub build: fn(&SifterSetup<'_>) -> Box<dyn Sift + Send>,
+    pub build: fn(&SifterSetup<'_>, &Params) -> Result<Box<dyn Sift + Send>, SetupError>,
 }
 
 /// A sifter and its parameters, as a user selects them.
@@ -149,8 +183,23 @@ pub type Selection = crate::params::Selection<Spec>;
 
 impl Selection {
     /// Builds the sifter.
-    pub fn build(&self, budget_bytes: u64, patterns: &[String]) -> Box<dyn Sift + Send> {
-        (self.spec.build)(&SifterSetup { budget_bytes, patterns, params: &self.params })
+    ///
+    /// # Errors
+    /// The parameters name a model that does not suit.
+    pub fn build(&self, setup: &SifterSetup<'_>) -> Result<Box<dyn Sift + Send>, SetupError> {
+        (self.spec.build)(setup, &self.params)
+    }
+
+    /// Returns whether the sifter knows the rest of the history.
+    pub fn is_offline(&self) -> bool {
+        (self.spec.offline)(&self.params)
+    }
+
+    /// Returns the files of models that the parameters name.
+    pub fn model_files(&self) -> Vec<&str> {
+        let texts = self.spec.params.iter().filter(|param| matches!(param.kind, ParamKind::Text));
+        let named = texts.map(|param| self.params.text(self.spec.params, param.name));
+        named.filter(|text| !text.is_empty()).collect()
     }
 }
 
@@ -219,6 +268,8 @@ pub enum Reason {
     Large,
     /// An application asked for the file to be durable.
     Sync,
+    /// A model or a label says that the file is worth its place on flash, or that it is not.
+    Judged,
     /// An application will probably ask for the file to be durable: it has synced the files before.
     Ahead,
     /// The name shows that the file belongs on flash (a database, a configured pattern).
@@ -260,7 +311,15 @@ mod tests {
                 );
                 assert!(!text.contains('\n') && !text.contains("  "), "{name}: {text:?}");
             }
-            Selection::parse(name).unwrap().build(1 << 20, &[]).check();
+            let setup = SifterSetup {
+                budget_bytes: 1 << 20,
+                patterns: &[],
+                droppable: &Droppable::caches(),
+                knows_opens: true,
+                last_uses: None,
+                models: &[],
+            };
+            Selection::parse(name).unwrap().build(&setup).unwrap().check();
         }
     }
 
@@ -273,6 +332,10 @@ mod tests {
         let refused = Selection::parse("keep:lose-at-most=0s").err().unwrap().to_string();
         assert!(refused.contains("`0s` is no value for keep's lose-at-most=1800s"), "{refused}");
         let unknown = Selection::parse("drop").err().unwrap().to_string();
-        assert_eq!(unknown, "no sifter is called `drop`; there are: none, keep");
+        assert_eq!(
+            unknown,
+            "no sifter is called `drop`; there are: none, keep, drop-all, touch, random, \
+             cachesifter, oracle"
+        );
     }
 }

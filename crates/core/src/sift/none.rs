@@ -8,7 +8,8 @@ pub(super) const SPEC: Spec = Spec {
     paper: "flashsift: the baseline",
     what: "puts every file on flash from the start",
     params: &[],
-    build: |_| Box::new(NoSifter),
+    offline: |_| false,
+    build: |_, _| Ok(Box::new(NoSifter)),
 };
 
 /// Puts every file on flash from the start.

@@ -10,8 +10,9 @@
 //!   for any other reason. From then on the file's events pass through.
 //! - A file that stays in RAM at its write-back exists in both. If its content has changed, the
 //!   next write-back writes the whole file again, because the mount replaces files as a whole.
-//! - A dropped file does not exist below either. When it is next read or changed, the application
-//!   fetches it again: it is created like the first time, and all its content is written.
+//! - A dropped file does not exist below either. When it is next read, changed or synced, the
+//!   application fetches it again: it is created like the first time, and all its content is
+//!   written.
 //! - The events of all other files, and events that concern no file, pass through.
 //!
 //! If RAM is full and no decision frees space, the file that is written to spills to flash.
@@ -289,8 +290,8 @@ impl<S: Sift> Sifted<S> {
         if file.place == Place::Dead && !matches!(event.action, Action::Gone { .. }) {
             return self.sift.handle(self.now, event);
         }
-        if file.place == Place::Dropped && (changes || matches!(event.action, Action::Read { .. }))
-        {
+        let uses = changes || matches!(event.action, Action::Read { .. } | Action::Sync { .. });
+        if file.place == Place::Dropped && uses {
             if matches!(event.action, Action::Truncate { .. }) {
                 // The truncated part of a dropped file is not fetched.
                 file.apply(&event.action);
@@ -301,6 +302,11 @@ impl<S: Sift> Sifted<S> {
             event.action
         {
             self.make_room(id, offset, len, below);
+            // A file that is open is not dropped; but not every trace tells when files are open.
+            if self.files.get(&id).is_some_and(|file| file.place == Place::Dropped) {
+                self.fetch(id, below);
+                self.make_room(id, offset, len, below);
+            }
         }
         let Some(file) = self.files.get_mut(&id) else { return self.through(event, below) };
         let allocated = file.allocated();
@@ -351,8 +357,10 @@ impl<S: Sift> Sifted<S> {
             }
             self.sift.need_space(self.now, bytes);
             self.perform(below);
-            if self.counters.ram_bytes >= before && self.files.contains_key(&id) {
-                break;
+            match self.files.get(&id) {
+                Some(file) if file.place == Place::Dropped => return,
+                Some(_) if self.counters.ram_bytes >= before => break,
+                _ => {}
             }
         }
         let bytes = self.write_back(id, below);
@@ -392,6 +400,8 @@ impl<S: Sift> Sifted<S> {
                     dropped.pages = Extents::default();
                     dropped.dirty = Extents::default();
                     assert_eq!(dropped.place, Place::Ram, "a file that is below is not dropped");
+                    let is_open = self.knows.opens && !dropped.opens.is_empty();
+                    assert!(!is_open, "a file that is open is not dropped");
                     dropped.place = Place::Dropped;
                 }
                 Decision::CloseEpoch => below(&ours(self.now, Action::SyncAll)),

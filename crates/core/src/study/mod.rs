@@ -53,6 +53,7 @@ pub mod recommend;
 mod request;
 mod results;
 mod run;
+pub mod sifting;
 mod sizes;
 mod verdict;
 

@@ -4,6 +4,11 @@
 //! requests; large ones read pages that no access uses, and evict others for them. The smallest
 //! size that takes at most 1 % more time than the best is proposed, as a larger one reads more for
 //! nothing, if it saves time for certain over the present one. Otherwise that is kept.
+//!
+//! A page fault also maps the cached pages around it. Programs use these without a fault, so no
+//! trace has these uses. With a smaller maximum than that of the recording, fewer pages would be
+//! cached and mapped, and there would be faults that the trace lacks: the time is a lower bound. Of
+//! a trace with faults, no maximum below that of the recording is therefore proposed.
 
 use super::{
     Policies, PreparedDevice, Request, Study, StudyError,
@@ -33,6 +38,8 @@ pub struct CurveConditions {
     pub params: String,
     /// The maximum that is set now, KiB, at most [`PRESENT_KIB_MAX`].
     pub present_kib: u32,
+    /// The maximum that was set while the trace was recorded, KiB.
+    pub recorded_kib: u32,
     /// Memory that the trace and its cells may take.
     pub memory_limit_bytes: u64,
     /// Cells that run at once.
@@ -50,6 +57,9 @@ pub const PRESENT_KIB_MAX: u32 = 16_384;
 
 /// Share of the least time by which a size may be slower and still count as equal.
 pub const FLAT_SHARE: f64 = 0.01;
+
+/// Share of the reads from which on page faults count.
+pub const FAULTS_SHARE: f64 = 0.01;
 
 /// Fewest windows of the present maximum from which a size is proposed.
 pub const WINDOWS_MIN: u64 = 1000;
@@ -82,7 +92,9 @@ pub struct CurvePoint {
 pub struct Curve {
     /// Sizes ascending.
     pub points: Vec<CurvePoint>,
-    /// Index of the size that takes the least time.
+    /// Index of the first size whose time is no lower bound: 0 for a trace without page faults.
+    pub judged_from: usize,
+    /// Index of the size that takes the least time, from [`Self::judged_from`] on.
     pub best: usize,
     /// Index of the size that is set now.
     pub present: usize,
@@ -229,21 +241,31 @@ impl<'a> CurveSearch<'a> {
         assert!(points.iter().map(|point| point.kib).eq(self.sizes_kib.iter().copied()));
         let present_kib = self.conditions.present_kib;
         let request_pages = common_request_pages(self.trace);
-        Curve::new(points, present_kib, request_pages)
+        let bounded_kib = if has_faults(self.trace) { self.conditions.recorded_kib } else { 0 };
+        Curve::new(points, present_kib, request_pages, bounded_kib)
     }
 }
 
 impl Curve {
-    fn new(points: Vec<CurvePoint>, present_kib: u32, request_pages: u64) -> Self {
+    /// The times of sizes below `bounded_kib` are lower bounds.
+    fn new(
+        points: Vec<CurvePoint>,
+        present_kib: u32,
+        request_pages: u64,
+        bounded_kib: u32,
+    ) -> Self {
         let time = |n: &usize| points[*n].elapsed_s;
-        let all = || 0..points.len();
-        let best = all().min_by(|one, other| time(one).total_cmp(&time(other)));
+        let present = points.iter().position(|point| point.kib == present_kib);
+        let present = present.expect("it was tried");
+        let judged = points.iter().position(|point| point.kib >= bounded_kib);
+        let judged_from = judged.unwrap_or(points.len() - 1);
+        let best =
+            (judged_from..points.len()).min_by(|one, other| time(one).total_cmp(&time(other)));
         let best = best.expect("sizes were tried");
         let limit_s = points[best].elapsed_s * (1.0 + FLAT_SHARE);
         let is_flat = |n: &usize| points[*n].elapsed_s <= limit_s;
-        let first = (0..=best).rev().take_while(is_flat).last().unwrap_or(best);
+        let first = (judged_from..=best).rev().take_while(is_flat).last().unwrap_or(best);
         let last = (best..points.len()).take_while(is_flat).last().unwrap_or(best);
-        let present = all().find(|n| points[*n].kib == present_kib).expect("it was tried");
         let saving = Judgement::of(&points[present].by_slice_s, &points[first].by_slice_s);
         let windows = points[present].outcome.readahead.windows;
         let lack = match saving.slices {
@@ -252,6 +274,7 @@ impl Curve {
             _ => None,
         };
         Self {
+            judged_from,
             best,
             present,
             proposed: if saving.recommends() { first } else { present },
@@ -316,6 +339,18 @@ impl SliceMeter {
     }
 }
 
+/// Returns whether a relevant share of the reads are page faults.
+fn has_faults(trace: &Trace) -> bool {
+    let (mut faults, mut reads) = (0_u64, 0_u64);
+    for (n, step) in trace.steps().iter().enumerate() {
+        if step.kind() == StepKind::Read {
+            reads += 1;
+            faults += u64::from(trace.read(n).is_fault);
+        }
+    }
+    reads > 0 && faults as f64 >= FAULTS_SHARE * reads as f64
+}
+
 /// Returns the pages that 99 % of the reads do not exceed; 1 without reads.
 fn common_request_pages(trace: &Trace) -> u64 {
     let reads = trace.steps().iter().filter(|step| step.kind() == StepKind::Read);
@@ -333,6 +368,10 @@ mod tests {
     use crate::readahead::Counts;
 
     fn curve(times_s: &[(u32, f64)], present_kib: u32, windows: u64) -> Curve {
+        curve_of(times_s, present_kib, windows, 0)
+    }
+
+    fn curve_of(times_s: &[(u32, f64)], present_kib: u32, windows: u64, bounded_kib: u32) -> Curve {
         let point = |(kib, elapsed_s): &(u32, f64)| CurvePoint {
             kib: *kib,
             outcome: Outcome {
@@ -343,7 +382,7 @@ mod tests {
             stall_s: None,
             by_slice_s: vec![elapsed_s / 20.0; 20],
         };
-        Curve::new(times_s.iter().map(point).collect(), present_kib, 32)
+        Curve::new(times_s.iter().map(point).collect(), present_kib, 32, bounded_kib)
     }
 
     /// The smallest size of the flat region is proposed, not the best: 64 KiB takes 0.5 % more.
@@ -362,6 +401,19 @@ mod tests {
     fn a_size_that_saves_nothing_is_not_proposed() {
         let found = curve(&[(0, 2.0), (64, 2.0), (128, 2.0)], 128, 5000);
         assert_eq!((found.proposed, found.flat.clone(), found.lack), (2, 0..=2, None));
+    }
+
+    /// With less read-ahead there would be faults that the trace does not have.
+    #[test]
+    fn a_size_below_that_of_a_recording_with_faults_is_not_proposed() {
+        let times = [(0, 1.0), (64, 1.5), (128, 2.0), (256, 1.2), (512, 1.3)];
+        let found = curve_of(&times, 128, 5000, 128);
+        assert_eq!((found.best, found.proposed, found.flat.clone()), (3, 3, 3..=3));
+        let found = curve_of(&times[..3], 128, 5000, 128);
+        assert_eq!((found.best, found.proposed, found.flat.clone()), (2, 2, 2..=2));
+        assert_eq!(curve_of(&times, 128, 5000, 16).proposed, 3);
+        assert_eq!(curve(&times, 128, 5000).proposed, 0);
+        assert_eq!(curve_of(&times, 128, 5000, 8192).best, 4);
     }
 
     #[test]

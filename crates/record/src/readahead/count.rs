@@ -11,6 +11,7 @@
 //!
 //! Memory is bounded: pages beyond the bounds are counted as untracked.
 
+use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap};
 
 /// A record of the kernel about the page cache.
@@ -162,8 +163,8 @@ const NAME_AGAIN_NS: u64 = 10_000_000_000;
 /// Counts pages by their fate.
 pub struct Counter {
     bounds: Bounds,
-    files: HashMap<u64, WatchedFile>,
-    tasks: HashMap<u32, Task>,
+    files: HashMap<u64, WatchedFile, FixedState>,
+    tasks: HashMap<u32, Task, FixedState>,
     programs: Vec<(String, ReadAheadTally)>,
     by_name: HashMap<String, u32>,
     reads: u64,
@@ -185,8 +186,8 @@ impl Counter {
         let others = (OTHERS.to_owned(), ReadAheadTally::default());
         Self {
             bounds,
-            files: HashMap::new(),
-            tasks: HashMap::new(),
+            files: HashMap::default(),
+            tasks: HashMap::default(),
             programs: vec![others],
             by_name: HashMap::new(),
             reads: 0,

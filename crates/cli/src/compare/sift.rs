@@ -1,0 +1,447 @@
+//! `compare --sift`: sifters over one trace, with the bytes that each keeps from flash and those
+//! that applications fetch again for it.
+
+use super::{Args, log_notes, modes, request, schedule};
+use crate::{
+    load::{self, default_limit_bytes},
+    size, table, text,
+    usage::Usage,
+};
+use anyhow::Context;
+use flashsift_core::{
+    page::PAGE_BYTES,
+    params::{Listed, Params},
+    sift::{Droppable, Selection, Spec, model::FileModel},
+    study::{
+        DeviceResult, Request, Study, Wave,
+        sifting::{SiftError, SiftOutcome, Sifting},
+    },
+    system::Outcome,
+    trace::{Tables, Trace},
+    writeback::Modes,
+};
+use flashsift_traces::events::Kept;
+use serde::Serialize;
+use std::{collections::BTreeSet, io::Write, str::FromStr};
+
+/// Memory without `--memory`: 32 MiB, in pages.
+const MEMORY_PAGES: u32 = 8192;
+
+/// RAM that a sifter takes of the memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum SifterMemory {
+    Bytes(u64),
+    Share(f64),
+}
+
+impl FromStr for SifterMemory {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(percent) = text.strip_suffix('%') else {
+            return size::parse_bytes(text).map(Self::Bytes);
+        };
+        match percent.trim().parse::<f64>() {
+            Ok(percent) if (0.0..100.0).contains(&percent) => Ok(Self::Share(percent / 100.0)),
+            _ => Err("not a share of the memory: it takes 0% to less than 100%".to_owned()),
+        }
+    }
+}
+
+impl SifterMemory {
+    /// Returns the sifter's part of this many pages, in pages. The page cache keeps at least one.
+    fn pages_of(self, memory_pages: u32) -> u32 {
+        let pages = match self {
+            Self::Bytes(bytes) => u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX),
+            Self::Share(share) => (f64::from(memory_pages) * share) as u32,
+        };
+        pages.min(memory_pages - 1)
+    }
+}
+
+pub(super) fn help() -> String {
+    let each = Spec::ALL.iter().map(|spec| {
+        let params = spec.params.iter().map(|param| format!(" [{param}]")).collect::<String>();
+        let offline = if (spec.offline)(&Params::default()) { " (offline)" } else { "" };
+        format!("\n  {:<13} {}{offline}{params}", spec.name, spec.what)
+    });
+    format!(
+        "Sifters to compare, or all; parameters as name:key=value. A sifter holds droppable files \
+         in RAM, and drops them or writes them to flash when it is full. With this option --memory \
+         is 32MiB and --policy is lru by default{}\n",
+        each.collect::<String>()
+    )
+}
+
+/// The result of a sifter with some memory.
+struct Cell {
+    sifter: String,
+    offline: bool,
+    memory_pages: u32,
+    ram_pages: u32,
+    sifted: SiftOutcome,
+    outcome: Outcome,
+    policy: String,
+    devices: Vec<DeviceResult>,
+}
+
+impl Cell {
+    fn kept_share(&self, stock: &Cell, of: fn(&SiftOutcome) -> u64) -> f64 {
+        let stock = of(&stock.sifted) as f64;
+        share(stock - of(&self.sifted) as f64, stock)
+    }
+
+    fn again_share(&self, stock: &Cell) -> f64 {
+        share(self.sifted.fetched_again.all as f64, stock.sifted.droppable.all as f64)
+    }
+
+    fn again_share_later(&self, stock: &Cell) -> f64 {
+        share(self.sifted.fetched_again.second as f64, stock.sifted.droppable.second as f64)
+    }
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+fn whole(sifted: &SiftOutcome) -> u64 {
+    sifted.droppable.all
+}
+
+fn later(sifted: &SiftOutcome) -> u64 {
+    sifted.droppable.second
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let sifters = sifters(&args.sift)?;
+    let models = models(&sifters)?;
+    let request = request(args)?;
+    let limit_bytes = args.trace_memory.unwrap_or_else(default_limit_bytes);
+    let name = args.input.name();
+    let mut kept = Kept::default();
+    let outcome = args.input.read(&mut kept)?;
+    load::log_left_out(&outcome);
+    let about = kept.about.context("the reader gave no trace")?;
+    let mut sifting = Sifting::new(&kept.events, about, Droppable::matching(&args.droppable))
+        .map_err(|error| Usage(error.to_string()))?;
+    for (path, model) in models {
+        sifting.add_model(path, model);
+    }
+    let sifting = sifting;
+    let memories = match &request.frames[..] {
+        [] => vec![MEMORY_PAGES],
+        given => given.to_vec(),
+    };
+    let none = Selection::parse("none").map_err(|error| Usage(error.to_string()))?;
+    let mut wanted: Vec<(u32, &Selection)> = Vec::new();
+    for memory in &memories {
+        let others = sifters.iter().filter(|sifter| sifter.spec.name != none.spec.name);
+        wanted.push((*memory, &none));
+        wanted.extend(others.map(|sifter| (*memory, sifter)));
+    }
+    let tables = Tables { operations: request.metadata.is_some(), ..Tables::default() };
+    let at_once = request.workers.min(wanted.len());
+    let limit_bytes = limit_bytes / at_once as u64;
+    let bar = load::progress("sifters", "{spinner} {msg} {bar:30} {pos}/{len}");
+    bar.set_length(wanted.len() as u64);
+    let waves = [Wave { cells: 0..wanted.len(), at_once }];
+    let cells = schedule::in_waves(&waves, |n| {
+        let (memory_pages, sifter) = wanted[n];
+        let ram_pages = match sifter.spec.name == none.spec.name {
+            true => 0,
+            false => args.sift_memory.pages_of(memory_pages),
+        };
+        let ram_bytes = u64::from(ram_pages) * PAGE_BYTES;
+        let sifted = sifting.sift_trace(sifter, ram_bytes, tables, limit_bytes);
+        let (sifted, trace) = sifted.map_err(|error| match error {
+            SiftError::Setup(_) => Usage(error.to_string()).into(),
+            error => anyhow::Error::from(error),
+        })?;
+        let mut cell = Cell {
+            sifter: sifter.label(),
+            offline: sifter.is_offline(),
+            memory_pages,
+            ram_pages,
+            sifted,
+            outcome: Outcome::default(),
+            policy: String::new(),
+            devices: Vec::new(),
+        };
+        behind(args, &request, &trace, memory_pages - ram_pages, &mut cell)?;
+        bar.inc(1);
+        Ok(cell)
+    })?;
+    bar.finish_and_clear();
+    let mut out = std::io::stdout().lock();
+    let by_memory = || cells.chunk_by(|a, b| a.memory_pages == b.memory_pages);
+    match args.json {
+        true => by_memory().try_for_each(|cells| print_json(&mut out, &name, &sifting, cells))?,
+        false => {
+            by_memory().try_for_each(|cells| print_table(&mut out, cells))?;
+            print_legend(&mut out, &sifting, &cells)?;
+        }
+    }
+    out.flush().context("writing to standard output")
+}
+
+/// Lets the page cache behind the sifter have the trace that is left.
+fn behind(
+    args: &Args,
+    request: &Request,
+    trace: &Trace,
+    frames: u32,
+    cell: &mut Cell,
+) -> anyhow::Result<()> {
+    let modes = match args.writeback.is_empty() && args.ram.is_none() {
+        true => Modes::default_for(trace).modes,
+        false => modes(args, trace)?[0],
+    };
+    let request = Request {
+        frames: vec![frames],
+        writeback: modes,
+        drain: true,
+        workers: 1,
+        ..request.clone()
+    };
+    let study = Study::new(trace, request).map_err(|error| Usage(error.to_string()))?;
+    let plan = study.plan()?;
+    if cell.ram_pages == 0 {
+        log_notes(study.notes().into_iter().chain(plan.notes()));
+    }
+    let results = plan.results((0..plan.cells().len()).map(|n| plan.run(n, &|| 0, None)));
+    if let Some(row) = results.rows().next() {
+        cell.outcome = row.outcome;
+        cell.policy.clone_from(&row.policy);
+        cell.devices.clone_from(&row.devices);
+    }
+    Ok(())
+}
+
+/// Reads the files of models that the sifters name.
+fn models(sifters: &[Selection]) -> anyhow::Result<Vec<(String, FileModel)>> {
+    let files: BTreeSet<&str> = sifters.iter().flat_map(Selection::model_files).collect();
+    let read = |path: &str| -> anyhow::Result<_> {
+        let bytes = std::fs::read(path).with_context(|| path.to_owned())?;
+        let model = FileModel::from_bytes(&bytes).with_context(|| path.to_owned())?;
+        Ok((path.to_owned(), model))
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// Reads the sifters, each once. `all` stands for every one with its default parameters.
+fn sifters(texts: &[String]) -> anyhow::Result<Vec<Selection>> {
+    let mut chosen: Vec<Selection> = Vec::new();
+    for text in text::joined(texts) {
+        let named = match &*text {
+            "all" => Spec::ALL.iter().map(Selection::default_of).collect(),
+            text => {
+                vec![Selection::parse(text).map_err(|error| Usage(error.to_string()))?]
+            }
+        };
+        for sifter in named {
+            if chosen.iter().all(|known| known.label() != sifter.label()) {
+                chosen.push(sifter);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}", 100.0 * share)
+}
+
+fn print_table(out: &mut impl Write, cells: &[Cell]) -> anyhow::Result<()> {
+    let Some(stock) = cells.first() else { return Ok(()) };
+    let with_fs = cells.iter().any(|cell| cell.outcome.device.journal_writes > 0);
+    let devices = stock.devices.iter().map(|device| format!("s on\n{}", device.device));
+    let titles = [
+        "",
+        "kept\n%",
+        "again\n%",
+        "later:\nkept %",
+        "\nagain %",
+        "to flash",
+        "fetched\nagain",
+        "files\ndropped",
+        "other files\nto flash",
+    ];
+    let file_system = with_fs.then(|| "journal,\nmetadata".to_owned());
+    let header: Vec<String> = titles
+        .into_iter()
+        .map(str::to_owned)
+        .chain(file_system)
+        .chain(["hits %".to_owned(), "read from\nflash".to_owned()])
+        .chain(devices)
+        .collect();
+    let row = |cell: &Cell| {
+        let sifted = &cell.sifted;
+        let pages = |pages: u64| size::bytes(pages * PAGE_BYTES);
+        let own = cell.outcome.device;
+        let name =
+            if cell.offline { format!("{} (offline)", cell.sifter) } else { cell.sifter.clone() };
+        [
+            name,
+            percent(cell.kept_share(stock, whole)),
+            percent(cell.again_share(stock)),
+            percent(cell.kept_share(stock, later)),
+            percent(cell.again_share_later(stock)),
+            size::bytes(sifted.droppable.all),
+            size::bytes(sifted.fetched_again.all),
+            size::count(sifted.counters.dropped.files),
+            size::bytes(sifted.others.all),
+        ]
+        .into_iter()
+        .chain(with_fs.then(|| pages(own.journal_writes + own.metadata_writes)))
+        .chain([percent(cell.outcome.hit_ratio()), pages(own.reads)])
+        .chain(cell.devices.iter().map(|device| size::significant(device.elapsed_s)))
+        .collect::<Vec<_>>()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(header).chain(cells.iter().map(row)).collect();
+    let ram = cells.iter().map(|cell| cell.ram_pages).max().unwrap_or(0);
+    let bytes = |pages: u32| size::bytes(u64::from(pages) * PAGE_BYTES);
+    writeln!(
+        out,
+        "\nmemory of {}, {} of it for the sifter, the rest a page cache under {}\n{}",
+        bytes(stock.memory_pages),
+        bytes(ram),
+        stock.policy,
+        table::plain(&rows, &[0]).trim_end()
+    )?;
+    Ok(())
+}
+
+fn print_legend(out: &mut impl Write, sifting: &Sifting<'_>, cells: &[Cell]) -> anyhow::Result<()> {
+    let Some(stock) = cells.first() else { return Ok(()) };
+    let (own, others) = (stock.sifted.droppable.all, stock.sifted.others.all);
+    let columns = text::columns().unwrap_or(120);
+    let legend = format!(
+        "{} can be dropped. Without a sifter, {} of the {} of file data that reach flash are \
+         theirs. kept: the share of these that does not reach flash. again: bytes of dropped files \
+         that applications fetch again, as a share of the same bytes; they reach flash or not like \
+         all others. later: both in the second half of the trace. At the end all files in RAM are \
+         written, which makes the figures of short traces worse.",
+        size::counted(sifting.droppable_files() as u64, "file"),
+        size::bytes(own),
+        size::bytes(own + others),
+    );
+    write!(out, "\n{}", text::labelled("", 0, &legend, columns))?;
+    Ok(())
+}
+
+/// One sifter with some memory; or one on one device.
+#[derive(Serialize)]
+struct Record<'a> {
+    schema: u32,
+    trace: &'a str,
+    sifter: &'a str,
+    offline: bool,
+    policy: &'a str,
+    memory_bytes: u64,
+    sifter_bytes: u64,
+    droppable_files: usize,
+    /// Without a sifter.
+    stock_bytes: u64,
+    flash_bytes: u64,
+    kept_share: f64,
+    fetched_again_bytes: u64,
+    fetched_again_files: u64,
+    fetched_again_share: f64,
+    later_stock_bytes: u64,
+    later_flash_bytes: u64,
+    later_kept_share: f64,
+    later_fetched_again_bytes: u64,
+    later_fetched_again_share: f64,
+    dropped_files: u64,
+    dropped_bytes: u64,
+    written_back_bytes: u64,
+    spilled_bytes: u64,
+    died_in_ram_files: u64,
+    ram_bytes_peak: u64,
+    other_flash_bytes: u64,
+    journal_writes: u64,
+    metadata_writes: u64,
+    hits: u64,
+    accesses: u64,
+    device_reads: u64,
+    device_writes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elapsed_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stall_s: Option<f64>,
+}
+
+fn print_json(
+    out: &mut impl Write,
+    trace: &str,
+    sifting: &Sifting<'_>,
+    cells: &[Cell],
+) -> anyhow::Result<()> {
+    let Some(stock) = cells.first() else { return Ok(()) };
+    for cell in cells {
+        let devices = cell.devices.iter().map(Some);
+        let none = cell.devices.is_empty().then_some(None);
+        for device in devices.chain(none) {
+            let (sifted, counters) = (&cell.sifted, &cell.sifted.counters);
+            let record = Record {
+                schema: 1,
+                trace,
+                sifter: &cell.sifter,
+                offline: cell.offline,
+                policy: &cell.policy,
+                memory_bytes: u64::from(cell.memory_pages) * PAGE_BYTES,
+                sifter_bytes: u64::from(cell.ram_pages) * PAGE_BYTES,
+                droppable_files: sifting.droppable_files(),
+                stock_bytes: stock.sifted.droppable.all,
+                flash_bytes: sifted.droppable.all,
+                kept_share: cell.kept_share(stock, whole),
+                fetched_again_bytes: sifted.fetched_again.all,
+                fetched_again_files: counters.fetched_again.files,
+                fetched_again_share: cell.again_share(stock),
+                later_stock_bytes: stock.sifted.droppable.second,
+                later_flash_bytes: sifted.droppable.second,
+                later_kept_share: cell.kept_share(stock, later),
+                later_fetched_again_bytes: sifted.fetched_again.second,
+                later_fetched_again_share: cell.again_share_later(stock),
+                dropped_files: counters.dropped.files,
+                dropped_bytes: counters.dropped.bytes,
+                written_back_bytes: counters.written_back.values().map(|all| all.bytes).sum(),
+                spilled_bytes: counters.spilled.bytes,
+                died_in_ram_files: counters.died_in_ram,
+                ram_bytes_peak: counters.ram_bytes_peak,
+                other_flash_bytes: sifted.others.all,
+                journal_writes: cell.outcome.device.journal_writes,
+                metadata_writes: cell.outcome.device.metadata_writes,
+                hits: cell.outcome.hits(),
+                accesses: cell.outcome.accesses(),
+                device_reads: cell.outcome.device.reads,
+                device_writes: cell.outcome.device.writes,
+                device: device.map(|device| &*device.device),
+                elapsed_s: device.map(|device| device.elapsed_s),
+                stall_s: device.and_then(|device| device.stall_s),
+            };
+            serde_json::to_writer(&mut *out, &record)?;
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sifter_takes_a_size_or_a_share_and_leaves_a_page() {
+        let parse = |text: &str| text.parse::<SifterMemory>();
+        assert_eq!(parse("50%").unwrap().pages_of(8192), 4096);
+        assert_eq!(parse("16MiB").unwrap().pages_of(8192), 4096);
+        assert_eq!(parse("1GiB").unwrap().pages_of(8192), 8191);
+        assert_eq!(parse("0%").unwrap().pages_of(8192), 0);
+        for refused in ["100%", "-1%", "x%", "x", ""] {
+            assert!(parse(refused).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `compare --sift` on real traces.
+
+use super::{cells, flashsift, number, repository, run};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+fn sift(trace: &str, more: &[&str]) -> BTreeMap<String, Value> {
+    let trace = repository(&format!("testdata/{trace}.parquet"));
+    let cells = cells(&[&["compare", &trace][..], more].concat());
+    cells.into_iter().map(|cell| (cell["sifter"].as_str().unwrap().to_owned(), cell)).collect()
+}
+
+/// Without a sifter nothing is kept. One that drops everything keeps the most and lets the most be
+/// fetched again; the oracle lets nothing be fetched again. Files that may not be dropped reach
+/// flash as without a sifter, but for `keep`, which holds them, too.
+#[test]
+fn sifters_keep_bytes_from_flash_at_the_price_of_bytes_fetched_again() {
+    for (trace, more) in [
+        ("browser", &["--memory", "32MiB"][..]),
+        ("map", &["--memory", "32MiB", "--droppable", "*/tiles/*"]),
+        ("days/browser-days-1", &["--memory", "64MiB", "--sift-memory", "25%"]),
+    ] {
+        let found = sift(trace, &[&["--sift", "all,random:p=0"], more].concat());
+        let [none, all, touch, oracle, written] =
+            ["none", "drop-all", "touch", "oracle", "random:p=0"].map(|sifter| &found[sifter]);
+        assert_eq!(number(none, "flash_bytes"), number(none, "stock_bytes"), "{trace}");
+        assert_eq!((number(none, "dropped_files"), number(none, "sifter_bytes")), (0, 0));
+        let flash = |cell| number(cell, "flash_bytes");
+        let again = |cell| number(cell, "fetched_again_bytes");
+        assert!(flash(all) < flash(touch) && flash(touch) < flash(none), "{trace}");
+        assert!(again(all) > again(touch) && again(touch) > 0, "{trace}");
+        assert!(again(oracle) == 0 && number(oracle, "dropped_files") > 0, "{trace}");
+        assert!(flash(oracle) < flash(touch), "{trace}");
+        assert_eq!((number(written, "dropped_files"), again(written)), (0, 0), "{trace}");
+        for (sifter, cell) in &found {
+            assert!(number(cell, "ram_bytes_peak") <= number(cell, "sifter_bytes"), "{sifter}");
+            let (stock, flash) = (number(cell, "stock_bytes") as f64, flash(cell) as f64);
+            assert_eq!(cell["kept_share"].as_f64().unwrap(), (stock - flash) / stock, "{sifter}");
+            assert!(number(cell, "later_flash_bytes") <= number(cell, "flash_bytes"), "{sifter}");
+            if sifter != "keep" {
+                let others = |cell| number(cell, "other_flash_bytes");
+                assert_eq!(others(cell), others(none), "{trace}: {sifter}");
+            }
+        }
+    }
+}
+
+/// The sifter's part of the memory is not there for the page cache, and `none` is a plain cell.
+#[test]
+fn the_memory_is_one() {
+    let found =
+        sift("browser", &["--sift", "drop-all", "--memory", "32MiB", "--sift-memory", "8MiB"]);
+    let [none, all] = ["none", "drop-all"].map(|sifter| &found[sifter]);
+    assert_eq!((number(all, "memory_bytes"), number(all, "sifter_bytes")), (32 << 20, 8 << 20));
+    let trace = repository("testdata/browser.parquet");
+    let plain = cells(&["compare", &trace, "--policy", "lru", "--memory", "32MiB", "--drain"]);
+    for field in ["accesses", "hits", "device_reads", "device_writes"] {
+        assert_eq!(none[field], plain[0][field], "{field}");
+    }
+    let more =
+        sift("browser", &["--sift", "drop-all", "--memory", "40MiB", "--sift-memory", "8MiB"]);
+    for field in ["flash_bytes", "fetched_again_bytes", "dropped_files"] {
+        assert_eq!(more["drop-all"][field], all[field], "the sifter has the same RAM: {field}");
+    }
+    assert!(number(&more["drop-all"], "device_reads") < number(all, "device_reads"));
+}
+
+/// With a device and a file system, each row has its time and the pages of journal and metadata.
+#[test]
+fn sifters_save_time_and_metadata() {
+    let trace = repository("testdata/map.parquet");
+    let args = ["compare", &trace, "--sift", "drop-all", "--droppable", "*/tiles/*"];
+    let more = ["--device", "emmc-5.1", "--metadata", "ext4"];
+    let cells = cells(&[&args[..], &more].concat());
+    let [none, all] = [&cells[0], &cells[1]];
+    let seconds = |cell: &Value| cell["elapsed_s"].as_f64().unwrap();
+    assert!(seconds(all) < seconds(none), "{} and {}", seconds(all), seconds(none));
+    let metadata = |cell| number(cell, "journal_writes") + number(cell, "metadata_writes");
+    assert!(0 < metadata(all) && metadata(all) < metadata(none));
+    let table = String::from_utf8(run(&[&args[..], &more].concat()).stdout).unwrap();
+    assert!(table.contains("memory of 32 MiB, 16 MiB of it for the sifter"), "{table}");
+    assert!(table.lines().any(|line| line.trim_start().starts_with("drop-all ")), "{table}");
+}
+
+#[test]
+fn what_cannot_be_sifted_is_refused() {
+    let feed = repository("testdata/feed.parquet");
+    for (args, says) in [
+        (&["--sift", "all"][..], "creates no file that may be dropped"),
+        (&["--sift", "drop"], "no sifter is called `drop`"),
+        (&["--sift", "touch:pause=x"], "`x` is no value"),
+        (&["--sift", "all", "--sift-memory", "100%"], "less than 100%"),
+        (&["--sift", "all", "--system", "fslru"], "cannot be used with"),
+        (&["--droppable", "*"], "--sift"),
+    ] {
+        let output = flashsift().args(["compare", &feed]).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(says), "{args:?}: {error}");
+    }
+}

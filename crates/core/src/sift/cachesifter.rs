@@ -1,0 +1,970 @@
+//! `cachesifter`: sorts files by their first accesses into those that will burn after reading,
+//! transient ones, and long-living ones (Liang et al., "CacheSifter: Sifting Cache Files for
+//! Boosted Mobile Performance and Lifetime", FAST '22, Sections 3.2, 4.2 and 5).
+//!
+//! A new file waits in RAM. Every T1 the files are categorised that are old enough: at K1 a model
+//! tells burn-after-reading files from others, and they are dropped; at K2 another model tells
+//! long-living files from transient ones, and they go to flash. Transient files stay in RAM, in an
+//! active list and, E1 after they entered it, in an inactive one. A use moves a file back to the
+//! active list. Their pages take at most MS. Every T2, if they take more than W1 of it, files are
+//! dropped until they do not; above W2, S2 of it is freed at once. Inactive files go first, those
+//! of background applications before those of the one in the foreground, and the longest-lived
+//! first.
+//!
+//! Points that the paper leaves open:
+//!
+//! - Files that wait have what is left of the RAM. If that is not enough, the oldest one goes to
+//!   flash as a long-living file does.
+//! - MS is at most half of the RAM.
+//! - A file that is open when it would be dropped is dropped at the first tick at which it is not.
+//! - The application of a file is the program that created it. Without [`Action::Foreground`] in
+//!   the trace, all count as in the foreground.
+//! - CheckStop counts drops, and creations of dropped files, over ten minutes. With 20 drops and
+//!   more than 5 % created again, new files go to flash. Nothing is dropped then, so dropped files
+//!   are counted among all files that are created; when their share has been below 2 % for ten
+//!   minutes, sifting goes on. The paper gives no numbers.
+//!
+//! Without a model the labels are the paper's own, known in advance: a file is active from its
+//! creation to its last use, less than 30 s (burn after reading), up to 90 s (transient), or
+//! longer.
+
+use super::{
+    Birth, Blocked, Decision, FILE_COST_BYTES, LastUses, Reason, SetupError, Sift, SifterSetup,
+    Spec,
+    droppable::Droppable,
+    features::{FileWindow, MAX_VALUES, Phase, Windows, examples::Category},
+    model::FileModel,
+};
+use crate::{
+    event::{Action, Create, Event, FileId, Micros},
+    page::PAGE_BYTES,
+    params::{Param, ParamKind, Params},
+};
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    hash::BuildHasher,
+    sync::Arc,
+};
+
+pub(super) const SPEC: Spec = Spec {
+    name: "cachesifter",
+    paper: "Liang et al., FAST '22",
+    what: "drops files that burn after reading and transient ones, by models of their first \
+           accesses; without models, by labels that only the rest of the trace tells",
+    params: PARAMS,
+    offline: |params| params.text(PARAMS, "model").is_empty(),
+    build: |setup, params| Ok(Box::new(CacheSifter::new(setup, params)?)),
+};
+
+const SECOND_US: Micros = 1_000_000;
+const MIB: f64 = 1_048_576.0;
+
+const fn duration(name: &'static str, what: &'static str, seconds: u64) -> Param {
+    let kind = ParamKind::Duration {
+        default_us: seconds * SECOND_US,
+        min_us: 1000,
+        max_us: 86_400 * SECOND_US,
+    };
+    Param { name, what, kind }
+}
+
+const fn percent(name: &'static str, what: &'static str, default: f64) -> Param {
+    Param { name, what, kind: ParamKind::Number { default, min: 0.0, max: 100.0 } }
+}
+
+const PARAMS: &[Param] = &[
+    Param { name: "model", what: "file of the first model", kind: ParamKind::Text },
+    Param { name: "model2", what: "file of the second model", kind: ParamKind::Text },
+    duration("k1", "age at which the first model decides", 20),
+    duration("k2", "age at which the second model decides", 60),
+    duration("t1", "time between two categorisations", 10),
+    duration("e1", "time in the active list", 20),
+    duration("t2", "time between two reclaims", 20),
+    Param {
+        name: "ms",
+        what: "RAM for transient files, MiB",
+        kind: ParamKind::Number { default: 20.0, min: 0.0, max: 1e6 },
+    },
+    percent("w1", "share of ms down to which reclaims drop files, %", 50.0),
+    percent("w2", "share of ms above which files are dropped at once, %", 90.0),
+    percent("s2", "share of ms that is freed then, %", 10.0),
+    Param {
+        name: "threshold",
+        what: "score from which a file does not burn; 0: the first model's own",
+        kind: ParamKind::Number { default: 0.0, min: 0.0, max: 1.0 },
+    },
+    Param {
+        name: "checkstop",
+        what: "whether sifting stops while many dropped files are created again",
+        kind: ParamKind::Word(&["on", "off"]),
+    },
+];
+
+struct Settings {
+    k_us: [Micros; 2],
+    t1_us: Micros,
+    e1_us: Micros,
+    t2_us: Micros,
+    ms_bytes: u64,
+    w1: f64,
+    w2: f64,
+    s2: f64,
+    threshold: f32,
+    check_stop: bool,
+}
+
+impl Settings {
+    fn of(params: &Params) -> Self {
+        let duration = |name| params.duration_us(PARAMS, name);
+        let percent = |name| params.number(PARAMS, name) / 100.0;
+        Self {
+            k_us: [duration("k1"), duration("k2").max(duration("k1"))],
+            t1_us: duration("t1"),
+            e1_us: duration("e1"),
+            t2_us: duration("t2"),
+            ms_bytes: (params.number(PARAMS, "ms") * MIB) as u64,
+            w1: percent("w1"),
+            w2: percent("w2"),
+            s2: percent("s2"),
+            threshold: params.number(PARAMS, "threshold") as f32,
+            check_stop: params.word(PARAMS, "checkstop") == "on",
+        }
+    }
+}
+
+/// The window of CheckStop, and its numbers.
+const CHECK_US: Micros = 600 * SECOND_US;
+const CHECK_DROPS: usize = 20;
+const CHECK_STOPS: f64 = 0.05;
+const CHECK_RESUMES: f64 = 0.02;
+
+/// Dropped files whose names are remembered.
+const DROPPED_MAX: usize = 1 << 16;
+
+/// The list that a file is in. The paper's `temp_list` and `category_list1` are one here, because
+/// nothing runs beside the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// Waits for the first model.
+    First,
+    /// Waits for the second model.
+    Second,
+    /// Burns as soon as it is closed.
+    Burning,
+    /// Transient, in the list for less than E1.
+    Active,
+    /// Transient, and not used since it was active.
+    Inactive,
+    /// A decision moves it out of RAM.
+    Leaving,
+}
+
+struct File {
+    window: FileWindow,
+    list: List,
+    /// When it entered the list.
+    since_us: Micros,
+    used_us: Micros,
+    pages: u64,
+    opens: u32,
+    names: u32,
+    name: Box<str>,
+    app: u32,
+}
+
+impl File {
+    fn cost_bytes(&self) -> u64 {
+        FILE_COST_BYTES + self.pages * PAGE_BYTES
+    }
+
+    fn may_be_dropped(&self) -> bool {
+        self.opens == 0 && self.names > 0 && self.list != List::Leaving
+    }
+}
+
+/// Names of dropped files, and how many of them are created again.
+#[derive(Default)]
+struct CheckStop {
+    dropped: HashSet<u64, FixedState>,
+    in_order: VecDeque<u64>,
+    /// Drops and, while sifting is stopped, creations of new files (`false`), and creations of
+    /// dropped files (`true`) in the last ten minutes.
+    recent: VecDeque<(Micros, bool)>,
+    stopped: bool,
+    low_since_us: Option<Micros>,
+    hasher: FixedState,
+}
+
+impl CheckStop {
+    fn dropped(&mut self, now: Micros, name: &str) {
+        let hash = self.hasher.hash_one(name);
+        if self.dropped.insert(hash) {
+            self.in_order.push_back(hash);
+        }
+        if self.in_order.len() > DROPPED_MAX {
+            let oldest = self.in_order.pop_front();
+            oldest.map(|oldest| self.dropped.remove(&oldest));
+        }
+        self.note(now, false);
+    }
+
+    fn created(&mut self, now: Micros, name: &str) {
+        let hash = self.hasher.hash_one(name);
+        if self.dropped.remove(&hash) {
+            self.in_order.retain(|known| *known != hash);
+            self.note(now, true);
+        } else if self.stopped {
+            self.note(now, false);
+        }
+    }
+
+    fn note(&mut self, now: Micros, again: bool) {
+        self.recent.push_back((now, again));
+        self.check(now);
+    }
+
+    fn check(&mut self, now: Micros) {
+        while self.recent.front().is_some_and(|(at, _)| at.saturating_add(CHECK_US) < now) {
+            self.recent.pop_front();
+        }
+        let again = self.recent.iter().filter(|(_, again)| *again).count();
+        let drops = self.recent.len() - again;
+        if !self.stopped {
+            let share = again as f64 / drops.max(1) as f64;
+            self.stopped = drops >= CHECK_DROPS && share > CHECK_STOPS;
+            self.low_since_us = None;
+            return;
+        }
+        let share = again as f64 / self.recent.len().max(1) as f64;
+        match share < CHECK_RESUMES {
+            false => self.low_since_us = None,
+            true => {
+                let since_us = *self.low_since_us.get_or_insert(now);
+                self.stopped = now.saturating_sub(since_us) < CHECK_US;
+            }
+        }
+    }
+}
+
+/// The models of both phases. Without the second one, every file that does not burn counts as
+/// long-living.
+struct Models {
+    first: Arc<FileModel>,
+    second: Option<Arc<FileModel>>,
+    windows: Windows,
+}
+
+impl Models {
+    fn of(setup: &SifterSetup<'_>, params: &Params) -> Result<Option<Self>, SetupError> {
+        let model = |name: &'static str, phase| match params.text(PARAMS, name) {
+            "" => Ok(None),
+            path => match setup.models.iter().find(|(known, _)| known == path) {
+                None => Err(SetupError(format!("{name}={path} was not read"))),
+                Some((_, model)) if model.phase() == phase => Ok(Some(Arc::clone(model))),
+                Some(_) => Err(SetupError(format!(
+                    "{path} is a model for the other phase: model= takes one of phase 1, model2= \
+                     one of phase 2"
+                ))),
+            },
+        };
+        let second = model("model2", Phase::Second)?;
+        let Some(first) = model("model", Phase::First)? else {
+            return match second {
+                None => Ok(None),
+                Some(_) => Err(SetupError("model2= needs a model= beside it".to_owned())),
+            };
+        };
+        let last = second.as_ref().unwrap_or(&first).features();
+        let Some(windows) = Windows::new(*first.features(), *last) else {
+            return Err(SetupError(
+                "the windows of the two models do not fit together: they need the same unit of \
+                 time, and the second one is the longer one"
+                    .to_owned(),
+            ));
+        };
+        Ok(Some(Self { first, second, windows }))
+    }
+}
+
+struct CacheSifter {
+    settings: Settings,
+    models: Option<Models>,
+    last_uses: LastUses,
+    droppable: Droppable,
+    knows_opens: bool,
+    budget_bytes: u64,
+    files: HashMap<FileId, File, FixedState>,
+    /// Files in each state, in order of their creation.
+    waiting: BTreeSet<(Micros, FileId)>,
+    transient: BTreeSet<(Micros, FileId)>,
+    waiting_bytes: u64,
+    transient_bytes: u64,
+    next_tick_us: Micros,
+    next_reclaim_us: Micros,
+    /// Programs by process, and the one in the foreground.
+    apps: HashMap<u32, u32, FixedState>,
+    programs: HashMap<String, u32, FixedState>,
+    foreground: Option<u32>,
+    check_stop: CheckStop,
+    decisions: VecDeque<Decision>,
+}
+
+impl CacheSifter {
+    fn new(setup: &SifterSetup<'_>, params: &Params) -> Result<Self, SetupError> {
+        let mut settings = Settings::of(params);
+        settings.ms_bytes = settings.ms_bytes.min(setup.budget_bytes / 2);
+        let models = Models::of(setup, params)?;
+        Ok(Self {
+            settings,
+            models,
+            last_uses: setup.last_uses.cloned().unwrap_or_default(),
+            droppable: setup.droppable.clone(),
+            knows_opens: setup.knows_opens,
+            budget_bytes: setup.budget_bytes,
+            files: HashMap::default(),
+            waiting: BTreeSet::new(),
+            transient: BTreeSet::new(),
+            waiting_bytes: 0,
+            transient_bytes: 0,
+            next_tick_us: 0,
+            next_reclaim_us: 0,
+            apps: HashMap::default(),
+            programs: HashMap::default(),
+            foreground: None,
+            check_stop: CheckStop::default(),
+            decisions: VecDeque::new(),
+        })
+    }
+
+    fn birth_of(&self, create: &Create<'_>) -> Birth {
+        let stopped = self.settings.check_stop && self.check_stop.stopped;
+        if create.sync {
+            Birth::Flash(Reason::Sync)
+        } else if !self.droppable.has(&create.name) {
+            Birth::Flash(Reason::Name)
+        } else if stopped || FILE_COST_BYTES > self.budget_bytes / 2 {
+            Birth::Flash(Reason::All)
+        } else {
+            Birth::Ram
+        }
+    }
+
+    fn created(&mut self, event: &Event<'_>, create: &Create<'_>) {
+        let now = event.at_us;
+        let birth = self.birth_of(create);
+        if self.droppable.has(&create.name) {
+            self.check_stop.created(now, &create.name);
+        }
+        if birth != Birth::Ram || self.files.contains_key(&create.file) {
+            return;
+        }
+        let file = File {
+            window: FileWindow::new(now, self.windows()),
+            list: List::First,
+            since_us: now,
+            used_us: now,
+            pages: 0,
+            opens: 0,
+            names: u32::from(!create.name.is_empty()),
+            name: (*create.name).into(),
+            app: self.apps.get(&event.pid).copied().unwrap_or(0),
+        };
+        if self.waiting.is_empty() {
+            self.next_tick_us = now.saturating_add(self.settings.t1_us);
+        }
+        self.waiting.insert((now, create.file));
+        self.waiting_bytes += file.cost_bytes();
+        self.files.insert(create.file, file);
+        self.keep_within(now);
+    }
+
+    fn windows(&self) -> Windows {
+        self.models.as_ref().map_or_else(Windows::default, |models| models.windows)
+    }
+
+    /// Returns the set of the file's list, with its bytes.
+    fn set(&mut self, list: List) -> Option<(&mut BTreeSet<(Micros, FileId)>, &mut u64)> {
+        match list {
+            List::First | List::Second | List::Burning => {
+                Some((&mut self.waiting, &mut self.waiting_bytes))
+            }
+            List::Active | List::Inactive => Some((&mut self.transient, &mut self.transient_bytes)),
+            List::Leaving => None,
+        }
+    }
+
+    fn enter(&mut self, now: Micros, id: FileId, list: List) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let (born_us, before, bytes) = (file.window.born_us(), file.list, file.cost_bytes());
+        (file.list, file.since_us) = (list, now);
+        if let Some((set, sum)) = self.set(before) {
+            set.remove(&(born_us, id));
+            *sum -= bytes;
+        }
+        if let Some((set, sum)) = self.set(list) {
+            set.insert((born_us, id));
+            *sum += bytes;
+        }
+    }
+
+    fn remove(&mut self, now: Micros, id: FileId) {
+        self.enter(now, id, List::Leaving);
+        self.files.remove(&id);
+    }
+
+    fn write_back(&mut self, now: Micros, file: FileId, why: Reason) {
+        self.enter(now, file, List::Leaving);
+        self.decisions.push_back(Decision::WriteBack { file, keep_in_ram: false, why });
+    }
+
+    fn drop(&mut self, now: Micros, id: FileId, why: Reason) {
+        if let Some(file) = self.files.get(&id) {
+            self.check_stop.dropped(now, &file.name);
+        }
+        self.enter(now, id, List::Leaving);
+        self.decisions.push_back(Decision::Drop { file: id, why });
+    }
+
+    /// Returns whether a file is of a phase's positive class.
+    fn is_positive(&self, id: FileId, phase: Phase) -> bool {
+        let file = &self.files[&id];
+        let Some(models) = &self.models else {
+            let active_us = self.last_uses.of(id).saturating_sub(file.window.born_us());
+            let category = Category::of(active_us);
+            return match phase {
+                Phase::First => category != Category::Bar,
+                Phase::Second => category == Category::LongLiving,
+            };
+        };
+        let model = match (phase, &models.second) {
+            (Phase::First, _) => &models.first,
+            (Phase::Second, Some(second)) => second,
+            (Phase::Second, None) => return true,
+        };
+        let mut values = [0.0; MAX_VALUES];
+        let values = &mut values[..model.features().values()];
+        file.window.values(phase, values);
+        let threshold = match phase {
+            Phase::First if self.settings.threshold > 0.0 => self.settings.threshold,
+            _ => model.threshold(),
+        };
+        model.score(values) >= threshold
+    }
+
+    /// Categorises files that are old enough, and ends the active time of others.
+    fn tick(&mut self, now: Micros) {
+        let age_us = |file: &File| now.saturating_sub(file.window.born_us());
+        let waiting: Vec<FileId> = self.waiting.iter().map(|(_, id)| *id).collect();
+        for id in waiting {
+            let file = &self.files[&id];
+            let (age_us, list) = (age_us(file), file.list);
+            if list == List::First && age_us >= self.settings.k_us[0] {
+                let next = match self.is_positive(id, Phase::First) {
+                    true => List::Second,
+                    false => List::Burning,
+                };
+                self.enter(now, id, next);
+            }
+            let file = &self.files[&id];
+            if file.list == List::Burning && file.may_be_dropped() && file.used_us != now {
+                self.drop(now, id, Reason::Judged);
+            } else if file.list == List::Second && age_us >= self.settings.k_us[1] {
+                match self.is_positive(id, Phase::Second) {
+                    true => self.write_back(now, id, Reason::Judged),
+                    false => self.enter(now, id, List::Active),
+                }
+            }
+        }
+        let ended: Vec<FileId> = self
+            .transient
+            .iter()
+            .map(|(_, id)| *id)
+            .filter(|id| {
+                let file = &self.files[id];
+                file.list == List::Active
+                    && now.saturating_sub(file.since_us) >= self.settings.e1_us
+            })
+            .collect();
+        ended.into_iter().for_each(|id| self.enter(now, id, List::Inactive));
+        self.keep_within(now);
+    }
+
+    /// Drops transient files until they take at most this much.
+    fn reclaim(&mut self, now: Micros, down_to_bytes: u64) {
+        while self.transient_bytes > down_to_bytes {
+            let Some(id) = self.victim(now) else { return };
+            self.drop(now, id, Reason::Space);
+        }
+    }
+
+    /// Returns the transient file that is dropped next.
+    fn victim(&self, now: Micros) -> Option<FileId> {
+        let rank = |file: &File| match file.list {
+            List::Inactive => u8::from(self.foreground.is_none_or(|app| app == file.app)),
+            _ => 2,
+        };
+        let files = self.transient.iter().map(|(_, id)| (*id, &self.files[id]));
+        let droppable = files.filter(|(_, file)| file.may_be_dropped() && file.used_us != now);
+        droppable.min_by_key(|(_, file)| rank(file)).map(|(id, _)| id)
+    }
+
+    /// Keeps the parts of RAM within their bounds.
+    fn keep_within(&mut self, now: Micros) {
+        let ms = self.settings.ms_bytes as f64;
+        if self.transient_bytes as f64 > self.settings.w2 * ms {
+            let freed = (self.settings.s2 * ms) as u64;
+            self.reclaim(now, self.transient_bytes.saturating_sub(freed));
+        }
+        while self.transient_bytes > self.settings.ms_bytes {
+            match (self.victim(now), self.transient.first()) {
+                (Some(id), _) => self.drop(now, id, Reason::Space),
+                (None, Some((_, id))) => self.write_back(now, *id, Reason::Space),
+                (None, None) => break,
+            }
+        }
+        let most_bytes = self.budget_bytes - self.settings.ms_bytes;
+        while self.waiting_bytes > most_bytes
+            && let Some((_, id)) = self.waiting.first()
+        {
+            self.write_back(now, *id, Reason::Space);
+        }
+        if self.transient_bytes <= self.low_bytes() {
+            self.next_reclaim_us = now.saturating_add(self.settings.t2_us);
+        }
+    }
+
+    /// Returns W1, bytes.
+    fn low_bytes(&self) -> u64 {
+        (self.settings.w1 * self.settings.ms_bytes as f64) as u64
+    }
+
+    fn resize(&mut self, id: FileId, pages: u64) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        let (before, list) = (file.cost_bytes(), file.list);
+        file.pages = pages;
+        let after = file.cost_bytes();
+        if let Some((_, sum)) = self.set(list) {
+            *sum = *sum - before + after;
+        }
+    }
+
+    fn of_file(&mut self, id: FileId, event: &Event<'_>) {
+        let now = event.at_us;
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.window.handle(event);
+        match &event.action {
+            Action::Read { .. }
+            | Action::Write { .. }
+            | Action::Direct { .. }
+            | Action::Truncate { .. }
+            | Action::Punch { .. } => {
+                file.used_us = now;
+                let pages = match event.action {
+                    Action::Write { offset, len, .. }
+                    | Action::Direct { offset, len, write: true, .. }
+                        if len > 0 =>
+                    {
+                        file.pages.max(offset.saturating_add(len).div_ceil(PAGE_BYTES))
+                    }
+                    Action::Truncate { size, .. } => file.pages.min(size.div_ceil(PAGE_BYTES)),
+                    _ => file.pages,
+                };
+                let (list, named) = (file.list, file.names > 0);
+                self.resize(id, pages);
+                if list == List::Inactive {
+                    self.enter(now, id, List::Active);
+                }
+                if matches!(event.action, Action::Write { sync: true, .. })
+                    && named
+                    && list != List::Leaving
+                {
+                    self.write_back(now, id, Reason::Sync);
+                }
+                self.keep_within(now);
+            }
+            Action::Sync { .. } if file.names > 0 => self.write_back(now, id, Reason::Sync),
+            Action::Open { .. } if self.knows_opens => file.opens += 1,
+            Action::Close { .. } if self.knows_opens => {
+                file.opens = file.opens.saturating_sub(1);
+                self.lost(now, id);
+            }
+            Action::Bind { name, .. } => {
+                file.names = file.names.max(1);
+                self.named(now, id, name);
+            }
+            Action::Link { name, .. } => {
+                file.names += 1;
+                self.named(now, id, name);
+            }
+            Action::Rename { names, .. } => {
+                file.names = file.names.max(1);
+                self.named(now, id, &names.to);
+            }
+            Action::Unbind { .. } => {
+                file.names = file.names.saturating_sub(1);
+                self.lost(now, id);
+            }
+            Action::Gone { .. } => self.remove(now, id),
+            _ => {}
+        }
+    }
+
+    /// Handles a new name.
+    fn named(&mut self, now: Micros, id: FileId, name: &str) {
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.name = name.into();
+        if !self.droppable.has(name) && file.list != List::Leaving {
+            self.write_back(now, id, Reason::Name);
+        }
+    }
+
+    /// Handles the loss of a name or an open.
+    fn lost(&mut self, now: Micros, id: FileId) {
+        if self.files.get(&id).is_some_and(|file| file.names == 0 && file.opens == 0) {
+            self.remove(now, id);
+        }
+    }
+
+    fn program(&mut self, name: &str) -> u32 {
+        let next = self.programs.len() as u32 + 1;
+        *self.programs.entry_ref(name).or_insert(next)
+    }
+}
+
+impl Sift for CacheSifter {
+    fn birth(&mut self, _: Micros, create: &Create<'_>) -> Birth {
+        self.birth_of(create)
+    }
+
+    fn handle(&mut self, now: Micros, event: &Event<'_>) {
+        match &event.action {
+            Action::Create(create) => self.created(event, create),
+            Action::Process { name } => {
+                let program = self.program(name);
+                self.apps.insert(event.pid, program);
+            }
+            Action::Foreground { app } => {
+                self.foreground = (!app.is_empty()).then(|| self.program(app));
+            }
+            Action::SyncAll => {
+                let named = |(_, file): &(&FileId, &File)| file.names > 0;
+                let mut all: Vec<FileId> =
+                    self.files.iter().filter(named).map(|(id, _)| *id).collect();
+                all.sort_unstable();
+                all.into_iter().for_each(|id| self.write_back(now, id, Reason::All));
+            }
+            Action::RenameDirectory { names } => {
+                let below = |name: &str| {
+                    let rest = name.strip_prefix(&*names.from)?;
+                    rest.starts_with('/').then(|| format!("{}{rest}", &*names.to))
+                };
+                let mut moved: Vec<(FileId, String)> = self
+                    .files
+                    .iter()
+                    .filter_map(|(id, file)| Some((*id, below(&file.name)?)))
+                    .collect();
+                moved.sort_unstable();
+                moved.into_iter().for_each(|(id, name)| self.named(now, id, &name));
+            }
+            action => {
+                if let Some(id) = action.file() {
+                    self.of_file(id, event);
+                }
+            }
+        }
+    }
+
+    fn done(&mut self, now: Micros, id: FileId, result: Result<(), Blocked>) {
+        match result {
+            Ok(()) => self.remove(now, id),
+            // It is tried again at the next tick.
+            Err(_) => {
+                if self.files.get(&id).is_some_and(|file| file.list == List::Leaving) {
+                    self.enter(now, id, List::Second);
+                }
+            }
+        }
+    }
+
+    fn need_space(&mut self, now: Micros, bytes: u64) {
+        let held_bytes = |sifter: &Self| sifter.transient_bytes + sifter.waiting_bytes;
+        let wanted = held_bytes(self).saturating_sub(bytes);
+        while held_bytes(self) > wanted
+            && let Some(id) = self.victim(now)
+        {
+            self.drop(now, id, Reason::Space);
+        }
+        while held_bytes(self) > wanted
+            && let Some((_, id)) = self.waiting.first().or_else(|| self.transient.first())
+        {
+            self.write_back(now, *id, Reason::Space);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Micros> {
+        let active = || self.transient.iter().any(|(_, id)| self.files[id].list == List::Active);
+        let ticks = !self.waiting.is_empty() || active();
+        let reclaims = self.transient_bytes > self.low_bytes();
+        let tick = ticks.then_some(self.next_tick_us);
+        tick.into_iter().chain(reclaims.then_some(self.next_reclaim_us)).min()
+    }
+
+    fn handle_deadline(&mut self, now: Micros) {
+        if self.next_tick_us <= now {
+            self.next_tick_us = now.saturating_add(self.settings.t1_us);
+            self.tick(now);
+        }
+        if self.next_reclaim_us <= now {
+            self.next_reclaim_us = now.saturating_add(self.settings.t2_us);
+            self.reclaim(now, self.low_bytes());
+        }
+    }
+
+    fn poll(&mut self) -> Option<Decision> {
+        loop {
+            let decision = self.decisions.pop_front()?;
+            if decision.file().is_none_or(|file| self.files.contains_key(&file)) {
+                return Some(decision);
+            }
+        }
+    }
+
+    fn check(&self) {
+        let (mut waiting, mut transient, mut sums) = (0, 0, [0; 2]);
+        for (id, file) in &self.files {
+            let at = (file.window.born_us(), *id);
+            let (of, count, sum) = match file.list {
+                List::First | List::Second | List::Burning => (&self.waiting, &mut waiting, 0),
+                List::Active | List::Inactive => (&self.transient, &mut transient, 1),
+                List::Leaving => continue,
+            };
+            assert!(of.contains(&at), "{id:?} is in the set of its list");
+            *count += 1;
+            sums[sum] += file.cost_bytes();
+        }
+        assert_eq!((self.waiting.len(), self.transient.len()), (waiting, transient));
+        assert_eq!([self.waiting_bytes, self.transient_bytes], sums);
+        assert!(self.transient_bytes <= self.settings.ms_bytes);
+        assert!(self.waiting_bytes <= self.budget_bytes - self.settings.ms_bytes);
+        assert_eq!(self.check_stop.dropped.len(), self.check_stop.in_order.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::MaybeOwned,
+        sift::{Selection, model::testing},
+    };
+
+    const MIB: u64 = 1 << 20;
+
+    /// The decisions on one file in RAM, with their seconds.
+    type Decided = Vec<(u64, Decision)>;
+
+    /// Runs these actions at these seconds until all deadlines are over.
+    fn run(
+        sifter: &str,
+        models: &[(String, Arc<FileModel>)],
+        events: &[(u64, Action<'static>)],
+    ) -> Decided {
+        let all = |(second, action): &(u64, Action<'static>)| Event {
+            at_us: second * SECOND_US,
+            pid: 1,
+            tid: 1,
+            action: action.clone(),
+        };
+        let events: Vec<Event<'static>> = events.iter().map(all).collect();
+        let last_uses = LastUses::of_all(&events);
+        let setup = SifterSetup {
+            budget_bytes: 64 * MIB,
+            patterns: &[],
+            droppable: &Droppable::matching(&["/c/*".into()]),
+            knows_opens: true,
+            last_uses: Some(&last_uses),
+            models,
+        };
+        let mut sifter = Selection::parse(sifter).unwrap().build(&setup).unwrap();
+        let mut decided = Vec::new();
+        let mut take = |sifter: &mut dyn Sift, now: Micros| {
+            while let Some(decision) = sifter.poll() {
+                decided.push((now / SECOND_US, decision));
+                sifter.done(now, decision.file().unwrap(), Ok(()));
+            }
+            sifter.check();
+        };
+        for event in &events {
+            while let Some(due) = sifter.next_deadline().filter(|due| *due <= event.at_us) {
+                sifter.handle_deadline(due);
+                take(&mut *sifter, due);
+            }
+            sifter.handle(event.at_us, event);
+            take(&mut *sifter, event.at_us);
+        }
+        for _ in 0..100 {
+            let Some(due) = sifter.next_deadline() else { break };
+            sifter.handle_deadline(due);
+            take(&mut *sifter, due);
+        }
+        decided
+    }
+
+    fn create(file: u64, name: &str) -> Action<'static> {
+        let name = MaybeOwned::owned_str(name);
+        let create = Create { file: FileId(file), name, owner: None, mode: None, sync: false };
+        Action::Create(MaybeOwned::owned(create))
+    }
+
+    fn write(file: u64, bytes: u64) -> Action<'static> {
+        Action::Write { file: FileId(file), open: None, offset: 0, len: bytes, sync: false }
+    }
+
+    fn read(file: u64) -> Action<'static> {
+        Action::Read { file: FileId(file), open: None, offset: 0, len: 100 }
+    }
+
+    fn dropped(second: u64, file: u64, why: Reason) -> (u64, Decision) {
+        (second, Decision::Drop { file: FileId(file), why })
+    }
+
+    fn written(second: u64, file: u64, why: Reason) -> (u64, Decision) {
+        (second, Decision::WriteBack { file: FileId(file), keep_in_ram: false, why })
+    }
+
+    /// With the paper's labels: a file used for less than 30 s burns at the first tick after K1,
+    /// one used for more than 90 s goes to flash after K2, and one between stays.
+    #[test]
+    fn files_are_categorised_at_the_first_tick_at_their_age() {
+        let events = [
+            (0, create(1, "/c/burns")),
+            (0, create(2, "/c/lives")),
+            (0, create(3, "/c/passes")),
+            (1, write(1, 100)),
+            (1, write(2, 100)),
+            (1, write(3, 100)),
+            (15, read(1)),
+            (50, read(3)),
+            (100, read(2)),
+        ];
+        let expected = [dropped(20, 1, Reason::Judged), written(60, 2, Reason::Judged)];
+        assert_eq!(run("cachesifter", &[], &events), expected);
+        let expected = [dropped(9, 1, Reason::Judged), written(33, 2, Reason::Judged)];
+        let early = "cachesifter:k1=7s,k2=31s,t1=3s";
+        assert_eq!(run(early, &[], &events), expected, "{early}");
+    }
+
+    /// Transient files above W1 are dropped every T2, longest-lived first; above W2, S2 is freed at
+    /// once. A file that was used since it became inactive stays longer than one that was not.
+    #[test]
+    fn transient_files_are_reclaimed() {
+        let of = |file: u64, second| {
+            let write = write(file, MIB);
+            [(second, create(file, "/c/a")), (second, write), (second + 60, read(file))]
+        };
+        let mut events: Vec<_> = (0..4).flat_map(|file| of(file, file)).collect();
+        events.push((88, read(0)));
+        events.sort_by_key(|(second, _)| *second);
+        // All four are inactive from 90 s on but the first one, which was used.
+        let expected = [1, 2].map(|file| dropped(93, file, Reason::Space));
+        assert_eq!(run("cachesifter:ms=6,w1=50,t2=30s", &[], &events), expected);
+        let expected = [0, 1].map(|file| dropped(70, file, Reason::Space));
+        assert_eq!(run("cachesifter:ms=4,w1=100,w2=80,s2=30", &[], &events), expected);
+    }
+
+    #[test]
+    fn a_file_that_burns_is_not_dropped_while_it_is_open() {
+        let file = FileId(1);
+        let events = [
+            (0, create(1, "/c/a")),
+            (0, Action::Open { file, open: None, created: true }),
+            (1, write(1, 100)),
+            (45, Action::Close { file, open: None }),
+        ];
+        assert_eq!(run("cachesifter", &[], &events), [dropped(50, 1, Reason::Judged)]);
+        let synced = Action::Sync { file, offset: 0, len: u64::MAX, data_only: false };
+        let events = [&events[..3], &[(5, synced)]].concat();
+        assert_eq!(run("cachesifter", &[], &events), [written(5, 1, Reason::Sync)]);
+    }
+
+    /// Models decide in place of the labels; a threshold replaces that of the first one.
+    #[test]
+    fn models_decide() {
+        let events = [(0, create(1, "/c/a")), (1, write(1, 100)), (200, read(1))];
+        let model = |phase, units, score| {
+            let bytes = testing::constant(phase, units, score);
+            Arc::new(FileModel::from_bytes(&bytes).unwrap())
+        };
+        let models = [
+            ("burns".to_owned(), model(1, 20, 0.2)),
+            ("stays".to_owned(), model(1, 20, 0.7)),
+            ("lives".to_owned(), model(2, 60, 0.7)),
+            ("passes".to_owned(), model(2, 60, 0.2)),
+        ];
+        for (sifter, expected) in [
+            ("model=burns", vec![dropped(20, 1, Reason::Judged)]),
+            ("model=burns,threshold=0.1", vec![written(60, 1, Reason::Judged)]),
+            ("model=stays,threshold=0.9", vec![dropped(20, 1, Reason::Judged)]),
+            ("model=stays", vec![written(60, 1, Reason::Judged)]),
+            ("model=stays,model2=lives", vec![written(60, 1, Reason::Judged)]),
+            ("model=stays,model2=passes", vec![]),
+        ] {
+            assert_eq!(
+                run(&format!("cachesifter:{sifter}"), &models, &events),
+                expected,
+                "{sifter}"
+            );
+        }
+    }
+
+    #[test]
+    fn models_that_do_not_suit_are_refused() {
+        let model = |phase, units| {
+            let bytes = testing::constant(phase, units, 0.5);
+            Arc::new(FileModel::from_bytes(&bytes).unwrap())
+        };
+        let models = [("one".to_owned(), model(1, 30)), ("two".to_owned(), model(2, 20))];
+        for (params, says) in [
+            ("model=two", "for the other phase"),
+            ("model=three", "was not read"),
+            ("model2=two", "needs a model="),
+            ("model=one,model2=two", "do not fit together"),
+        ] {
+            let setup = SifterSetup {
+                budget_bytes: MIB,
+                patterns: &[],
+                droppable: &Droppable::caches(),
+                knows_opens: true,
+                last_uses: None,
+                models: &models,
+            };
+            let selected = Selection::parse(&format!("cachesifter:{params}")).unwrap();
+            let error = selected.build(&setup).err().unwrap().to_string();
+            assert!(error.contains(says), "{params}: {error}");
+        }
+    }
+
+    /// Sifting stops when more than 5 % of at least 20 dropped files are created again within ten
+    /// minutes, and goes on when hardly any are.
+    #[test]
+    fn check_stop_stops_and_resumes() {
+        let mut check = CheckStop::default();
+        let second = |n: u64| n * SECOND_US;
+        for n in 0..20 {
+            check.dropped(second(n), &format!("/c/{n}"));
+        }
+        check.created(second(21), "/c/0");
+        assert!(!check.stopped, "5 %");
+        check.created(second(22), "/c/1");
+        assert!(check.stopped, "10 %");
+        check.created(second(630), "/c/2");
+        check.created(second(640), "/c/new");
+        assert!(check.stopped, "half of the files created are dropped ones");
+        check.created(second(1300), "/c/a");
+        assert!(check.stopped, "not yet for ten minutes");
+        check.created(second(1901), "/c/b");
+        assert!(!check.stopped);
+    }
+}

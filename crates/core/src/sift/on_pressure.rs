@@ -1,0 +1,322 @@
+//! A sifter that holds droppable files in RAM until RAM is full, and then judges one file at a
+//! time: dropped, or written to flash.
+//!
+//! All other files are created on flash. A droppable file leaves RAM without a judgement if an
+//! application syncs it, if it gets a name that is not droppable, if it grows beyond half of the
+//! RAM, and when everything has to reach flash. A file that is open or has no name is not dropped;
+//! it is moved to flash only if no other file can make space, one without a name last.
+
+use super::{
+    Birth, Blocked, Decision, FILE_COST_BYTES, Reason, Sift, SifterSetup,
+    droppable::Droppable,
+    shelf::{Held, Shelf, Shelved, Slot},
+};
+use crate::{
+    event::{Action, Create, Event, FileId, Micros},
+    page::PAGE_BYTES,
+};
+use std::collections::VecDeque;
+
+#[cfg(test)]
+mod tests;
+
+/// The end of a file's time in RAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Drop,
+    Write,
+}
+
+/// A use of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Read { bytes: u64 },
+    Write { bytes: u64 },
+    Cut,
+}
+
+/// Decides which file leaves RAM, and how.
+pub(super) trait Judge {
+    /// The state that it keeps of each file.
+    type State: Default;
+
+    /// A file was created in RAM.
+    fn created(&mut self, _now: Micros, _file: &mut Held<Self::State>) {}
+
+    /// A file in RAM is used; its `used_us` is still the time of the use before. Returns whether it
+    /// becomes the newest of its list.
+    fn used(&mut self, now: Micros, file: &mut Held<Self::State>, how: Use) -> bool;
+
+    /// Chooses one of the [idle](Shelf::idle) files. `None`: there is none.
+    fn judge(&mut self, now: Micros, shelf: &Shelf<Self::State>) -> Option<(Slot, Verdict)>;
+
+    /// A file leaves RAM by a verdict.
+    fn leaves(&mut self, _now: Micros, _file: &Held<Self::State>, _verdict: Verdict) {}
+
+    /// An event of a file that is not in RAM.
+    fn elsewhere(&mut self, _now: Micros, _event: &Event<'_>) {}
+
+    /// Re-derives every invariant.
+    fn check(&self, _shelf: &Shelf<Self::State>) {}
+}
+
+/// Divisor of the RAM: a larger file is handed to the page cache.
+const LARGE: u64 = 2;
+
+/// The sifter that a [`Judge`] makes.
+pub(super) struct OnPressure<J: Judge> {
+    judge: J,
+    shelf: Shelf<J::State>,
+    budget_bytes: u64,
+    droppable: Droppable,
+    /// The events tell when a file is open. Otherwise no file counts as open.
+    knows_opens: bool,
+    decisions: VecDeque<Decision>,
+}
+
+impl<J: Judge> OnPressure<J> {
+    pub(super) fn new(setup: &SifterSetup<'_>, judge: J) -> Self {
+        Self {
+            judge,
+            shelf: Shelf::new(),
+            budget_bytes: setup.budget_bytes,
+            droppable: setup.droppable.clone(),
+            knows_opens: setup.knows_opens,
+            decisions: VecDeque::new(),
+        }
+    }
+
+    fn birth_of(&self, create: &Create<'_>) -> Birth {
+        if create.sync {
+            Birth::Flash(Reason::Sync)
+        } else if !self.droppable.has(&create.name) || FILE_COST_BYTES > self.budget_bytes {
+            Birth::Flash(Reason::Name)
+        } else {
+            Birth::Ram
+        }
+    }
+
+    fn write_back(&mut self, slot: Slot, why: Reason) {
+        let file = self.shelf[slot].id;
+        self.shelf.leave(slot);
+        self.decisions.push_back(Decision::WriteBack { file, keep_in_ram: false, why });
+    }
+
+    /// Moves one more file out of RAM. Returns its bytes; `None` if no file is left.
+    fn free_one(&mut self, now: Micros) -> Option<u64> {
+        if let Some((slot, verdict)) = self.judge.judge(now, &self.shelf) {
+            let bytes = self.shelf[slot].cost_bytes();
+            debug_assert!(self.shelf.is_idle(slot, now));
+            // Flash did not take the file: it can only be dropped.
+            let verdict = if self.shelf[slot].refused { Verdict::Drop } else { verdict };
+            self.judge.leaves(now, &self.shelf[slot], verdict);
+            match verdict {
+                Verdict::Write => self.write_back(slot, Reason::Space),
+                Verdict::Drop => {
+                    let file = self.shelf[slot].id;
+                    self.shelf.leave(slot);
+                    self.decisions.push_back(Decision::Drop { file, why: Reason::Space });
+                }
+            }
+            return Some(bytes);
+        }
+        let may_leave =
+            |slot: &Slot| !self.shelf[*slot].refused && self.shelf[*slot].used_us != now;
+        let named = |slot: &Slot| self.shelf[*slot].names > 0;
+        let busy = || self.shelf.oldest_first(Shelved::Busy).filter(may_leave);
+        let slot = busy().find(named).or_else(|| busy().next())?;
+        let bytes = self.shelf[slot].cost_bytes();
+        self.write_back(slot, Reason::Space);
+        Some(bytes)
+    }
+
+    fn keep_within_budget(&mut self, now: Micros) {
+        while self.shelf.held_bytes() > self.budget_bytes && self.free_one(now).is_some() {}
+    }
+
+    fn used(&mut self, now: Micros, slot: Slot, how: Use) {
+        let file = &mut self.shelf[slot];
+        let renewed = self.judge.used(now, file, how);
+        file.used_us = now;
+        if renewed {
+            self.shelf.renew(slot);
+        }
+    }
+
+    fn wrote(&mut self, now: Micros, slot: Slot, offset: u64, len: u64, sync: bool) {
+        let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
+        let pages = self.shelf[slot].pages;
+        if len > 0 && end > pages {
+            self.shelf.resize(slot, end);
+        }
+        self.used(now, slot, Use::Write { bytes: len });
+        let file = &self.shelf[slot];
+        let stays = file.list() != Shelved::Leaving && file.names > 0;
+        if sync && stays {
+            self.write_back(slot, Reason::Sync);
+        } else if stays && file.pages * PAGE_BYTES > self.budget_bytes / LARGE && !file.refused {
+            self.write_back(slot, Reason::Large);
+        }
+        self.keep_within_budget(now);
+    }
+
+    /// Handles a new name.
+    fn named(&mut self, slot: Slot, name: &str) {
+        self.shelf[slot].name = name.into();
+        let leaves = self.shelf[slot].list() == Shelved::Leaving;
+        if !self.droppable.has(name) && !leaves {
+            self.write_back(slot, Reason::Name);
+        }
+    }
+
+    /// Handles the loss of a name or an open.
+    fn lost(&mut self, slot: Slot) {
+        let file = &self.shelf[slot];
+        match file.names == 0 && file.opens == 0 {
+            true => self.shelf.remove(slot),
+            false => self.shelf.sort_in(slot),
+        }
+    }
+
+    fn of_file(&mut self, now: Micros, slot: Slot, event: &Event<'_>) {
+        match &event.action {
+            Action::Read { len, .. } | Action::Direct { len, write: false, .. } => {
+                self.used(now, slot, Use::Read { bytes: *len });
+            }
+            Action::Write { offset, len, sync, .. } => self.wrote(now, slot, *offset, *len, *sync),
+            Action::Direct { offset, len, .. } => self.wrote(now, slot, *offset, *len, false),
+            Action::Truncate { size, .. } => {
+                let pages = self.shelf[slot].pages.min(size.div_ceil(PAGE_BYTES));
+                self.shelf.resize(slot, pages);
+                self.used(now, slot, Use::Cut);
+            }
+            Action::Punch { .. } => self.used(now, slot, Use::Cut),
+            Action::Sync { .. } => {
+                let file = &self.shelf[slot];
+                // Each sync has a decision of its own. Without a name, a crash loses the file.
+                if file.names > 0 {
+                    self.write_back(slot, Reason::Sync);
+                }
+            }
+            Action::Open { .. } if self.knows_opens => {
+                self.shelf[slot].opens += 1;
+                self.shelf.sort_in(slot);
+            }
+            Action::Close { .. } if self.knows_opens => {
+                self.shelf[slot].opens = self.shelf[slot].opens.saturating_sub(1);
+                self.lost(slot);
+            }
+            Action::Bind { name, .. } => {
+                if self.shelf[slot].names == 0 {
+                    self.shelf[slot].names = 1;
+                    self.shelf.sort_in(slot);
+                }
+                self.named(slot, name);
+            }
+            Action::Link { name, .. } => {
+                self.shelf[slot].names += 1;
+                self.shelf.sort_in(slot);
+                self.named(slot, name);
+            }
+            Action::Rename { names, .. } => {
+                if self.shelf[slot].names == 0 {
+                    self.shelf[slot].names = 1;
+                    self.shelf.sort_in(slot);
+                }
+                self.named(slot, &names.to);
+            }
+            Action::Unbind { .. } => {
+                self.shelf[slot].names = self.shelf[slot].names.saturating_sub(1);
+                self.lost(slot);
+            }
+            Action::Gone { .. } => self.shelf.remove(slot),
+            _ => {}
+        }
+    }
+}
+
+impl<J: Judge> Sift for OnPressure<J> {
+    fn birth(&mut self, _: Micros, create: &Create<'_>) -> Birth {
+        self.birth_of(create)
+    }
+
+    fn handle(&mut self, now: Micros, event: &Event<'_>) {
+        match &event.action {
+            Action::Create(create) => {
+                if self.birth_of(create) == Birth::Ram && self.shelf.find(create.file).is_none() {
+                    let slot = self.shelf.insert(create.file, now, &create.name);
+                    self.judge.created(now, &mut self.shelf[slot]);
+                    self.keep_within_budget(now);
+                } else {
+                    self.judge.elsewhere(now, event);
+                }
+            }
+            Action::SyncAll => {
+                let named = |slot: &Slot| self.shelf[*slot].names > 0;
+                let all: Vec<Slot> = self.shelf.all().filter(named).collect();
+                all.into_iter().for_each(|slot| self.write_back(slot, Reason::All));
+            }
+            Action::RenameDirectory { names } => {
+                let below = |name: &str| {
+                    let rest = name.strip_prefix(&*names.from)?;
+                    rest.starts_with('/').then(|| format!("{}{rest}", &*names.to))
+                };
+                let moved: Vec<(Slot, String)> = self
+                    .shelf
+                    .all()
+                    .filter_map(|slot| Some((slot, below(&self.shelf[slot].name)?)))
+                    .collect();
+                moved.into_iter().for_each(|(slot, name)| self.named(slot, &name));
+            }
+            action => match action.file().and_then(|file| self.shelf.find(file)) {
+                Some(slot) => self.of_file(now, slot, event),
+                None => self.judge.elsewhere(now, event),
+            },
+        }
+    }
+
+    fn done(&mut self, _: Micros, file: FileId, result: Result<(), Blocked>) {
+        let Some(slot) = self.shelf.find(file) else { return };
+        match result {
+            Ok(()) => self.shelf.remove(slot),
+            Err(_) => {
+                self.shelf[slot].refused = true;
+                self.shelf.stay(slot);
+            }
+        }
+    }
+
+    fn need_space(&mut self, now: Micros, bytes: u64) {
+        let mut freed = 0;
+        while freed < bytes {
+            let Some(more) = self.free_one(now) else { return };
+            freed += more - FILE_COST_BYTES;
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Micros> {
+        None
+    }
+
+    fn handle_deadline(&mut self, _: Micros) {}
+
+    fn poll(&mut self) -> Option<Decision> {
+        loop {
+            let decision = self.decisions.pop_front()?;
+            if decision.file().is_none_or(|file| self.shelf.find(file).is_some()) {
+                return Some(decision);
+            }
+        }
+    }
+
+    fn check(&self) {
+        self.shelf.check();
+        self.judge.check(&self.shelf);
+        for slot in self.shelf.all() {
+            let file = &self.shelf[slot];
+            let decided =
+                self.decisions.iter().filter(|decision| decision.file() == Some(file.id)).count();
+            assert!(decided == 0 || file.list() == Shelved::Leaving, "{:?}", file.id);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The effects of a sifter on a trace: the bytes of droppable files that reach flash, those that
+//! are fetched again for that, and the trace that is left for the page cache.
+//!
+//! The memory is one: what the sifter holds files in is not there for the page cache. File data
+//! reaches flash as Linux writes it back, after 30 s ([`Flusher`]), whatever its page cache holds.
+//! At the end everything that is left is written, on either side.
+
+use crate::{
+    event::{About, Action, Event, FileId, Space},
+    page::PAGE_BYTES,
+    sift::{
+        Droppable, LastUses, Selection, SetupError, SifterSetup,
+        model::FileModel,
+        simulate::{Counters, Sifted},
+    },
+    trace::{Tables, Trace, TraceBuilder, TraceError, Unit},
+    writeback::flusher::{Flusher, FlusherSettings},
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use std::sync::Arc;
+
+/// The reason for which a trace cannot be sifted.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum SiftError {
+    /// The trace has no files.
+    #[error("--sift: this trace is not of files, and sifters decide on files")]
+    NoFiles,
+    /// The trace has no times, or does not tell reads from writes.
+    #[error("--sift: this trace lacks {0}, without which nothing is known about write-back")]
+    Lacks(&'static str),
+    /// No file is created whose name may be dropped.
+    #[error(
+        "--sift: this trace creates no file that may be dropped; name some with --droppable, as in \
+         --droppable '*/thumbnails/*'"
+    )]
+    NothingDroppable,
+    /// The sifter cannot be built.
+    #[error("--sift: {0}")]
+    Setup(#[from] SetupError),
+    /// The trace behind the sifter cannot be held.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+/// A trace that sifters are compared on.
+pub struct Sifting<'e> {
+    events: &'e [Event<'static>],
+    about: About,
+    droppable: Droppable,
+    files: HashSet<FileId, FixedState>,
+    last_uses: LastUses,
+    models: Vec<(String, Arc<FileModel>)>,
+    middle_us: u64,
+    end_us: u64,
+}
+
+/// Bytes in the whole trace, and in the second half of its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Halves {
+    /// In the whole trace.
+    pub all: u64,
+    /// In the second half, with the write-out at the end.
+    pub second: u64,
+}
+
+impl Halves {
+    fn add(&mut self, bytes: u64, is_second: bool) {
+        self.all += bytes;
+        self.second += if is_second { bytes } else { 0 };
+    }
+}
+
+/// Effects of one sifter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SiftOutcome {
+    /// File data of droppable files that reached flash, bytes in whole pages.
+    pub droppable: Halves,
+    /// File data of all other files that reached flash, bytes in whole pages.
+    pub others: Halves,
+    /// Bytes of dropped files that were fetched again.
+    pub fetched_again: Halves,
+    /// The fates of files in RAM.
+    pub counters: Counters,
+}
+
+impl<'e> Sifting<'e> {
+    /// Takes a whole trace. Files with these names may be dropped.
+    ///
+    /// # Errors
+    /// The trace is not of files, lacks what write-back depends on, or creates no droppable file.
+    pub fn new(
+        events: &'e [Event<'static>],
+        about: About,
+        droppable: Droppable,
+    ) -> Result<Self, SiftError> {
+        if about.space != Space::Files {
+            return Err(SiftError::NoFiles);
+        }
+        let lacks = [(about.knows.times, "times"), (about.knows.writes, "writes")];
+        if let Some((_, lack)) = lacks.into_iter().find(|(knows, _)| !knows) {
+            return Err(SiftError::Lacks(lack));
+        }
+        let (mut files, mut created) = (HashSet::default(), false);
+        for event in events {
+            match &event.action {
+                Action::Create(create) if droppable.has(&create.name) => {
+                    created |= files.insert(create.file);
+                }
+                Action::Bind { file, name } if droppable.has(name) => drop(files.insert(*file)),
+                Action::Open { file, created: true, .. } => created |= files.contains(file),
+                _ => {}
+            }
+        }
+        if !created {
+            return Err(SiftError::NothingDroppable);
+        }
+        let end_us = events.last().map_or(0, |event| event.at_us);
+        let last_uses = LastUses::of_all(events);
+        let (models, middle_us) = (Vec::new(), end_us / 2);
+        Ok(Self { events, about, droppable, files, last_uses, models, middle_us, end_us })
+    }
+
+    /// Adds a model, under the text that names it in a sifter's parameters.
+    pub fn add_model(&mut self, name: String, model: FileModel) {
+        self.models.push((name, Arc::new(model)));
+    }
+
+    /// Returns the number of files that may be dropped.
+    pub fn droppable_files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Lets a sifter with this much RAM, in bytes, decide on the files of the trace. `below` gets
+    /// the events that the page cache gets then.
+    ///
+    /// # Errors
+    /// The sifter names a model that does not suit.
+    pub fn sift(
+        &self,
+        sifter: &Selection,
+        ram_bytes: u64,
+        mut below: impl FnMut(&Event<'_>),
+    ) -> Result<SiftOutcome, SetupError> {
+        let sifter = sifter.build(&SifterSetup {
+            budget_bytes: ram_bytes,
+            patterns: &[],
+            droppable: &self.droppable,
+            knows_opens: self.about.knows.opens,
+            last_uses: Some(&self.last_uses),
+            models: &self.models,
+        })?;
+        let mut sifted = Sifted::new(sifter, ram_bytes, self.about.knows);
+        let mut flusher = Flusher::new(FlusherSettings::default()).with_log();
+        let mut outcome = SiftOutcome::default();
+        let mut first_half = None;
+        for event in self.events {
+            if event.at_us > self.middle_us && first_half.is_none() {
+                first_half = Some(sifted.counters().fetched_again.bytes);
+            }
+            sifted.event(event, &mut |event| {
+                flusher.handle(event);
+                below(event);
+            });
+            self.charge(&mut flusher, &mut outcome);
+        }
+        sifted.finish(&mut |event| {
+            flusher.handle(event);
+            below(event);
+        });
+        flusher.advance(self.end_us.saturating_add(2 * flusher.settings().expire_us));
+        self.charge(&mut flusher, &mut outcome);
+        outcome.counters = sifted.counters().clone();
+        let all = outcome.counters.fetched_again.bytes;
+        outcome.fetched_again = Halves { all, second: all - first_half.unwrap_or(all) };
+        Ok(outcome)
+    }
+
+    /// The same, with the trace that is left for the page cache.
+    ///
+    /// # Errors
+    /// That trace does not fit into this much memory, or the sifter names a model that does not
+    /// suit.
+    pub fn sift_trace(
+        &self,
+        sifter: &Selection,
+        ram_bytes: u64,
+        tables: Tables,
+        limit_bytes: u64,
+    ) -> Result<(SiftOutcome, Trace), SiftError> {
+        let mut builder =
+            TraceBuilder::new(self.about, Unit::Page, limit_bytes).with_tables(tables);
+        let mut failed = Ok(());
+        let outcome = self.sift(sifter, ram_bytes, |event| {
+            if failed.is_ok() {
+                failed = builder.extend(std::slice::from_ref(event));
+            }
+        })?;
+        failed?;
+        Ok((outcome, builder.finish()?))
+    }
+
+    fn charge(&self, flusher: &mut Flusher, outcome: &mut SiftOutcome) {
+        for reached in flusher.drain_log() {
+            let bytes = reached.pages * PAGE_BYTES;
+            let of = match self.files.contains(&reached.file) {
+                true => &mut outcome.droppable,
+                false => &mut outcome.others,
+            };
+            of.add(bytes, reached.at_us > self.middle_us);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+"""Try `tune readahead --live` on this kernel's file systems, and on those of Debian's in guests.
+
+On each, a program reads a file in order, another one at random places, and a third one through a
+mapping. The pages that the watch counts are compared with those that the device reads. Writes
+kinds.json.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import stage
+
+HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parent.parent.parent
+FILE_PAGES = 16_384
+PLACES = 400
+READER = f"""
+PLACES = {PLACES}
+""" + """
+import mmap, os, random, sys
+kind, path = sys.argv[1:]
+pages = os.stat(path).st_size // 4096
+file = os.open(path, os.O_RDONLY)
+places = random.Random(3).sample(range(pages // 2), PLACES)
+if kind == "sequential":
+    for n in range(pages // 2):
+        os.pread(file, 4096, 4096 * n)
+elif kind == "random":
+    for n in places:
+        os.pread(file, 4096, 4096 * 2 * n)
+else:
+    map = mmap.mmap(file, 0, prot=mmap.PROT_READ)
+    for n in places:
+        map[4096 * 2 * n]
+"""
+READERS = ("sequential", "random", "mapped")
+
+
+def watch(program, volume):
+    """Watch the three readers. Return what is found."""
+    live = stage.Live.watch(program, volume.point)
+    before = volume.sectors_read()
+    for reader in READERS:
+        stage.call("/usr/bin/python3", "-c", READER, reader, volume.point / reader)
+    device_pages = (volume.sectors_read() - before) // 8
+    (record,), said = live.end()
+    files = {}
+    for file in record["files"]:
+        files[Path(file["name"]).name] = {key: value for key, value in file.items() if key != "name"}
+    return {"total": record["total"], "files": files, "device_pages": device_pages,
+            "lost_records": record["lost_records"], "said": said_of(said)}
+
+
+def said_of(text):
+    return [line for line in text.splitlines() if line.strip() and "watching for" not in line]
+
+
+def fill(volume):
+    for reader in READERS:
+        (volume.point / reader).write_bytes(os.urandom(FILE_PAGES * 4096))
+
+
+def here(program, folder, kind):
+    image = folder / "image"
+    with open(image, "wb") as file:
+        file.truncate(1 << 30)
+    mkfs = ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0") if kind == "ext4" else ("-q",)
+    stage.call(f"mkfs.{kind}", *mkfs, image)
+    try:
+        with stage.loop(image) as device:
+            with stage.mounted(device, kind) as volume:
+                fill(volume)
+            with stage.mounted(device, kind) as volume:
+                found = watch(program, volume)
+            with stage.mounted(device, kind) as volume:
+                found["propose"] = propose(program, volume)
+            return found
+    finally:
+        image.unlink()
+
+
+def propose(program, volume):
+    """Return the proposal for the same readers, or the reason for none."""
+    try:
+        live = stage.Live.watch(program, volume.point, "--propose", recorders=1)
+        for reader in READERS:
+            stage.call("/usr/bin/python3", "-c", READER, reader, volume.point / reader)
+        records, said = live.end()
+    except RuntimeError as error:
+        return {"failed": said_of(str(error).partition(": ")[2])}
+    found = records[1]["readahead"]
+    return {"proposed_kib": found.get("proposed_kib"), "lack": found.get("lack"), "said": said_of(said)}
+
+
+def guest(program, version, kind):
+    """Watch in a guest with Debian's kernel while a file is read there. Return what is found."""
+    sys.path.insert(0, str(PROJECT / "checks/readahead"))
+    from record import BOOT, Refused, _kernel
+    try:
+        kernel = _kernel(version)
+    except Refused as refused:
+        return {"refused": str(refused)}
+    with tempfile.TemporaryDirectory(prefix="live-") as out:
+        out = Path(out)
+        (out / "command").write_text(f"""
+dd if=/dev/urandom of=/flash/data bs=1M count=16 status=none; sync
+echo 1 > /proc/sys/vm/drop_caches
+uname -r > /out/kernel
+{program} tune readahead --live /flash --for 1h --json > /out/json 2> /out/said &
+until [ ! -d /proc/$! ] || [ "$(cat /sys/kernel/tracing/instances/*/tracing_on 2> /dev/null)" = 1 ]; do sleep 0.2; done
+cat /sys/block/mmcblk0/stat > /out/before
+dd if=/flash/data of=/dev/null bs=4k status=none
+cat /sys/block/mmcblk0/stat > /out/after
+kill -INT $! 2> /dev/null
+wait $!
+echo $? > /out/ended
+ls /sys/kernel/tracing/instances > /out/instances
+""")
+        environment = {"FLASHSIFT_GUEST_SECONDS": "1500", "FLASHSIFT_GUEST_MEMORY": "1024M", **os.environ}
+        printed = subprocess.run([BOOT, kernel, kind, out], env=environment, capture_output=True, text=True)
+        if not (out / "ended").exists():
+            return {"refused": (printed.stdout + printed.stderr)[-500:]}
+        text = {name: (out / name).read_text() for name in ("kernel", "said", "json", "ended", "instances", "before",
+                                                            "after")}
+        sectors = [int(text[name].split()[2]) for name in ("before", "after")]
+        record = json.loads(text["json"]) if text["json"].strip() else {}
+        return {"kernel": text["kernel"].strip(), "status": int(text["ended"]), "said": said_of(text["said"]),
+                "total": record.get("total"), "lost_records": record.get("lost_records"),
+                "device_pages": (sectors[1] - sectors[0]) // 8, "instances": text["instances"].split()}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="run.sh kinds", description=__doc__)
+    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--here", nargs="*", default=["ext4", "xfs", "btrfs"])
+    parser.add_argument("--guests", nargs="*", default=["6.1/f2fs", "6.12/ext4", "6.12/f2fs"])
+    parser.add_argument("-o", type=Path, default=HERE / "kinds.json")
+    args = parser.parse_args()
+    found = json.loads(args.o.read_text()) if args.o.exists() else {}
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, contextlib.ExitStack():
+        for kind in args.here:
+            found[f"{os.uname().release.split('-')[0]}/{kind}"] = here(args.flashsift, Path(folder), kind)
+            args.o.write_text(json.dumps(found, indent=1) + "\n")
+    for name in args.guests:
+        found[f"Debian {name}"] = guest(args.flashsift, *name.split("/"))
+        args.o.write_text(json.dumps(found, indent=1) + "\n")
+    print(json.dumps(found, indent=1), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

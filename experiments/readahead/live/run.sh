@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Measures `flashsift tune readahead` on this machine, and writes RESULTS.md from the results.
+#
+#   sudo run.sh                # all parts: about an hour
+#   sudo run.sh cost           # the time that --live takes beside 20,000 reads a second: cost.csv
+#   sudo run.sh clock          # how long programs take at each maximum, and proposals: clock.csv
+#   sudo run.sh kinds          # what --live does on each file system: kinds.json
+#   sudo run.sh ends           # what signals leave: ends.json
+#   run.sh report              # RESULTS.md alone
+#
+# PART --help lists options. It needs root, tracefs, Linux 6.12, a C compiler, fio, e2fsprogs,
+# xfsprogs, btrfs-progs, Chromium, git and pip; guests need qemu and the kernels of `make setup`.
+# $FLASHSIFT names a program instead of the build. Each file system is on a loop device of its own.
+set -eu -o pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
+part=${1:-all}
+(( $# == 0 )) || shift
+program=${FLASHSIFT:-}
+if [ -z "$program" ] && [ "$part" != report ]; then
+  cargo build --release --locked --quiet -p flashsift
+  program=${CARGO_TARGET_DIR:-target}/release/flashsift
+fi
+parts=("$part")
+if [ "$part" = all ]; then parts=(cost clock kinds ends); fi
+for part in "${parts[@]}"; do
+  [ "$part" = report ] ||
+    python3 -B "experiments/readahead/live/$part.py" --flashsift "$(realpath "$program")" "$@"
+done
+[ "$part" = report ] || printf '{"kernel": "%s", "cpus": %s, "date": "%s"}\n' \
+  "$(uname -r | sed 's/-.*//')" "$(nproc)" "$(date -I)" > experiments/readahead/live/machine.json
+exec python3 -B experiments/readahead/live/report.py
