@@ -64,7 +64,7 @@ elif ! { [[ .venv-train/installed -nt python/requirements.txt ]] || { python3 -m
 else \
   { $(CARGO) build --workspace --all-features --locked \
     && cp $${CARGO_TARGET_DIR:-target}/debug/lib_native.so python/flashsift/_native.abi3.so \
-    && PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests; } >> target/test.log 2>&1 \
+    && FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests; } >> target/test.log 2>&1 \
     || { cat target/test.log; exit 1; }; \
 fi
 endef

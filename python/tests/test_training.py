@@ -1,6 +1,7 @@
 """Training on the recorded traces: labels, splits, the same result again, and a resumed one."""
 
 import json
+import os
 import pathlib
 
 import numpy as np
@@ -145,3 +146,16 @@ def test_traces_that_cannot_be_trained_on_are_refused(tmp_path, capsys):
     assert command.main([str(tmp_path / "none"), *words]) == 1
     assert "there is no such file" in capsys.readouterr().err
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.skipif("FLASHSIFT" not in os.environ, reason="FLASHSIFT: the program to run")
+def test_a_models_frontier_is_that_of_compare(tmp_path):
+    path = tmp_path / "m.safetensors"
+    words = [TRACES[1], "--model", "logistic", "-q", "-o", str(path)]
+    words += ["--frontier", "0.01,0.99", "--flashsift", os.environ["FLASHSIFT"]]
+    assert command.main(words) == 0
+    report = json.loads((tmp_path / "m.report.json").read_text())
+    keeping, dropping = report["models"]["logistic"]["frontier"]
+    assert dropping["kept_from_flash_bytes"] >= keeping["kept_from_flash_bytes"]
+    assert dropping["fetched_again_bytes"] >= keeping["fetched_again_bytes"] >= 0
+    assert (tmp_path / "m.frontier.svg").exists()

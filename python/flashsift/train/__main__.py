@@ -102,7 +102,7 @@ def parser():
     it.add_argument("--unweighted", action="store_true", help="draw every file equally often")
     it.add_argument(
         "--frontier", nargs="?", const="0.1,0.3,0.5,0.7,0.9", metavar="THRESHOLDS",
-        help="run `flashsift compare --sift` with the model at these thresholds",
+        help="run `flashsift compare --sift cachesifter` with the model at these thresholds",
     )
     it.add_argument("--flashsift", default="flashsift", metavar="PROGRAM", help=argparse.SUPPRESS)
     it.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -113,6 +113,9 @@ def parser():
 def run(args):
     """Trains, measures and writes."""
     from . import data
+
+    if args.frontier and args.phase != 1:
+        raise ValueError("--frontier is for models of phase 1: those of phase 2 need one before")
 
     units = args.units or UNITS[args.phase]
     rows = data.load(

@@ -45,7 +45,7 @@ def frontiers(report, path):
 
     def paint(axes):
         for name, model in report["models"].items():
-            points = [point for point in model["frontier"] if point["fetched_again_bytes"] is not None]
+            points = model["frontier"]
             axes.plot(
                 [point["fetched_again_bytes"] / 1e6 for point in points],
                 [point["kept_from_flash_bytes"] / 1e6 for point in points],
