@@ -12,6 +12,7 @@ mod nvm;
 mod record;
 mod replay;
 mod saving;
+mod sift_models;
 mod sizes;
 
 use anyhow::{Context, ensure};
@@ -68,6 +69,10 @@ struct Args {
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
     nvm: bool,
 
+    /// Instead: time of a sifter's models for a file, into SIFT-MODELS.md
+    #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
+    sift_models: bool,
+
     /// Instead: bytes and flushes that a mount saves (as root), into SAVING.md
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
     saving: bool,
@@ -116,6 +121,9 @@ fn main() -> anyhow::Result<()> {
         _ if args.devices => ("Modelled devices", "make bench BENCH_ARGS=--devices", "DEVICES.md"),
         _ if args.mount => ("Mounting", "make bench BENCH_ARGS=--mount", "MOUNT.md"),
         _ if args.nvm => ("Non-volatile memory", "make bench BENCH_ARGS=--nvm", "NVM.md"),
+        _ if args.sift_models => {
+            ("Models of sifters", "make bench BENCH_ARGS=--sift-models", "SIFT-MODELS.md")
+        }
         _ if args.saving => ("Writes saved", "make bench BENCH_ARGS=--saving", "SAVING.md"),
         _ if args.replay => ("Replaying", "make bench BENCH_ARGS=--replay", "REPLAY.md"),
         (true, _) => ("Policy loops by cache size", "make bench BENCH_ARGS=--sizes", "SIZES.md"),
@@ -132,6 +140,7 @@ fn main() -> anyhow::Result<()> {
             systems(&mut report, &args)?;
             nvm::report(&mut report, args.rounds)?;
         }
+        _ if args.sift_models => sift_models::report(&mut report, args.rounds)?,
         _ if args.saving => {
             failed = saving::report(&mut report, args.rounds, &args.saving_options)?;
         }

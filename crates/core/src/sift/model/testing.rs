@@ -110,7 +110,8 @@ pub fn random_perceptron(units: u8, sizes: &[usize], seed: u64) -> Vec<u8> {
     perceptron(facts, &format!("tanh,{relus},softmax"), &layers)
 }
 
-/// Returns trees in LightGBM's text for phase 1. Each splits a leaf at random until it has `leaves`.
+/// Returns trees in LightGBM's text for phase 1. Each splits leaves at random until it has this
+/// many.
 pub fn random_trees(units: u8, count: usize, leaves: usize, seed: u64) -> String {
     let mut rng = Pcg64::seed_from_u64(seed);
     let inputs = usize::from(units) + 6;
