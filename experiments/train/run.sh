@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Trains every model on the recorded traces, by label and split, and prints the tables of
-# RESULTS.md. `flashsift train` has to work (docs/train.md). FLASHSIFT: the program to run.
+# RESULTS.md. The perceptron has the paper's momentum and 12 epochs. `flashsift train` has to work
+# (docs/train.md). FLASHSIFT: the program to run.
 set -eu
 cd "$(dirname "$0")/../.."
 flashsift=${FLASHSIFT:-flashsift}
@@ -12,9 +13,10 @@ table() { # TITLE OPTION…
   local title=$1
   shift
   printf '\n### %s\n\n```\n$ flashsift train testdata/*.parquet testdata/days/*.parquet %s\n' \
-    "$title" "--model all $*"
+    "$title" "--model all --epochs 12 --momentum 0.5 $*"
   # Not a quoted word: FLASHSIFT may be a command with arguments.
-  $flashsift train "${traces[@]}" --model all "$@" -q -o "$out/${title// /-}"
+  $flashsift train "${traces[@]}" --model all \
+    --epochs 12 --momentum 0.5 "$@" -q -o "$out/${title// /-}"
   printf '```\n'
 }
 

@@ -93,7 +93,10 @@ def parser():
     )
     it.add_argument("--seed", type=int, default=0)
     it.add_argument("--resume", action="store_true", help="go on with an interrupted training")
-    it.add_argument("--epochs", type=int, default=12, help="of the perceptron; default: 12")
+    it.add_argument("--epochs", type=int, default=20, help="of the perceptron; default: 20")
+    it.add_argument(
+        "--momentum", type=float, default=0.9, help="of the perceptron; default: 0.9; paper: 0.5"
+    )
     it.add_argument("--sizes", default="512,200,2", help="hidden layers; default: 512,200,2")
     it.add_argument(
         "--grid", action="store_true",
@@ -249,6 +252,7 @@ def perceptron(args, path, train, valid):
         settings = mlp.Settings(
             sizes=tuple(int(size) for size in sizes.split(",")),
             epochs=args.epochs,
+            momentum=args.momentum,
             weight_decay=1e-4 if args.phase == 1 else 1e-5,
             weighted=not args.unweighted,
             seed=args.seed,
