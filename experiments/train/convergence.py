@@ -14,9 +14,8 @@ import time
 
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
-import numpy as np  # noqa: E402
-
-from flashsift.train import data, perceptron  # noqa: E402
+import numpy as np
+from flashsift.train import data, perceptron
 
 FILES = 200_000
 TESTDATA = pathlib.Path(__file__).resolve().parents[2] / "testdata"

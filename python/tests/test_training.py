@@ -151,8 +151,8 @@ def test_traces_that_cannot_be_trained_on_are_refused(tmp_path, capsys):
 @pytest.mark.skipif("FLASHSIFT" not in os.environ, reason="FLASHSIFT: the program to run")
 def test_a_models_frontier_is_that_of_compare(tmp_path):
     path = tmp_path / "m.safetensors"
-    words = [TRACES[1], "--model", "logistic", "-q", "-o", str(path)]
-    words += ["--frontier", "0.01,0.99", "--flashsift", os.environ["FLASHSIFT"]]
+    words = [*TRACES, "--model", "logistic", "-q", "-o", str(path), "--frontier", "0.01,0.99"]
+    words += ["--frontier-on", TRACES[0], "--flashsift", os.environ["FLASHSIFT"]]
     assert command.main(words) == 0
     report = json.loads((tmp_path / "m.report.json").read_text())
     keeping, dropping = report["models"]["logistic"]["frontier"]

@@ -107,6 +107,9 @@ def parser():
         "--frontier", nargs="?", const="0.1,0.3,0.5,0.7,0.9", metavar="THRESHOLDS",
         help="run `flashsift compare --sift cachesifter` with the model at these thresholds",
     )
+    it.add_argument(
+        "--frontier-on", nargs="+", metavar="TRACE", help="traces for --frontier; default: all"
+    )
     it.add_argument("--flashsift", default="flashsift", metavar="PROGRAM", help=argparse.SUPPRESS)
     it.add_argument("--json", action="store_true", help="print the report as JSON")
     it.add_argument("-q", "--quiet", action="store_true", help="no progress")
@@ -160,9 +163,9 @@ def run(args):
 
 def baselines(positive):
     """Returns the measures of the constant answers."""
-    from . import metrics
-
     import numpy as np
+
+    from . import metrics
 
     nothing = np.zeros(len(positive), dtype=bool)
     majority = ~nothing if positive.mean() > 0.5 else nothing
@@ -175,9 +178,9 @@ def baselines(positive):
 
 def one(name, path, args, parts, units):
     """Trains one model, writes it, and returns what it reaches."""
-    import flashsift
-
     import numpy as np
+
+    import flashsift
 
     from . import metrics, modelfile
 
@@ -285,7 +288,8 @@ def finish(args, report):
     if args.frontier:
         thresholds = [float(text) for text in args.frontier.split(",")]
         for model in report["models"].values():
-            model["frontier"] = frontier.run(args.flashsift, args.traces, model["file"], thresholds)
+            traces = args.frontier_on or args.traces
+            model["frontier"] = frontier.run(args.flashsift, traces, model["file"], thresholds)
     base = args.output.with_name(re.sub(r"\.(safetensors|txt)$", "", args.output.name))
     plots.curves(report, base.with_name(f"{base.name}.pr.svg"))
     if args.frontier:

@@ -13,6 +13,7 @@ weights.
 """
 
 import dataclasses
+import itertools
 import json
 import os
 
@@ -72,7 +73,7 @@ def begin(sizes, inputs, seed):
     rng = np.random.default_rng([seed, 2])
     widths = [inputs, *sizes, 2]
     params = []
-    for width, out in zip(widths, widths[1:], strict=False):
+    for width, out in itertools.pairwise(widths):
         bound = 1 / np.sqrt(width)
         weight = rng.uniform(-bound, bound, (width, out)).astype(np.float32)
         bias = rng.uniform(-bound, bound, out).astype(np.float32)
