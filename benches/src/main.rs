@@ -456,6 +456,7 @@ fn run_system(
         metadata: None,
         readahead: None,
         lines: None,
+        reads: None,
         attribution: None,
     };
     let before = thread_cpu_s();

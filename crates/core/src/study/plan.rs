@@ -87,7 +87,10 @@ struct Combination<'a> {
 impl Combination<'_> {
     /// Returns an estimate of the memory that the cell takes beside the trace.
     fn bytes(&self, study: &Study<'_>, frames: u32) -> u64 {
-        let ahead = if self.readahead.is_some() { Ahead::bytes(study.trace) } else { 0 };
+        let ahead = match self.readahead {
+            Some(_) => Ahead::bytes(study.trace, !study.request.devices.is_empty()),
+            None => 0,
+        };
         cell_bytes(study, frames, self.system, self.policy) + ahead
     }
 }

@@ -76,6 +76,7 @@ impl Plan<'_> {
             attribution: request.attribution.then_some(&attribution),
             readahead: planned.readahead.map(ReadAheadModel::of),
             lines: wants_lines.then_some(&lines),
+            reads: None,
         };
         let times = trace.about().knows.times;
         let mut feed = Feed::new(&request.devices, times, observer, &lines, cpu_ns);
