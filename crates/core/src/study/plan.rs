@@ -11,7 +11,7 @@ use super::{
 use crate::{
     back::Attribution,
     device::Clocks,
-    event::Space,
+    event::{Knows, Space},
     layout,
     nvm::Traffic,
     policy,
@@ -217,6 +217,14 @@ impl<'a> Study<'a> {
         let pages = self.trace.touched_pages();
         let without = (without > 0).then_some(Note::PagesWithoutPlaces { without, pages });
         caveats.chain(self.request.policies.left_out_as_slow()).chain(without).collect()
+    }
+
+    /// Returns the note that the figures of read-ahead are bounds, where they are.
+    pub fn readahead_bounds(&self) -> Option<Note> {
+        let reads_ahead = |ahead| ReadAheadModel::of(ahead).reads_ahead();
+        let Knows { opens, sizes, .. } = self.trace.about().knows;
+        let bounds = self.request.readaheads.iter().any(reads_ahead) && !(opens && sizes);
+        bounds.then_some(Note::ReadAheadBounds { opens, sizes })
     }
 
     /// Lists the cells in the order of sizes and policies, and decides how many may run at once.
