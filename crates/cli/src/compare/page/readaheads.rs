@@ -43,7 +43,7 @@ pub(super) fn section(run: &Comparison<'_>, lead: usize) -> Option<Section> {
     let figure = |id: &str, title: &str, caption: &str, paper: &str, panels: &[Panel]| {
         let views = run.sizes().iter().filter_map(|size| {
             let panels: Vec<Chart> =
-                panels.iter().filter_map(|panel| series.chart(size, panel)).collect();
+                panels.iter().filter_map(|panel| series.chart(size, panel, title)).collect();
             let label = format!("cache of {}", run.size_label(size));
             (!panels.is_empty()).then_some(View { label, panels })
         });
@@ -62,8 +62,8 @@ pub(super) fn section(run: &Comparison<'_>, lead: usize) -> Option<Section> {
         figure(
             "efficiency",
             "Pages read ahead that are accessed",
-            "Higher is better. Pages of windows beside those that the request itself asks for. \
-             Cached pages are asked for again and again; each is read from the device once.",
+            "Higher is better. Counted are the pages of windows that the request itself does not \
+             ask for. Windows contain cached pages, too; only the others are read.",
             "Liang et al., Fig. 4b, 4e, 5c and 5f show accessed / asked for.",
             &[
                 Panel::new("accessed / asked for", Unit::Share, |row| ahead(row).efficiency())
@@ -109,7 +109,7 @@ pub(super) fn section(run: &Comparison<'_>, lead: usize) -> Option<Section> {
         figure(
             "at-maximum",
             "Windows of the largest size",
-            "Where most windows have it, a larger one would be used.",
+            "Where most windows have it, a larger maximum would make larger windows.",
             "Liang et al., Fig. 4a and 4d.",
             &[Panel::new("share of the windows", Unit::Share, |row| ahead(row).share_at_max())],
         ),
@@ -245,10 +245,14 @@ impl Series {
 
     /// Returns the name of a row without its largest window.
     fn name(&self, row: &ResultRow) -> String {
-        let kind = super::nvm_sizes::without_params(row.readahead.as_deref().unwrap_or(""), &SIZES);
+        let readahead = row.readahead.as_deref().unwrap_or("");
+        self.named(row, &super::nvm_sizes::without_params(readahead, &SIZES))
+    }
+
+    fn named(&self, row: &ResultRow, readahead: &str) -> String {
         match self.policies {
-            true => format!("{}, {kind}", policy(row)),
-            false => kind,
+            true => format!("{}, {readahead}", policy(row)),
+            false => readahead.to_owned(),
         }
     }
 
@@ -258,17 +262,18 @@ impl Series {
         series.map_or(Ink::Other, Ink::Series)
     }
 
-    /// Draws a value of the rows of a size; nothing if no row has it.
-    fn chart(&self, size: &SizeResults, panel: &Panel) -> Option<Chart> {
+    /// Draws a value of the rows of a size; nothing if no row has it. `what`: name of all bars.
+    fn chart(&self, size: &SizeResults, panel: &Panel, what: &str) -> Option<Chart> {
         let valued = size.rows.iter().filter_map(|row| Some((row, (panel.of)(row)?)));
         let valued: Vec<(&ResultRow, f64)> = valued.collect();
-        if valued.is_empty() {
-            return None;
+        match self.lines {
+            true => (!valued.is_empty()).then(|| self.against_window(&valued, panel)),
+            // A bar of 0 is not seen.
+            false => {
+                let seen = valued.iter().any(|(_, value)| *value > 0.0);
+                seen.then(|| self.bars(&valued, panel, what))
+            }
         }
-        Some(match self.lines {
-            true => self.against_window(&valued, panel),
-            false => self.bars(&valued, panel),
-        })
     }
 
     /// One line a kind; a kind without windows is a level line.
@@ -293,14 +298,11 @@ impl Series {
         Chart { title: panel.title.clone(), x, y, marks: Marks::Lines(lines) }
     }
 
-    fn bars(&self, valued: &[(&ResultRow, f64)], panel: &Panel) -> Chart {
-        let name = |row: &ResultRow| match (self.policies, &row.readahead) {
-            (false, Some(readahead)) => readahead.clone(),
-            _ => row.policy.clone(),
-        };
+    fn bars(&self, valued: &[(&ResultRow, f64)], panel: &Panel, what: &str) -> Chart {
+        let name = |row: &ResultRow| self.named(row, row.readahead.as_deref().unwrap_or(""));
         let names = valued.iter().map(|(row, _)| name(row)).collect();
         let bars = valued.iter().map(|(_, value)| Bar { values: vec![*value] }).collect();
-        let parts = vec![(panel.axis.to_owned(), Ink::Series(0))];
+        let parts = vec![(what.to_owned(), Ink::Series(0))];
         Chart {
             title: panel.title.clone(),
             x: Axis::new(panel.axis, panel.unit),

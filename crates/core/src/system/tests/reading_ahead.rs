@@ -361,17 +361,24 @@ impl Waits {
             now_ns = now_ns.max(trace.at_us(n) * 1000 + waits.stall_ns);
             let mut waited_ns = 0;
             let mut elapsed_ns = 0;
+            let (mut ahead, mut ahead_ns) = (Vec::new(), 0);
             for io in requests.iter().filter(|io| io.at_us == trace.at_us(n)) {
                 let takes_ns = if io.op == IoOp::Read { READ_NS } else { WRITE_NS };
                 idle_ns = now_ns.max(idle_ns) + takes_ns;
+                if let (IoOp::Read, Some(page)) = (io.op, io.cause.page) {
+                    arrives_ns.remove(&page.0);
+                }
                 if io.awaited {
                     (waited_ns, now_ns) = (waited_ns + idle_ns - now_ns, idle_ns);
                     elapsed_ns += takes_ns;
                 }
-                if io.op == IoOp::Read {
-                    arrives_ns.insert(io.cause.page.unwrap().0, idle_ns);
+                if io.op == IoOp::Read && !io.awaited {
+                    ahead.push(io.cause.page.unwrap().0);
+                    ahead_ns = idle_ns;
                 }
             }
+            // Everything that a read reads ahead arrives together.
+            arrives_ns.extend(ahead.into_iter().map(|page| (page, ahead_ns)));
             for page in step.range() {
                 // A write waits for no page.
                 let arrived_ns = arrives_ns.remove(&page).filter(|_| step.kind() == StepKind::Read);
