@@ -483,6 +483,7 @@ fn run_cell(
         metadata: None,
         readahead: None,
         lines: None,
+        reads: None,
         attribution: None,
     };
     let before = thread_cpu_s();

@@ -8,11 +8,13 @@ use crate::params::{self, Listed, Param, Params};
 
 mod ahead;
 mod linux;
+mod log;
 mod nmsr;
 mod paper;
 
 pub(crate) use ahead::{Ahead, Before, NoReadAhead, ReadAhead};
 pub use linux::{AccessAdvice, Descriptor, Kernel, Linux, Mapping};
+pub use log::{ReadCase, ReadEnd, ReadLog, ReadMark};
 pub use nmsr::native_maximum;
 pub use paper::{Paper, Sequence};
 

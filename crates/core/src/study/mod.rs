@@ -60,7 +60,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use device::{DeviceResult, PreparedDevice};
+pub use device::{CaseLatency, DeviceResult, PreparedDevice};
 pub use error::{FutureProblem, PlacesLack, StudyError};
 pub use knee::{KNEE_SHARE, Knee};
 pub use note::{Note, OmissionReason};

@@ -472,6 +472,7 @@ proptest! {
             readahead: None,
             attribution: None,
             lines: None,
+            reads: None,
         };
         let outcome = cell.run(&trace, None, None);
         prop_assert_eq!(outcome.hits() + trace.cold_accesses(), outcome.accesses());

@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::{
+    back::IoOp,
+    device::{Clocks, DeviceTimes, Model, Prepared, Profile, latency::LatencyParams},
     event::OpenId,
     readahead::{
-        Counts, Descriptor, FilePages, Mapping, Paper, ReadRequest, Sequence, Window, parse,
+        Counts, Descriptor, FilePages, Mapping, Paper, ReadCase, ReadLog, ReadRequest, Sequence,
+        Window, parse,
     },
 };
 use std::{
@@ -32,6 +35,8 @@ struct Naive {
     hits: u64,
     reads: u64,
     writes: u64,
+    /// Of each read, in order.
+    cases: Vec<ReadCase>,
 }
 
 /// A decision for one file.
@@ -169,6 +174,9 @@ impl Naive {
         }
         let Decision { added, folios, counts, .. } = decision;
         self.counts = counts;
+        let is_there = |page| self.order.contains(&(file, page));
+        let all_there = pages.clone().all(is_there);
+        let (evicted, written) = (self.counts.evicted, self.writes);
         self.descriptors.insert(reader, descriptor);
         self.sequences.insert(reader, sequence);
         let marks = folios.into_iter().map(|(page, folio)| ((file, page), folio));
@@ -189,6 +197,13 @@ impl Naive {
             self.counts.read += 1;
             self.reads += 1;
         }
+        let case = match (all_there, self.counts.evicted - evicted, self.writes - written) {
+            (true, _, 0) => ReadCase::Cached,
+            (false, 0, _) => ReadCase::Free,
+            (false, _, 0) => ReadCase::EvictClean,
+            _ => ReadCase::EvictDirty,
+        };
+        self.cases.push(case);
     }
 }
 
@@ -221,14 +236,15 @@ fn readers(rng: &mut Pcg64, steps: usize) -> Vec<Action<'static>> {
     actions
 }
 
-fn trace_of_readers(actions: &[Action], model: ReadAheadModel) -> Trace {
+/// Event `n` happens after `n` intervals.
+fn trace_of_readers(actions: &[Action], model: ReadAheadModel, interval_us: u64) -> Trace {
     let knows = Knows { times: true, removals: true, opens: true, sizes: true, ..Knows::NOTHING };
     let about =
         About { epoch_us: None, boot_us: None, side: Side::Before, space: Space::Files, knows };
     let tables = Tables { reads_ahead_pages: model.reach_pages(), ..Tables::default() };
     let mut builder = TraceBuilder::new(about, Unit::Page, u64::MAX).with_tables(tables);
     for (n, action) in actions.iter().enumerate() {
-        let at_us = n as u64 * 1_000_000;
+        let at_us = n as u64 * interval_us;
         builder.extend(&[Event { at_us, pid: 1, tid: 1, action: action.clone() }]).unwrap();
     }
     builder.finish().unwrap()
@@ -249,7 +265,7 @@ fn agrees_with_plain_lists() {
         let model = ReadAheadModel::of(&parse(text).unwrap());
         let mut rng = Pcg64::seed_from_u64(seed);
         let actions = readers(&mut rng, 250);
-        let trace = trace_of_readers(&actions, model);
+        let trace = trace_of_readers(&actions, model, INTERVAL_US);
         let mut naive = Naive { frames: frames as usize, ..Naive::default() };
         for action in &actions {
             let page_of = |offset: u64| offset / PAGE_BYTES;
@@ -275,16 +291,170 @@ fn agrees_with_plain_lists() {
                 _ => unreachable!(),
             }
         }
-        let outcome = with_cell(frames, "evict", false, |cell| {
-            let cell = Cell { readahead: Some(model), ..*cell };
-            cell.run(&trace, None, None)
-        });
+        let (outcome, times, reads, requests) = on_a_device(&trace, model, frames, 1);
         let context = format!("{text}, seed {seed}, {frames} frames");
         assert_eq!(outcome.readahead, naive.counts, "{context}");
         assert_eq!(outcome.hits(), naive.hits, "{context}");
         assert_eq!(outcome.device.reads, naive.reads, "{context}");
         assert_eq!(outcome.device.writes, naive.writes, "{context}");
+        let of_case = |case: &ReadCase| naive.cases.iter().filter(|other| *other == case).count();
+        assert_eq!(reads, ReadCase::ALL.map(|case| of_case(&case) as u64), "{context}");
+        let waits = Waits::of(&trace, &naive.cases, &requests);
+        assert_eq!(times.elapsed_by_case_ns, waits.elapsed_by_case_ns, "{context}");
+        assert_eq!(times.stall_by_case_ns, Some(waits.stall_by_case_ns), "{context}");
+        assert_eq!(times.stall_ns, Some(waits.stall_ns), "{context}");
     }
+}
+
+/// Between events; the device is slower, so that reads find pages that have not arrived.
+const INTERVAL_US: u64 = 500;
+const READ_NS: u64 = 100_000;
+const WRITE_NS: u64 = 800_000;
+
+/// Runs a cell under LRU on a device of constant latencies. Returns its outcome, the times, the
+/// reads by case and the requests.
+fn on_a_device(
+    trace: &Trace,
+    model: ReadAheadModel,
+    frames: u32,
+    request_pages_max: u32,
+) -> (Outcome, DeviceTimes, [u64; 4], Vec<Io>) {
+    let constants =
+        LatencyParams { read_us: READ_NS as f64 / 1e3, write_us: WRITE_NS as f64 / 1e3 };
+    let device = Prepared::new(&Profile::of(Model::Latency(constants))).unwrap();
+    let mut clocks = Clocks::new(&device, true);
+    let (log, mut requests) = (ReadLog::default(), Vec::new());
+    let outcome = with_cell(frames, "evict", false, |cell| {
+        let (readahead, reads) = (Some(model), Some(&log));
+        let cell = Cell { readahead, reads, request_pages_max, ..*cell };
+        cell.run(
+            trace,
+            None,
+            Some(&mut |io| {
+                log.take(|mark| clocks.mark(&mark));
+                clocks.io(&io);
+                requests.push(io);
+            }),
+        )
+    });
+    log.take(|mark| clocks.mark(&mark));
+    (outcome, clocks.times(), log.reads(), requests)
+}
+
+/// Waits on the same device, with the arrival of each page by itself. Each request has one page,
+/// and each event a time of its own.
+#[derive(Default)]
+struct Waits {
+    elapsed_by_case_ns: [u64; 4],
+    stall_by_case_ns: [u64; 4],
+    stall_ns: u64,
+}
+
+impl Waits {
+    /// `cases`: of each read, in order.
+    fn of(trace: &Trace, cases: &[ReadCase], requests: &[Io]) -> Self {
+        let mut waits = Self::default();
+        let (mut now_ns, mut idle_ns) = (0, 0);
+        let mut arrives_ns: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut cases = cases.iter();
+        for (n, step) in trace.steps().iter().enumerate() {
+            now_ns = now_ns.max(trace.at_us(n) * 1000 + waits.stall_ns);
+            let mut waited_ns = 0;
+            let mut elapsed_ns = 0;
+            let (mut ahead, mut ahead_ns) = (Vec::new(), 0);
+            for io in requests.iter().filter(|io| io.at_us == trace.at_us(n)) {
+                let takes_ns = if io.op == IoOp::Read { READ_NS } else { WRITE_NS };
+                idle_ns = now_ns.max(idle_ns) + takes_ns;
+                if let (IoOp::Read, Some(page)) = (io.op, io.cause.page) {
+                    arrives_ns.remove(&page.0);
+                }
+                if io.awaited {
+                    (waited_ns, now_ns) = (waited_ns + idle_ns - now_ns, idle_ns);
+                    elapsed_ns += takes_ns;
+                }
+                if io.op == IoOp::Read && !io.awaited {
+                    ahead.push(io.cause.page.unwrap().0);
+                    ahead_ns = idle_ns;
+                }
+            }
+            // Everything that a read reads ahead arrives together.
+            arrives_ns.extend(ahead.into_iter().map(|page| (page, ahead_ns)));
+            for page in step.range() {
+                // A write waits for no page.
+                let arrived_ns = arrives_ns.remove(&page).filter(|_| step.kind() == StepKind::Read);
+                if let Some(arrived_ns) = arrived_ns.filter(|ns| *ns > now_ns) {
+                    (waited_ns, now_ns) = (waited_ns + arrived_ns - now_ns, arrived_ns);
+                }
+            }
+            waits.stall_ns += waited_ns;
+            if step.kind() == StepKind::Read {
+                let case = *cases.next().unwrap() as usize;
+                waits.elapsed_by_case_ns[case] += elapsed_ns;
+                waits.stall_by_case_ns[case] += waited_ns;
+            }
+        }
+        assert!(cases.next().is_none(), "each read is a step");
+        waits
+    }
+}
+
+/// Without writes and read-ahead, reads take all the time of the device, and all stalls are theirs.
+#[test]
+fn reads_of_the_four_cases_take_all_the_time_of_reads() {
+    let model = ReadAheadModel::of(&parse("off").unwrap());
+    let mut rng = Pcg64::seed_from_u64(1);
+    let mut actions = readers(&mut rng, 500);
+    actions.retain(|action| matches!(action, Action::Size { .. } | Action::Read { .. }));
+    let trace = trace_of_readers(&actions, model, INTERVAL_US);
+    for frames in [1, 60, 900] {
+        let (outcome, times, reads, _) = on_a_device(&trace, model, frames, 32);
+        assert_eq!(times.elapsed_by_case_ns.iter().sum::<u64>(), times.read_ns);
+        assert_eq!(times.read_ns, outcome.device.reads * READ_NS);
+        assert_eq!(times.stall_by_case_ns.map(|of| of.iter().sum()), times.stall_ns);
+        assert_eq!(reads.iter().sum::<u64>(), trace.steps().len() as u64);
+        assert_eq!((times.elapsed_by_case_ns[0], reads[3]), (0, 0), "nothing is dirty");
+    }
+}
+
+/// Four reads in order, at 100, 200, … µs. Each page takes the device 100 µs.
+#[test]
+fn reads_wait_for_pages_that_have_not_arrived() {
+    let model = ReadAheadModel::of(&parse("linux:128,kernel=6.12").unwrap());
+    let open = NonZeroU32::new(1).map(OpenId);
+    let read = |page: u64| Action::Read {
+        open,
+        file: FileId(0),
+        offset: page * PAGE_BYTES,
+        len: 2 * PAGE_BYTES,
+    };
+    let size = Action::Size { file: FileId(0), size: 1000 * PAGE_BYTES };
+    let actions = [size, read(0), read(2), read(4), read(6)];
+    let trace = trace_of_readers(&actions, model, 100);
+    let (_, times, reads, requests) = on_a_device(&trace, model, 1000, 128);
+    let requests: Vec<_> = requests.iter().map(|io| (io.pages, io.awaited)).collect();
+    assert_eq!(requests, [(4, true), (8, false), (16, false)]);
+    // The first read waits for 4 pages, until 500 µs. The second one, at 600 µs, sends for 8 pages,
+    // which arrive at 1400 µs, and finds its own. The third one comes at 700 µs, sends for 16 pages
+    // and waits for the 8. The fourth one finds its pages.
+    assert_eq!(reads, [3, 1, 0, 0]);
+    assert_eq!(times.stall_by_case_ns, Some([700_000, 400_000, 0, 0]));
+    assert_eq!(times.stall_ns, Some(1_100_000));
+    assert_eq!(times.elapsed_by_case_ns, [0, 400_000, 0, 0]);
+    assert_eq!(times.read_ns, 2_800_000);
+}
+
+/// The third read needs the frames of dirty pages: it waits for their writes, too.
+#[test]
+fn a_read_waits_for_the_writes_of_pages_that_it_evicts() {
+    let model = ReadAheadModel::of(&parse("off").unwrap());
+    let actions = [read(0, 0, 1), read(0, 1, 2), write(1, 0, 2), read(0, 3, 2), read(0, 3, 2)];
+    let trace = trace_of_readers(&actions, model, 1_000_000);
+    let (_, times, reads, _) = on_a_device(&trace, model, 2, 128);
+    // A read into a free frame; one that has a free frame and evicts a clean page; a write that
+    // evicts two clean pages; a read that evicts the two dirty ones; a read that finds its pages.
+    assert_eq!(reads, [1, 1, 1, 1]);
+    assert_eq!(times.elapsed_by_case_ns, [0, 100_000, 200_000, 1_800_000]);
+    assert_eq!(times.stall_by_case_ns, Some(times.elapsed_by_case_ns));
 }
 
 /// A window is read in one request, with the pages of it that the application waits for.
@@ -300,7 +470,7 @@ fn a_window_is_one_request() {
     };
     let size = Action::Size { file: FileId(0), size: 1000 * PAGE_BYTES };
     let actions = [size, read(0, 2), read(2, 2), read(4, 2), read(6, 2)];
-    let trace = trace_of_readers(&actions, model);
+    let trace = trace_of_readers(&actions, model, 1_000_000);
     let mut requests = Vec::new();
     let outcome = with_cell(1000, "evict", false, |cell| {
         let cell = Cell { readahead: Some(model), request_pages_max: 128, ..*cell };
