@@ -20,6 +20,7 @@ pub(crate) use ahead::{Ahead, Before, ChargedAhead, NoReadAhead, ReadAhead};
 pub use charges::{
     NamedReadAhead, ReadAheadCharge, ReadAheadCharges, ReadAheadRanking, ReadAheadSums,
 };
+pub(crate) use charges::{file_name, process_name};
 pub use linux::{AccessAdvice, Descriptor, Kernel, Linux, Mapping};
 pub use nmsr::native_maximum;
 pub use paper::{Paper, Sequence};

@@ -48,6 +48,7 @@ mod knee;
 mod note;
 mod pareto;
 mod plan;
+pub mod readahead_advice;
 mod readahead_charges;
 pub mod readahead_curve;
 pub mod recommend;
