@@ -110,8 +110,8 @@ fn a_trace_has_a_curve_and_a_proposal() {
 /// The prefetches by program and by file are those of the present size, however many are listed.
 #[test]
 fn prefetches_by_program_and_by_file_add_up() {
-    for top in ["1", "1000"] {
-        let found = &tuned("days/launch-1", &["--top", top])["readahead"];
+    for top in ["1", "100000"] {
+        let found = &tuned("browser", &["--top", top])["readahead"];
         let sizes = found["sizes"].as_array().unwrap();
         let present = sizes.iter().find(|size| number(size, "kib") == 128).unwrap();
         for table in ["programs", "files"] {
@@ -139,7 +139,7 @@ fn prefetches_by_program_and_by_file_add_up() {
 /// `describe` simulates only if it is asked to, and lists the same files.
 #[test]
 fn describe_lists_the_files_that_waste_most() {
-    let trace = repository("testdata/days/launch-1.parquet");
+    let trace = repository("testdata/browser.parquet");
     let described = |more: &[&str]| -> Value {
         let output = flashsift().args(["describe", &trace, "--json"]).args(more).output().unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -148,7 +148,7 @@ fn describe_lists_the_files_that_waste_most() {
     assert!(described(&[])["readahead"].is_null());
     let asked = ["--readahead", "linux:128k", "--memory", "64MiB", "--top", "3"];
     let found = &described(&asked)["readahead"];
-    let tuned = &tuned("days/launch-1", &["--top", "3"])["readahead"]["by_file"];
+    let tuned = &tuned("browser", &["--top", "3"])["readahead"]["by_file"];
     for table in ["programs", "files"] {
         let rows = found[table].as_array().unwrap();
         for (row, wanted) in rows.iter().zip(tuned[table].as_array().unwrap()) {

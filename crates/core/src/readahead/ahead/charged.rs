@@ -52,8 +52,8 @@ impl<P: Policy> ReadAhead<PageCache<P>> for ChargedAhead<'_> {
     const ON: bool = true;
 
     fn plan(&mut self, trace: &Trace, n: usize, cache: &PageCache<P>) {
-        let file = trace.runs()[trace.read(n).run as usize].file;
-        let process = trace.owner(n).process;
+        let Owner { process, file } = trace.owner(n);
+        let file = file.expect("a read is of one file");
         let fresh = self.charges.rows.len() as u32;
         self.present = *self.rows.entry((file, process)).or_insert(fresh);
         if self.present == fresh {
