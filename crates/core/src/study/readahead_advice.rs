@@ -23,10 +23,7 @@ use crate::{
     system::Outcome,
     trace::{StepKind, Trace},
 };
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashMap},
-};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Candidates that are tried with [`AccessAdvice::Random`].
 pub const RANDOM_TRIALS: usize = 8;
@@ -150,7 +147,7 @@ impl<'a> AdviceSearch<'a> {
         let targets = targets(trace, &charges);
         let trials = trials(&targets);
         let mut tried: Vec<AdviceTarget> = Vec::new();
-        let mut number = HashMap::new();
+        let mut number = BTreeMap::new();
         let trials: Vec<AdviceTrial> = trials
             .into_iter()
             .map(|AdviceTrial { target, advice }| {
@@ -297,6 +294,9 @@ fn charged(search: &CurveSearch<'_>) -> Result<ReadAheadCharges, StudyError> {
     Ok(run_charged(&plan, 0, search.trace(), |_: &[Io]| ()).charges)
 }
 
+/// Program, directory and ending of small files.
+type Group = (Box<str>, Box<str>, Box<str>);
+
 /// Directory and ending of a path.
 fn directory_and_ending(path: &str) -> Option<(&str, &str)> {
     let (directory, name) = path.rsplit_once('/')?;
@@ -308,7 +308,7 @@ fn directory_and_ending(path: &str) -> Option<(&str, &str)> {
 fn targets(trace: &Trace, charges: &ReadAheadCharges) -> Vec<AdviceTarget> {
     let mut by_name: BTreeMap<(Box<str>, Box<str>), AdviceTarget> = BTreeMap::new();
     let mut pages: BTreeMap<(Box<str>, Box<str>), u64> = BTreeMap::new();
-    let mut keys = HashMap::new();
+    let mut keys = BTreeMap::new();
     for row in &charges.rows {
         let key = (process_name(trace, row.process), file_name(trace, row.file));
         let target = by_name.entry(key.clone()).or_insert_with(|| AdviceTarget {
@@ -335,7 +335,7 @@ fn targets(trace: &Trace, charges: &ReadAheadCharges) -> Vec<AdviceTarget> {
         }
     }
     by_name.retain(|_, target| !target.descriptors.is_empty());
-    let mut small: BTreeMap<(Box<str>, Box<str>, Box<str>), Vec<AdviceTarget>> = BTreeMap::new();
+    let mut small: BTreeMap<Group, Vec<AdviceTarget>> = BTreeMap::new();
     let mut all = Vec::new();
     for (key, target) in by_name {
         match directory_and_ending(&target.files).filter(|_| pages[&key] < EVIDENCE_PAGES) {
