@@ -13,7 +13,8 @@ use crate::{
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
     policy::{self, Build, Setup},
     readahead::{
-        self, Ahead, Before, NoReadAhead, ReadAhead, ReadAheadModel, ReadCase, ReadEnd, ReadLog,
+        self, Ahead, Before, CellReadAhead, ChargedAhead, NoReadAhead, ReadAhead, ReadCase,
+        ReadEnd, ReadLog,
     },
     trace::{Bytes, Future, Operation, Owner, StepKind, Trace},
     writeback::{self, Machine, OnEviction, Syncs, WriteBack},
@@ -50,8 +51,8 @@ pub struct Cell<'a> {
     pub metadata: Option<&'a metadata::Selection>,
     /// The read-ahead; `None`: only what is asked for is read, and prefetches are not counted. The
     /// trace has the table of reads as far as the model reaches
-    /// ([`ReadAheadModel::reach_pages`]).
-    pub readahead: Option<ReadAheadModel>,
+    /// ([`readahead::ReadAheadModel::reach_pages`]).
+    pub readahead: Option<CellReadAhead<'a>>,
     /// Gets the pages written by process and reason, if there is a place for them. The trace then
     /// has the table of owners.
     pub attribution: Option<&'a RefCell<Attribution>>,
@@ -259,10 +260,18 @@ fn run_ahead<P: Build>(
     let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
     let storage = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
     let machine = Machine::new(cell.writeback, trace, cell.frames);
-    let ahead = Ahead::new(cell.readahead.expect("it reads ahead"), trace);
+    let CellReadAhead { model, advice, charges } = cell.readahead.expect("it reads ahead");
+    let ahead = Ahead::new(model, trace).advised(advice);
     let ahead = if cell.reads.is_some() { ahead.with_arrivals() } else { ahead };
-    let System { cache, back, .. } = system::<P, _, _>(cell, trace, storage, machine);
-    System::new(cache, back.back, back.writeback, ahead).replay(cell, trace, future)
+    let System { cache, back: Watched { back, writeback }, .. } =
+        system::<P, _, _>(cell, trace, storage, machine);
+    match charges {
+        None => System::new(cache, back, writeback, ahead).replay(cell, trace, future),
+        Some(into) => {
+            let ahead = ChargedAhead::new(ahead, trace, into);
+            System::new(cache, back, writeback, ahead).replay(cell, trace, future)
+        }
+    }
 }
 
 #[inline(never)]
@@ -648,6 +657,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             self.back.unmount();
             self.publish_lines_before(cell, trace, 0);
         }
+        self.ahead.finish(&self.cache);
         if let (Some(into), Some(found)) = (cell.attribution, self.back.take_attribution()) {
             into.replace(found);
         }

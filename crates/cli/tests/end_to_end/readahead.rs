@@ -192,3 +192,72 @@ fn a_trace_has_a_curve_and_a_proposal() {
     assert!(found["sizes"].as_array().unwrap().iter().any(|size| number(size, "kib") == 96));
     assert!(found["lack"].is_string() != found["proposed_kib"].is_u64());
 }
+
+/// The prefetches by program and by file are those of the present size, however many are listed.
+#[test]
+fn prefetches_by_program_and_by_file_add_up() {
+    for top in ["1", "100000"] {
+        let found = &tuned("browser", &["--top", top])["readahead"];
+        let sizes = found["sizes"].as_array().unwrap();
+        let present = sizes.iter().find(|size| number(size, "kib") == 128).unwrap();
+        for table in ["programs", "files"] {
+            let rows = found["by_file"][table].as_array().unwrap();
+            let sum = |field: &str| rows.iter().map(|row| number(row, field)).sum::<u64>();
+            for (field, of_size) in [
+                ("windows", "windows"),
+                ("asked_pages", "prefetched_asked"),
+                ("ahead_pages", "prefetched_read"),
+                ("used_pages", "prefetched_used"),
+                ("wasted_bytes", "wasted_bytes"),
+                ("read_requests", "read_requests"),
+            ] {
+                assert_eq!(sum(field), number(present, of_size), "{table}: {field}");
+            }
+            let unused = sum("dropped_pages") + sum("unused_pages");
+            assert_eq!(4096 * unused, number(present, "wasted_bytes"));
+            // The last row is the sum of all others, and has no name.
+            assert_eq!(rows.last().unwrap()["name"].is_null(), top == "1", "{rows:?}");
+            assert!(rows[0]["name"].is_string());
+        }
+    }
+}
+
+/// `describe` simulates only if it is asked to, and lists the same files.
+#[test]
+fn describe_lists_the_files_that_waste_most() {
+    let trace = repository("testdata/browser.parquet");
+    let described = |more: &[&str]| -> Value {
+        let output = flashsift().args(["describe", &trace, "--json"]).args(more).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert!(described(&[])["readahead"].is_null());
+    let asked = ["--readahead", "linux:128k", "--memory", "64MiB", "--top", "3"];
+    let found = &described(&asked)["readahead"];
+    let tuned = &tuned("browser", &["--top", "3"])["readahead"]["by_file"];
+    for table in ["programs", "files"] {
+        let rows = found[table].as_array().unwrap();
+        for (row, wanted) in rows.iter().zip(tuned[table].as_array().unwrap()) {
+            assert_eq!(row["wasted_bytes"], wanted["wasted_bytes"], "{table}");
+            assert_eq!(row["windows"], wanted["windows"], "{table}");
+        }
+        let sum: u64 = rows.iter().map(|row| number(row, "wasted_bytes")).sum();
+        assert_eq!(sum, number(found, "wasted_bytes"), "{table}");
+    }
+}
+
+/// Advice belongs to an open file, and a trace of a block device has none.
+#[test]
+fn a_trace_without_opens_gets_no_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t.csv");
+    let line = |n: u64| format!("{},host,0,Read,{},4096,10\n", n * 10_000, 40_960 * (n % 97));
+    std::fs::write(&trace, (0..500).map(line).collect::<String>()).unwrap();
+    let output = flashsift()
+        .args(["tune", "readahead", trace.to_str().unwrap(), "--format", "msr"])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let words = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("advice cannot be judged: it belongs to an open file"), "{printed}");
+}

@@ -7,7 +7,8 @@
 //! has the same effect on the order whether its page was prefetched or not.
 
 use super::{
-    Counts, Descriptor, FilePages, Mapping, ReadAheadModel, ReadRequest, Sequence, Window,
+    AccessAdvice, Counts, Descriptor, FilePages, Mapping, ReadAheadModel, ReadRequest, Sequence,
+    Window,
 };
 use crate::{
     back::Back,
@@ -17,6 +18,10 @@ use crate::{
     trace::{Owner, Run, Step, Trace},
 };
 use std::ops::Range;
+
+mod charged;
+
+pub(crate) use charged::ChargedAhead;
 
 /// The part of a system that reads ahead, in front of a cache of type `C`.
 pub(crate) trait ReadAhead<C> {
@@ -33,6 +38,8 @@ pub(crate) trait ReadAhead<C> {
     fn accessed<B: Back>(&mut self, before: Before, hit: bool, read: bool, cache: &C, back: &B);
     /// Reads the planned pages that the request did not ask for.
     fn fetch<B: Back>(&mut self, owner: Owner, cache: &mut C, back: &mut B);
+    /// The run ends.
+    fn finish(&mut self, _: &C) {}
     /// Returns the prefetches until now.
     fn counts(&self) -> Counts;
     /// Returns the number of the last read that read ahead, without waiting, a page that was first
@@ -147,6 +154,14 @@ impl Ahead {
     /// Follows which read each page came with, for [`ReadAhead::take_needs`].
     pub(crate) fn with_arrivals(mut self) -> Self {
         self.came_with = vec![AWAITED; self.flags.len()];
+        self
+    }
+
+    /// Gives advice on the descriptors, by number; the others have none.
+    pub(crate) fn advised(mut self, advice: &[AccessAdvice]) -> Self {
+        if let States::Linux(states) = &mut self.states {
+            states.iter_mut().zip(advice).for_each(|(state, advice)| state.advise(*advice));
+        }
         self
     }
 

@@ -5,7 +5,7 @@ use crate::{
     back::{Attribution, Io},
     device::{Clocks, DeviceTimes},
     nvm::Lines,
-    readahead::{ReadAheadModel, ReadLog, ReadMark},
+    readahead::{CellReadAhead, ReadAheadModel, ReadLog, ReadMark},
     system::{Cell, Outcome},
     trace::{Future, Trace},
 };
@@ -60,6 +60,17 @@ impl Plan<'_> {
         cpu_ns: &dyn Fn() -> u64,
         observer: Option<Observer<'_>>,
     ) -> CellResult {
+        self.run_with(cell, cpu_ns, observer, |readahead| readahead)
+    }
+
+    /// The same with read-ahead that `with` adds advice or charges to.
+    pub(super) fn run_with<'b>(
+        &'b self,
+        cell: usize,
+        cpu_ns: &dyn Fn() -> u64,
+        observer: Option<Observer<'_>>,
+        with: impl Fn(CellReadAhead<'b>) -> CellReadAhead<'b>,
+    ) -> CellResult {
         let (study, planned) = (self.study, &self.cells()[cell]);
         let (trace, request) = (study.trace, &study.request);
         let attribution = RefCell::new(Attribution::default());
@@ -79,7 +90,7 @@ impl Plan<'_> {
             discards: request.discards,
             metadata: request.metadata.as_ref(),
             attribution: request.attribution.then_some(&attribution),
-            readahead: planned.readahead.map(ReadAheadModel::of),
+            readahead: planned.readahead.map(|chosen| with(ReadAheadModel::of(chosen).into())),
             lines: wants_lines.then_some(&lines),
             reads,
         };

@@ -32,6 +32,7 @@ fn build_with_tables(actions: &[Action], untouched_within_pages: u32) -> Trace {
     let tables = Tables {
         bytes: true,
         owners: true,
+        names: true,
         untouched_within_pages,
         reads_ahead_pages: 0,
         places: true,
