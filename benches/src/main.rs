@@ -9,6 +9,7 @@ mod devices;
 mod memory;
 mod mount;
 mod nvm;
+mod readahead;
 mod record;
 mod replay;
 mod saving;
@@ -73,6 +74,10 @@ struct Args {
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
     sift_models: bool,
 
+    /// Instead: cost of read-ahead in the policy loop, into READAHEAD.md
+    #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount", "nvm"])]
+    readahead: bool,
+
     /// Instead: bytes and flushes that a mount saves (as root), into SAVING.md
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
     saving: bool,
@@ -112,7 +117,13 @@ fn main() -> anyhow::Result<()> {
     }
     let program =
         if args.saving { args.saving_options.program.as_path() } else { Path::new(FLASHSIFT) };
-    ensure!(program.exists(), "{} is not built: run this by `make bench`", program.display());
+    // Policy loops run in this process.
+    let is_needed = !args.readahead;
+    ensure!(
+        !is_needed || program.exists(),
+        "{} is not built: run this by `make bench`",
+        program.display()
+    );
     if args.saving && saving::outside(&args.saving_options)? {
         return Ok(());
     }
@@ -123,6 +134,9 @@ fn main() -> anyhow::Result<()> {
         _ if args.nvm => ("Non-volatile memory", "make bench BENCH_ARGS=--nvm", "NVM.md"),
         _ if args.sift_models => {
             ("Models of sifters", "make bench BENCH_ARGS=--sift-models", "SIFT-MODELS.md")
+        }
+        _ if args.readahead => {
+            ("Cost of read-ahead", "make bench BENCH_ARGS=--readahead", "READAHEAD.md")
         }
         _ if args.saving => ("Writes saved", "make bench BENCH_ARGS=--saving", "SAVING.md"),
         _ if args.replay => ("Replaying", "make bench BENCH_ARGS=--replay", "REPLAY.md"),
@@ -141,6 +155,7 @@ fn main() -> anyhow::Result<()> {
             nvm::report(&mut report, args.rounds)?;
         }
         _ if args.sift_models => sift_models::report(&mut report, args.rounds)?,
+        _ if args.readahead => readahead::report(&mut report, args.rounds)?,
         _ if args.saving => {
             failed = saving::report(&mut report, args.rounds, &args.saving_options)?;
         }
@@ -451,13 +466,25 @@ fn run_system(
 ) -> anyhow::Result<(f64, Outcome)> {
     let policy = policy::Selection::parse(name)?;
     let future = policy.spec.kind.is_offline().then(|| trace.future()).transpose()?;
+    Ok(run_cell(trace, &policy, |cell| {
+        Cell { system, frames, writeback, ..cell }.run(trace, future.as_ref(), None)
+    }))
+}
+
+/// Calls `run` with a cell of one frame, and returns the CPU seconds of this thread and the
+/// outcome.
+fn run_cell(
+    trace: &Trace,
+    policy: &policy::Selection,
+    run: impl FnOnce(Cell<'_>) -> Outcome,
+) -> (f64, Outcome) {
     let layout = layout::Selection::default_for(trace.about().space);
     let cell = Cell {
-        system,
-        policy: &policy,
-        frames,
+        system: &system::PLAIN,
+        policy,
+        frames: 1,
         layout: &layout,
-        writeback,
+        writeback: Modes::default(),
         drain: false,
         write_miss_reads: false,
         request_pages_max: 128,
@@ -465,11 +492,12 @@ fn run_system(
         metadata: None,
         readahead: None,
         lines: None,
+        reads: None,
         attribution: None,
     };
     let before = thread_cpu_s();
-    let outcome = cell.run(trace, future.as_ref(), None);
-    Ok((thread_cpu_s() - before, outcome))
+    let outcome = run(cell);
+    (thread_cpu_s() - before, outcome)
 }
 
 fn thread_cpu_s() -> f64 {

@@ -143,6 +143,7 @@ fn cell_bytes(trace: &Trace, policy: &str, frames: u32) -> anyhow::Result<usize>
         metadata: None,
         readahead: None,
         lines: None,
+        reads: None,
         attribution: None,
     };
     let (_, bytes) = counted::peak_bytes(|| cell.run(trace, future.as_ref(), None));

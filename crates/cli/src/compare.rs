@@ -572,6 +572,10 @@ fn print_sizes(out: &mut impl Write, run: &Run<'_>, columns: usize) -> anyhow::R
             let table = table::render(&rows, drain, color, columns);
             writeln!(out, "\n  on {device}{mode}\n{table}")?;
         }
+        for (device, rows) in table::rows_by_case(size) {
+            let table = table::render(&rows, drain, color, columns);
+            writeln!(out, "\n  cases of reads on {device}{mode}\n{table}")?;
+        }
     }
     Ok(())
 }

@@ -3,15 +3,19 @@
 use crate::{
     card, devices, import,
     load::{self, Input},
-    size, usage,
+    size,
+    usage::{self, Usage},
 };
 use anyhow::Context;
 use flashsift_core::{
-    describe::{Describer, FlashDevice},
+    describe::{Describer, FlashDevice, readahead_section},
     device::lifetime::Flash,
     device::wear::NotShown,
     event::{About, Event},
-    metadata,
+    metadata, policy,
+    readahead::{self, ReadAheadModel},
+    study::{ChargedConditions, ChargedRun, StudyError},
+    trace::{Tables, TraceBuilder, Unit},
 };
 use flashsift_traces::{Error, events::Sink};
 use std::{io::Write, path::PathBuf};
@@ -28,6 +32,8 @@ pub(crate) mod text;
   flashsift describe trace.xz --top 20
   flashsift describe trace.xz --device ufs-3.1 --capacity 128GiB    with years of its flash
   flashsift describe trace.xz --metadata ext4                 also journal and metadata
+  flashsift describe trace.xz --readahead linux:128k --memory 256MiB
+                                       also what is read ahead in vain, by program and by file
   flashsift describe trace.xz --report trace.html             the same as a page with figures
   flashsift describe trace.xz --json | jq .fate")]
 pub(crate) struct Args {
@@ -51,6 +57,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE SYSTEM|off", default_value = "off")]
     metadata: String,
 
+    /// Also simulate a page cache that reads ahead, and list the programs and files for which it
+    /// reads most in vain: linux:128k, paper:32, … (see compare --help). It loads the whole trace
+    /// into memory; other sections do not
+    #[arg(long, value_name = "READ-AHEAD|off", default_value = "off")]
+    readahead: String,
+
+    /// With --readahead: size of the page cache
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size::parse_memory)]
+    memory: u32,
+
+    /// With --readahead: policy of the page cache, with parameters as name:key=value
+    #[arg(long, value_name = "POLICY", default_value = "mglru")]
+    policy: String,
+
     /// Print one JSON object, on one line
     #[arg(long)]
     json: bool,
@@ -66,6 +86,9 @@ pub(crate) struct Args {
 
 struct Describe {
     limit_bytes: u64,
+    /// The side tables of the dense trace, if one is wanted.
+    tables: Option<Tables>,
+    builder: Option<TraceBuilder>,
     device: FlashDevice,
     metadata: Option<metadata::Selection>,
     describer: Option<Describer>,
@@ -73,12 +96,19 @@ struct Describe {
 
 impl Sink for Describe {
     fn about(&mut self, about: About) -> Result<(), Error> {
+        if let Some(tables) = self.tables {
+            let builder = TraceBuilder::new(about, Unit::Page, self.limit_bytes);
+            self.builder = Some(builder.with_tables(tables));
+        }
         let describer = Describer::new(about, self.limit_bytes).with_device(self.device);
         self.describer = Some(describer.with_metadata(self.metadata.take()));
         Ok(())
     }
 
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
+        if let Some(builder) = &mut self.builder {
+            builder.extend(events).map_err(|error| Error::Sink(error.to_string()))?;
+        }
         let describer = self.describer.as_mut().expect("a reader describes its trace first");
         describer.extend(events).map_err(|error| Error::Sink(error.to_string()))
     }
@@ -101,16 +131,47 @@ fn flash_device(args: &Args) -> anyhow::Result<FlashDevice> {
     Ok(FlashDevice { capacity_bytes, flash: Some(flash.map(with_capacity)) })
 }
 
+/// Returns the system with read-ahead that is to be simulated, if one is.
+fn read_ahead(args: &Args, limit_bytes: u64) -> anyhow::Result<Option<ChargedConditions>> {
+    let usage = |error: flashsift_core::params::Error| Usage(error.to_string());
+    let readahead = readahead::parse(&args.readahead).map_err(usage)?;
+    let policy = policy::Selection::parse(&args.policy).map_err(usage)?;
+    if policy.spec.kind.is_offline() {
+        return Err(Usage(format!("--policy {}: no kernel knows the future", args.policy)).into());
+    }
+    let frames = args.memory;
+    let conditions =
+        ChargedConditions { readahead, policy, frames, memory_limit_bytes: limit_bytes };
+    Ok(ReadAheadModel::of(&conditions.readahead).reads_ahead().then_some(conditions))
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // An unwritable path is reported before the trace is read.
     let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
     let device = flash_device(args)?;
     let metadata = usage::metadata(&args.metadata)?;
-    let mut sink = Describe { limit_bytes, device, metadata, describer: None };
+    let readahead = read_ahead(args, limit_bytes)?;
+    // The trace and the description share the memory.
+    let limit_bytes = if readahead.is_some() { limit_bytes / 2 } else { limit_bytes };
+    let tables = readahead.as_ref().map(|run| ChargedConditions::tables(&run.readahead));
+    let mut sink =
+        Describe { limit_bytes, tables, builder: None, device, metadata, describer: None };
     let outcome = args.input.read(&mut sink)?;
     let describer = sink.describer.context("the reader gave no trace")?;
-    let description = describer.finish(usize::try_from(args.top).unwrap_or(usize::MAX));
+    let top = usize::try_from(args.top).unwrap_or(usize::MAX);
+    let mut description = describer.finish(top);
+    if let (Some(conditions), Some(builder)) = (readahead, sink.builder) {
+        let trace = builder.finish()?;
+        let ChargedRun { outcome, charges } =
+            conditions.run(&trace).map_err(|error| match error {
+                StudyError::Memory { .. } => anyhow::Error::new(error),
+                unsuited => Usage(unsuited.to_string()).into(),
+            })?;
+        let label = conditions.readahead.label();
+        let section = readahead_section(&trace, &label, conditions.frames, &outcome, &charges, top);
+        description.sections.push(section);
+    }
     let name = args.input.name();
     load::log_left_out(&outcome);
     let annotations =

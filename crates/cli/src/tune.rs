@@ -2,6 +2,7 @@
 
 mod apply;
 mod curve;
+mod files;
 mod live;
 mod trace;
 
@@ -32,12 +33,15 @@ enum Setting {
 
 /// Find a better maximum of the kernel's read-ahead, see what is wasted now, set it, and undo that
 ///
-/// A trace shows the effect of every size. --live counts on this machine which pages the kernel
-/// reads ahead and how many of them programs use, at the present size. --set changes the size. It
-/// is a dry run without --apply, and --undo takes it back. Changes are in a journal.
+/// A trace shows the effect of every size, the programs and files for which most is read in vain,
+/// and the files for which advice of a program (posix_fadvise) saves more than one size. --live
+/// counts on this machine which pages the kernel reads ahead and how many of them programs use, at
+/// the present size. --set changes the size. It is a dry run without --apply, and --undo takes it
+/// back. Changes are in a journal.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift tune readahead t.parquet                       the effect of each size on a trace
+  flashsift tune readahead t.parquet --top 30              more programs and files
   flashsift tune readahead t.parquet --memory 64MiB --device emmc-5.1 --linux kernel=6.1
   sudo flashsift tune readahead t.parquet --on /home --apply       set the proposed size
   sudo flashsift tune readahead --live / --for 10m         what is read ahead in vain, and by whom

@@ -504,3 +504,98 @@ fn a_killed_watch_is_cleaned_up_by_the_next_one() {
     assert!(child.wait().unwrap().success());
     assert_eq!(instances(&child), 0);
 }
+
+/// Reads two files of a directory, page by page: `records` at far places in no order, three pages
+/// at each, and `log` from its beginning. Three neighbours look like the begin of a sequence to the
+/// kernel, so it reads on. With an argument more, the program says that it will not.
+const DATABASE: &str = "
+import os, random, sys
+folder, places, log_pages = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+records = os.open(folder + '/records', os.O_RDONLY)
+log = os.open(folder + '/log', os.O_RDONLY)
+if len(sys.argv) > 4:
+    os.posix_fadvise(records, 0, 0, os.POSIX_FADV_RANDOM)
+order = list(range(places))
+random.Random(1).shuffle(order)
+for n, place in enumerate(order):
+    for page in range(3):
+        os.pread(records, 4096, (64 * place + page) * 4096)
+    for page in range(n * log_pages // places, (n + 1) * log_pages // places):
+        os.pread(log, 4096, page * 4096)
+";
+const PLACES: u64 = 600;
+const LOG_PAGES: u64 = 8000;
+
+/// Bytes that were read from a block device since it exists.
+fn bytes_read(disk: &Disk) -> u64 {
+    let stat = fs::read_to_string(format!("/sys/block/{}/stat", disk.name())).unwrap();
+    512 * stat.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap()
+}
+
+/// A recorded program reads one file here and there and one in order. The advice names the first
+/// one, and a program that follows it reads less from the device, by what was predicted.
+#[test]
+fn a_program_that_follows_the_advice_reads_less() {
+    let test = "a_program_that_follows_the_advice_reads_less";
+    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    if !Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists() {
+        return skip(test, "the kernel has no mm_filemap_get_pages, or tracefs is elsewhere")
+            .unwrap_or_default();
+    }
+    disk.set_kib(128);
+    let program = disk.folder.path().join("database");
+    let python = fs::canonicalize("/usr/bin/python3").unwrap();
+    std::os::unix::fs::symlink(python, &program).unwrap();
+    let (places, log_pages) = (PLACES.to_string(), LOG_PAGES.to_string());
+    for (name, pages) in [("records", 64 * PLACES), ("log", LOG_PAGES)] {
+        fs::write(disk.point().join(name), vec![7; (pages * PAGE) as usize]).unwrap();
+    }
+    output(Command::new("sync").arg("-f").arg(disk.point())).unwrap();
+    let run = |command: &mut Command, advice: &[&str]| {
+        for name in ["records", "log"] {
+            let file = fs::File::open(disk.point().join(name)).unwrap();
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        }
+        let before = bytes_read(&disk);
+        command.arg(&program).args(["-c", DATABASE]).arg(disk.point());
+        output(command.args([&*places, &*log_pages]).args(advice)).unwrap();
+        bytes_read(&disk) - before
+    };
+    let trace = disk.folder.path().join("t.parquet");
+    let mut record = Command::new(FLASHSIFT);
+    record
+        .args(["record", "--exact", "-q", "-o"])
+        .arg(&trace)
+        .arg("--path")
+        .arg(disk.point())
+        .arg("--");
+    let without = run(&mut record, &[]);
+    let with = run(&mut Command::new("env"), &["advised"]);
+
+    let printed = disk.succeeds(&[trace.to_str().unwrap(), "--json"]);
+    let json = printed.lines().next().unwrap();
+    let record: Value = serde_json::from_str(json).unwrap();
+    let by_file = &record["readahead"]["by_file"];
+    let path = |name: &str| disk.point().join(name).to_string_lossy().into_owned();
+    let wasted = |name: &str| {
+        let files = by_file["files"].as_array().unwrap();
+        let file = files.iter().find(|file| file["name"] == path(name).as_str()).unwrap();
+        file["wasted_bytes"].as_u64().unwrap()
+    };
+    assert!(wasted("records") > 5 * PLACES * PAGE && wasted("log") < 64 * PAGE, "{json}");
+    let advice = &by_file["advice"];
+    assert_eq!(advice["pays"], true, "{json}");
+    let advised = advice["files"].as_array().unwrap();
+    let random: Vec<&Value> = advised.iter().filter(|one| one["advice"] == "RANDOM").collect();
+    let [random] = random[..] else { panic!("{json}") };
+    assert_eq!(random["files"], path("records").as_str(), "{json}");
+    assert_eq!(random["program"], "database", "{json}");
+    // The pages that the program asks for, and little more.
+    assert!(with < (3 * PLACES + LOG_PAGES) * PAGE * 11 / 10, "{with} of {without}");
+    let predicted = random["wasted_less_bytes"].as_u64().unwrap();
+    let saved = without - with;
+    assert!(saved.abs_diff(predicted) < predicted / 10, "{saved}, and {predicted} were predicted");
+    println!(
+        "{without} bytes read without the advice, {with} with it; predicted: {predicted} less"
+    );
+}

@@ -12,7 +12,10 @@ use crate::{
     nvm::{self, LineCounts, Lines, Traffic},
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
     policy::{self, Build, Setup},
-    readahead::{self, Ahead, Before, NoReadAhead, ReadAhead, ReadAheadModel},
+    readahead::{
+        self, Ahead, Before, CellReadAhead, ChargedAhead, NoReadAhead, ReadAhead, ReadCase,
+        ReadEnd, ReadLog,
+    },
     trace::{Bytes, Future, Operation, Owner, StepKind, Trace},
     writeback::{self, Machine, OnEviction, Syncs, WriteBack},
 };
@@ -48,14 +51,16 @@ pub struct Cell<'a> {
     pub metadata: Option<&'a metadata::Selection>,
     /// The read-ahead; `None`: only what is asked for is read, and prefetches are not counted. The
     /// trace has the table of reads as far as the model reaches
-    /// ([`ReadAheadModel::reach_pages`]).
-    pub readahead: Option<ReadAheadModel>,
+    /// ([`readahead::ReadAheadModel::reach_pages`]).
+    pub readahead: Option<CellReadAhead<'a>>,
     /// Gets the pages written by process and reason, if there is a place for them. The trace then
     /// has the table of owners.
     pub attribution: Option<&'a RefCell<Attribution>>,
     /// Gets the lines of memory accessed until now, before each step and at the end, if there is a
     /// place for them. A sink then knows which accesses came before a request.
     pub lines: Option<&'a std::cell::Cell<Lines>>,
+    /// Gets the beginning and end of each read, if there is a place for them and a read-ahead.
+    pub reads: Option<&'a ReadLog>,
 }
 
 /// The result of a cell. All counts are in pages.
@@ -255,9 +260,18 @@ fn run_ahead<P: Build>(
     let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
     let storage = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
     let machine = Machine::new(cell.writeback, trace, cell.frames);
-    let ahead = Ahead::new(cell.readahead.expect("it reads ahead"), trace);
-    let System { cache, back, .. } = system::<P, _, _>(cell, trace, storage, machine);
-    System::new(cache, back.back, back.writeback, ahead).replay(cell, trace, future)
+    let CellReadAhead { model, advice, charges } = cell.readahead.expect("it reads ahead");
+    let ahead = Ahead::new(model, trace).advised(advice);
+    let ahead = if cell.reads.is_some() { ahead.with_arrivals() } else { ahead };
+    let System { cache, back: Watched { back, writeback }, .. } =
+        system::<P, _, _>(cell, trace, storage, machine);
+    match charges {
+        None => System::new(cache, back, writeback, ahead).replay(cell, trace, future),
+        Some(into) => {
+            let ahead = ChargedAhead::new(ahead, trace, into);
+            System::new(cache, back, writeback, ahead).replay(cell, trace, future)
+        }
+    }
 }
 
 #[inline(never)]
@@ -327,6 +341,12 @@ fn system<P: Build, B: Back, W: WriteBack>(
     let setup = Setup { frames, pages, runs: trace.runs(), params: &cell.policy.params };
     let cache = PageCache::new::<B>(P::build(&setup), pages, frames, write_miss_reads);
     System::new(cache, back, writeback, NoReadAhead)
+}
+
+/// Counts before a read, all in pages.
+struct BeforeRead {
+    evicted: u64,
+    writes: u64,
 }
 
 struct System<C, B, W, R> {
@@ -577,6 +597,8 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             };
             let owner = if B::WANTS_OWNERS { trace.owner(n) } else { Owner::UNKNOWN };
             let mut hits = 0;
+            let read = cell.reads.filter(|_| R::ON && op == Op::Read);
+            let before_read = read.map(|log| self.begin_read(log));
             if R::ON && op == Op::Read {
                 self.ahead.plan(trace, n, &self.cache);
             }
@@ -612,6 +634,10 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
                 self.ahead.fetch(owner, &mut self.cache, &mut self.back);
             }
             self.back.submit();
+            if let (Some(log), Some(before)) = (read, before_read) {
+                let hit = hits == u64::from(step.pages());
+                self.end_read(log, before, hit, n, at_us);
+            }
             if kind == StepKind::WriteSync {
                 self.sync(cell, trace, Some(step.range()), Why::Sync);
             }
@@ -631,6 +657,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             self.back.unmount();
             self.publish_lines_before(cell, trace, 0);
         }
+        self.ahead.finish(&self.cache);
         if let (Some(into), Some(found)) = (cell.attribution, self.back.take_attribution()) {
             into.replace(found);
         }
@@ -656,6 +683,23 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             self.back.submit();
         }
         self.ahead.meet(access, &mut self.cache, &mut self.back)
+    }
+
+    /// A read begins. Returns the facts that [`Self::end_read`] needs.
+    #[inline(never)]
+    fn begin_read(&mut self, log: &ReadLog) -> BeforeRead {
+        log.begin();
+        self.ahead.take_needs();
+        BeforeRead { evicted: self.ahead.counts().evicted, writes: self.back.counts().writes }
+    }
+
+    /// The read that is step `n` has ended. `hit`: every page that it asked for was in the cache.
+    #[inline(never)]
+    fn end_read(&mut self, log: &ReadLog, before: BeforeRead, hit: bool, n: usize, at_us: u64) {
+        let evicted = self.ahead.counts().evicted - before.evicted;
+        let written = self.back.counts().writes - before.writes;
+        let case = ReadCase::of(hit, evicted, written);
+        log.end(ReadEnd { at_us, case, number: n as u32, needs: self.ahead.take_needs() });
     }
 
     /// Publishes the lines of memory accessed before step `n`; at the end, `n` is 0.

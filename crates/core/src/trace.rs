@@ -15,12 +15,14 @@ use hashbrown::HashMap;
 use std::sync::Arc;
 
 mod builder;
+mod file_names;
 mod files;
 mod operations;
 mod places;
 mod tables;
 
 pub use builder::TraceBuilder;
+use file_names::FileNames;
 pub(crate) use files::{File, Files};
 pub(crate) use operations::Collector;
 pub use operations::{Directory, DirectoryId, Entry, Operation, OperationKind, Operations, ROOT};
@@ -240,6 +242,7 @@ pub struct Trace {
     operations: Operations,
     /// The last program of each process, with the table of owners.
     programs: HashMap<u32, Box<str>, FixedState>,
+    names: FileNames,
 }
 
 impl Trace {
@@ -333,6 +336,11 @@ impl Trace {
         self.programs.get(&process).map(AsRef::as_ref)
     }
 
+    /// Returns the last name of a file, where the trace tells it. Requires [`Tables::names`].
+    pub fn name(&self, file: FileId) -> Option<&str> {
+        self.names.of(file)
+    }
+
     /// Returns the process and the file of step `n`. Requires [`Tables::owners`].
     #[inline(always)]
     pub fn owner(&self, n: usize) -> Owner {
@@ -406,6 +414,7 @@ impl Trace {
             + self.places.as_ref().map_or(0, |places| places.held_bytes())
             + self.operations.held_bytes()
             + self.programs.allocation_size()
+            + self.names.held_bytes()
     }
 
     /// Returns the number of steps that make data durable: syncs, and writes that wait for storage.

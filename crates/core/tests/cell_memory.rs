@@ -103,6 +103,7 @@ fn every_cell_stays_within_its_estimate() {
                     readahead: None,
                     attribution: None,
                     lines: None,
+                    reads: None,
                 };
                 let before = BYTES.get();
                 PEAK.set(before);

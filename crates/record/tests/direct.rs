@@ -68,6 +68,7 @@ fn direct_requests_are_those_of_the_block_layer() {
         readahead: None,
         attribution: None,
         lines: None,
+        reads: None,
     };
     let mut requests = [0; 4];
     let mut take = |io: Io| {

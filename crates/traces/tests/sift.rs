@@ -197,6 +197,7 @@ fn run(trace: &Trace, memory_bytes: u64, modes: Option<&str>) -> Outcome {
         readahead: None,
         attribution: None,
         lines: None,
+        reads: None,
     }
     .run(trace, None, None)
 }

@@ -8,8 +8,8 @@ use flashsift_core::{
     nvm::{Traffic, profile::MemoryCost},
     page::PAGE_BYTES,
     study::{
-        Best, DeviceResult, DeviceVerdict, Knee, Request, ResultRow, Results, SizeVerdict,
-        StudyVerdict, Writes,
+        Best, CaseLatency, DeviceResult, DeviceVerdict, Knee, Request, ResultRow, Results,
+        SizeVerdict, StudyVerdict, Writes,
     },
     system::Outcome,
     trace::Unit,
@@ -213,6 +213,9 @@ struct DeviceRecord<'a> {
     storage_write_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stall_s: Option<f64>,
+    /// If read-aheads are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_cases: Option<ReadCasesRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fill: Option<Fill>,
     /// Null with a reason if the run does not show it.
@@ -229,6 +232,38 @@ struct DeviceRecord<'a> {
     lifetime: Option<Lifetime>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lifetime_reason: Option<&'static str>,
+}
+
+/// Reads of applications by what they wait for.
+#[derive(Serialize)]
+struct ReadCasesRecord {
+    cached: CaseRecord,
+    free: CaseRecord,
+    evict_clean: CaseRecord,
+    evict_dirty: CaseRecord,
+}
+
+impl From<[CaseRecord; 4]> for ReadCasesRecord {
+    fn from([cached, free, evict_clean, evict_dirty]: [CaseRecord; 4]) -> Self {
+        Self { cached, free, evict_clean, evict_dirty }
+    }
+}
+
+#[derive(Serialize)]
+struct CaseRecord {
+    reads: u64,
+    /// Mean time on the device; absent without reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency_us: Option<f64>,
+    /// Mean wait at recorded times; absent without reads or times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stall_us: Option<f64>,
+}
+
+impl From<CaseLatency> for CaseRecord {
+    fn from(case: CaseLatency) -> Self {
+        Self { reads: case.reads, latency_us: case.latency_us(), stall_us: case.stall_us() }
+    }
 }
 
 /// The names and settings that every record of a comparison repeats, and the set of meaningful
@@ -360,6 +395,7 @@ impl<'a> From<&'a DeviceResult> for DeviceRecord<'a> {
             storage_read_s: None,
             storage_write_s: None,
             stall_s: on.stall_s,
+            read_cases: on.read_cases.map(|cases| cases.map(CaseRecord::from).into()),
             fill: on.fill,
             write_amplification: on.write_amplification.ok(),
             write_amplification_reason: on.write_amplification.err().map(|why| why.to_string()),

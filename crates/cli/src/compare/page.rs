@@ -55,6 +55,7 @@ pub(super) fn build<'a>(
 
 mod memory;
 mod nvm_sizes;
+mod readaheads;
 mod several;
 
 /// Whether the page of a trace shows the places of writes on the device.
@@ -104,6 +105,7 @@ impl Comparison<'_> {
             let blocks = std::iter::once(Block::List(lines)).chain(open).collect();
             sections.insert(0, section("verdict", "At every size", blocks));
         }
+        sections.extend(readaheads::section(self, lead));
         sections.push(section("tables", "All numbers", tables));
         let notes = self.results.notes().into_iter().map(|note| Block::Note(note.to_string()));
         sections.push(section("notes", "Limits of this comparison", notes.collect()));
@@ -157,7 +159,15 @@ impl Comparison<'_> {
         let memory = table::rows_with_memory(size).enumerate().map(|(n, (memory, rows))| {
             table(format!("table-{at}-memory-{n}"), format!(", memory {memory}"), &rows, false)
         });
-        std::iter::once(plain).chain(on_devices).chain(memory).collect()
+        let ahead = table::rows_reading_ahead(size).map(|rows| {
+            table(format!("table-{at}-read-ahead"), ", read-ahead".to_owned(), &rows, false)
+        });
+        let cases = table::rows_by_case(size).enumerate().map(|(n, (device, rows))| {
+            let on = format!(", cases of reads on {device}");
+            table(format!("table-{at}-cases-{n}"), on, &rows, false)
+        });
+        let tables = std::iter::once(plain).chain(on_devices).chain(memory);
+        tables.chain(ahead).chain(cases).collect()
     }
 }
 

@@ -38,7 +38,7 @@ impl Places {
 
     pub(super) fn new(plan: &Plan<'_>) -> Self {
         let online = plan.cells().iter().filter(|cell| cell.policy.spec.kind == Kind::Online);
-        let labels: Vec<String> = online.map(|cell| cell.policy.label()).collect();
+        let labels: Vec<String> = online.map(PlannedCell::label).collect();
         let reference = labels.iter().find(|label| *label == REFERENCE).or(labels.first());
         Self { reference: reference.cloned(), by_size: Mutex::default() }
     }
@@ -53,7 +53,7 @@ impl Places {
     pub(super) fn keep(&self, cell: &PlannedCell<'_>, result: &CellResult, writes: Writes) {
         let mut by_size = self.by_size.lock().expect("no thread panics while it holds this");
         let pair = by_size.entry(cell.frames).or_default();
-        let policy = cell.policy.label();
+        let policy = cell.label();
         if self.reference.as_ref() == Some(&policy) {
             pair.reference = Some(writes.grid);
             return;

@@ -8,7 +8,7 @@ use flashsift_core::{
     nvm::profile::MemoryCost,
     policy::Kind,
     readahead,
-    study::{DeviceResult, ResultRow, SizeResults},
+    study::{CaseLatency, DeviceResult, ResultRow, SizeResults},
     system::Outcome,
 };
 use flashsift_report as report;
@@ -22,11 +22,13 @@ pub(super) struct Row<'a> {
     memory: Option<&'a MemoryCost>,
     /// The row is of the table of read-ahead.
     ahead: bool,
+    /// The row is of the table of the cases of reads.
+    cases: bool,
 }
 
 impl<'a> Row<'a> {
     fn of(cell: &'a ResultRow) -> Self {
-        Self { cell, on: None, memory: None, ahead: false }
+        Self { cell, on: None, memory: None, ahead: false, cases: false }
     }
 }
 
@@ -59,6 +61,16 @@ pub(super) fn rows_with_memory(size: &SizeResults) -> impl Iterator<Item = (&str
 pub(super) fn rows_reading_ahead(size: &SizeResults) -> Option<Vec<Row<'_>>> {
     size.rows.first()?.readahead.as_ref()?;
     Some(size.rows.iter().map(|cell| Row { ahead: true, ..Row::of(cell) }).collect())
+}
+
+/// The rows of a size for the table of the cases of reads on each device, by the device's label, if
+/// read-aheads are compared.
+pub(super) fn rows_by_case(size: &SizeResults) -> impl Iterator<Item = (&str, Vec<Row<'_>>)> {
+    let compared = size.rows.first().is_some_and(|row| row.readahead.is_some());
+    let devices = rows_on_devices(size).filter(move |_| compared);
+    devices.map(|(device, rows)| {
+        (device, rows.into_iter().map(|row| Row { cases: true, ..row }).collect())
+    })
 }
 
 enum Best {
@@ -322,6 +334,60 @@ const EVICTED: Column = Column {
     show: |row| format!("{:.3}", evicted_share(&row.cell.outcome)),
 };
 
+/// The reads of each case.
+const CASE_READS: [Column; 4] = [
+    case_reads::<0>("reads\ncached"),
+    case_reads::<1>("reads\nfree"),
+    case_reads::<2>("reads\nclean"),
+    case_reads::<3>("reads\ndirty"),
+];
+/// Their mean time on the device.
+const CASE_LATENCY: [Column; 4] = [
+    case_latency::<0>("µs\ncached"),
+    case_latency::<1>("µs\nfree"),
+    case_latency::<2>("µs\nclean"),
+    case_latency::<3>("µs\ndirty"),
+];
+/// Their mean wait at recorded times.
+const CASE_WAIT: [Column; 4] = [
+    case_wait::<0>("wait µs\ncached"),
+    case_wait::<1>("wait µs\nfree"),
+    case_wait::<2>("wait µs\nclean"),
+    case_wait::<3>("wait µs\ndirty"),
+];
+
+fn case<const CASE: usize>(row: &Row<'_>) -> Option<CaseLatency> {
+    Some(row.on?.read_cases?[CASE])
+}
+
+const fn case_reads<const CASE: usize>(title: &'static str) -> Column {
+    Column {
+        title,
+        best: Best::None,
+        value: |row| case::<CASE>(row).map_or(0.0, |case| case.reads as f64),
+        show: |row| of_device(row, |on| Some(size::count(on.read_cases?[CASE].reads))),
+    }
+}
+
+// The mean of a case has no best: a read-ahead that turns cheap reads into hits leaves the others.
+const fn case_latency<const CASE: usize>(title: &'static str) -> Column {
+    Column {
+        title,
+        best: Best::None,
+        value: |row| case::<CASE>(row).and_then(|case| case.latency_us()).unwrap_or(0.0),
+        show: |row| of_device(row, |on| Some(format!("{:.1}", on.read_cases?[CASE].latency_us()?))),
+    }
+}
+
+const fn case_wait<const CASE: usize>(title: &'static str) -> Column {
+    Column {
+        title,
+        best: Best::None,
+        value: |row| case::<CASE>(row).and_then(|case| case.stall_us()).unwrap_or(0.0),
+        show: |row| of_device(row, |on| Some(format!("{:.1}", on.read_cases?[CASE].stall_us()?))),
+    }
+}
+
 /// The paper's eviction ratio: pages evicted / pages that applications asked for. Known only where
 /// pages are read ahead.
 fn evicted_share(outcome: &Outcome) -> f64 {
@@ -352,6 +418,14 @@ fn of_device(row: &Row<'_>, show: impl Fn(&DeviceResult) -> Option<String>) -> S
 /// Returns the columns that are meaningful for this trace.
 fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> {
     let on = || rows.iter().filter_map(|row| row.on);
+    if rows.iter().any(|row| row.cases) {
+        let has_stall = on().any(|on| on.stall_s.is_some());
+        let mut columns: Vec<&Column> =
+            if narrow { Vec::new() } else { CASE_READS.iter().collect() };
+        columns.extend(&CASE_LATENCY);
+        columns.extend(CASE_WAIT.iter().filter(|_| has_stall));
+        return columns;
+    }
     if on().next().is_some() {
         let mut columns = vec![&ELAPSED];
         columns.extend(on().any(|on| on.stall_s.is_some()).then_some(&STALL));

@@ -1,5 +1,6 @@
 //! The figures: drawings of each characterisation's tables.
 
+use super::text::shortened;
 use flashsift_core::describe::{Found, Table, Value};
 use flashsift_report::{
     Axis, Bar, Chart, Figure, Ink, Layer, Line, Marks, Patch, Scale, Unit, View,
@@ -24,6 +25,7 @@ pub(super) const FIGURES: &[(&str, Draw)] = &[
     ("popularity", |found| popularity(found).into_iter().collect()),
     ("skew", |found| skew(found).into_iter().collect()),
     ("reaccess", |found| reaccess(found).into_iter().collect()),
+    ("readahead", read_ahead),
 ];
 
 // The same in all figures.
@@ -71,6 +73,36 @@ fn shares(
 
 fn line(name: &str, ink: Ink, points: Vec<(f64, f64)>) -> Line {
     Line { name: name.to_owned(), ink, points }
+}
+
+/// Bytes read ahead for each program, and for each file, by their end.
+fn read_ahead(found: &Found) -> Vec<Figure> {
+    let parts = [
+        ("used", "used_bytes", Ink::Series(2)),
+        ("dropped unused", "dropped_bytes", Ink::Series(1)),
+        ("unused yet", "unused_bytes", Ink::Other),
+    ];
+    let titles = [("programs", "Read ahead for programs"), ("files", "Read ahead of files")];
+    let figure = |(key, title): (&str, &str)| {
+        let table = found.table_named(key)?;
+        let names: Vec<String> = table
+            .values("name")
+            .map(|value| match value {
+                Value::Name(name) => shortened(name, 30),
+                _ => String::new(),
+            })
+            .collect();
+        let columns = parts.map(|(_, key, _)| column(table, key));
+        let sums = (0..names.len()).map(|n| columns.iter().map(|column| column[n]).collect());
+        let bars: Vec<Bar> = sums.map(|values| Bar { values }).collect();
+        let most = bars.iter().map(|bar| bar.values.iter().sum()).fold(0.0, f64::max);
+        let y = Axis::new("", Unit::Count).scale(Scale::Names(names));
+        let x = Axis::new("read ahead", Unit::Bytes).range(0.0, most);
+        let parts = parts.map(|(name, _, ink)| (name.to_owned(), ink)).to_vec();
+        let id = format!("read-ahead-{key}");
+        (most > 0.0).then(|| Figure::new(&id, title, chart(x, y, Marks::Bars { parts, bars })))
+    };
+    titles.into_iter().filter_map(figure).collect()
 }
 
 fn mix(found: &Found) -> Option<Figure> {

@@ -1,5 +1,6 @@
 //! `flashsift tune readahead TRACE`: the time by size of read-ahead, and the size to set.
 
+use super::files::{self, ByFile, ByFileRecord};
 use crate::{
     compare::schedule,
     devices,
@@ -75,11 +76,12 @@ const DEFAULT_KIB: u32 = 128;
 
 /// Finds the curve of a trace, and prints it. `present_kib`: the value of the device to change.
 /// Returns the size that it proposes, in KiB, if the
-/// trace is long enough to propose one.
+/// trace is long enough to propose one. `top`: number of files and programs to list.
 pub(super) fn run(
     input: &Input,
     args: &CurveArgs,
     present_kib: Option<u64>,
+    top: usize,
     json: bool,
 ) -> anyhow::Result<Option<u32>> {
     let set_kib = present_kib.map_or(DEFAULT_KIB, |kib| u32::try_from(kib).unwrap_or(u32::MAX));
@@ -108,6 +110,8 @@ pub(super) fn run(
     let name = input.name();
     let tables = Tables {
         reads_ahead_pages: CurveSearch::reach_pages(&args.linux, present_kib),
+        owners: true,
+        names: true,
         ..Tables::default()
     };
     let loaded = load::load(input, false, args.trace_memory, tables)?;
@@ -134,15 +138,17 @@ pub(super) fn run(
     });
     bar.finish_and_clear();
     let curve = search.curve(points?);
+    let by_file = files::study(&search, &curve, top)?;
     let mut out = std::io::stdout().lock();
     match json {
         true => {
-            serde_json::to_writer(&mut out, &CurveRecord::new(&name, &search, &curve))?;
+            serde_json::to_writer(&mut out, &CurveRecord::new(&name, &search, &curve, &by_file))?;
             writeln!(out)?;
         }
         false => {
             let columns = text::columns().unwrap_or(80);
             out.write_all(words(&loaded.trace, &search, &curve, columns).as_bytes())?;
+            out.write_all(by_file.words(&search, &curve, columns).as_bytes())?;
         }
     }
     out.flush().context("writing to standard output")?;
@@ -157,7 +163,7 @@ fn refusal(error: StudyError) -> anyhow::Error {
     }
 }
 
-fn kib(kib: u32) -> String {
+pub(super) fn kib(kib: u32) -> String {
     if kib == 0 { "off".to_owned() } else { format!("{kib} KiB") }
 }
 
@@ -165,12 +171,12 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "–".to_owned(), |share| format!("{:.1}", share * 100.0))
 }
 
-fn mib(pages: u64) -> String {
+pub(super) fn mib(pages: u64) -> String {
     size::significant((pages * PAGE_BYTES) as f64 / f64::from(1 << 20))
 }
 
 /// A signed share in percent, with the minus sign of typography.
-fn signed(share: f64) -> String {
+pub(super) fn signed(share: f64) -> String {
     format!("{:+.1}", share * 100.0).replace('-', "−")
 }
 
@@ -313,6 +319,7 @@ struct Found<'a> {
     recommended: bool,
     bounds: Vec<&'static str>,
     sizes: Vec<SizeRecord>,
+    by_file: ByFileRecord<'a>,
 }
 
 #[derive(Serialize)]
@@ -331,7 +338,12 @@ struct SizeRecord {
 }
 
 impl<'a> CurveRecord<'a> {
-    fn new(trace: &'a str, search: &'a CurveSearch<'_>, curve: &Curve) -> Self {
+    fn new(
+        trace: &'a str,
+        search: &'a CurveSearch<'_>,
+        curve: &Curve,
+        by_file: &'a ByFile,
+    ) -> Self {
         let conditions = search.conditions();
         let at = |n: usize| curve.points[n].kib;
         let size = |point: &CurvePoint| {
@@ -370,6 +382,7 @@ impl<'a> CurveRecord<'a> {
             recommended: saving.recommends(),
             bounds: bounds(search.trace(), curve).collect(),
             sizes: curve.points.iter().map(size).collect(),
+            by_file: by_file.record(curve),
         };
         Self { schema: 1, trace, readahead }
     }

@@ -276,7 +276,7 @@ fn shares(what: &str, shares: &[ReadAheadShare]) -> String {
     table::plain(&rows, &[0])
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 

@@ -20,12 +20,13 @@ pub(super) fn study(
 ) -> anyhow::Result<()> {
     let input =
         Input { trace: trace.to_owned(), format: args.curve.format.clone(), rate: args.curve.rate };
+    let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     let Some(device) = device else {
-        curve::run(&input, &args.curve, None, args.json)?;
+        curve::run(&input, &args.curve, None, top, args.json)?;
         return Ok(());
     };
     let present = present_kib(&backing(machine, device)?.path)?;
-    match curve::run(&input, &args.curve, Some(present), args.json)? {
+    match curve::run(&input, &args.curve, Some(present), top, args.json)? {
         Some(proposed_kib) => {
             let bytes = u64::from(proposed_kib) * 1024;
             apply::set(machine, device, bytes, args.apply, args.json)

@@ -223,6 +223,7 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
         readahead: None,
         attribution: None,
         lines: None,
+        reads: None,
     };
     cell.run(&trace, None, None)
 }

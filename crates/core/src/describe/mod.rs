@@ -42,6 +42,7 @@ mod programs;
 mod ranking;
 mod reaccess;
 mod reached_flash;
+mod read_ahead;
 mod request_sizes;
 mod skew;
 mod sqlite;
@@ -57,6 +58,7 @@ pub(crate) use charged::{FileCharge, charged};
 pub use endurance::FlashDevice;
 pub use found::{Audience, Column, Figure, Found, Part, Piece, Sentence, Table, Value};
 pub(crate) use programs::program_name;
+pub use read_ahead::readahead_section;
 
 /// All characterisations in the order of display.
 pub const ALL: &[CharacterisationSpec] = &[

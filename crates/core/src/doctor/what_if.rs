@@ -165,6 +165,7 @@ pub(super) fn written(
         readahead: None,
         attribution: None,
         lines: None,
+        reads: None,
     };
     let slice_us = (end_us / SLICES as u64 + 1).max(1);
     let mut sink = |io: crate::back::Io| {

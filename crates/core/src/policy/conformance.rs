@@ -129,6 +129,7 @@ fn settings(spec: &'static PolicySpec) -> Vec<(String, Params)> {
                     [min_us, max_us].map(|us| format!("{}:{}={us}us", spec.name, param.name)),
                 );
             }
+            params::ParamKind::Text => {}
         }
     }
     texts

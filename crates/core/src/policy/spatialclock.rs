@@ -324,6 +324,7 @@ mod tests {
             readahead: None,
             attribution: None,
             lines: None,
+            reads: None,
         };
         system::run::<P>(&cell, trace, None, None)
     }

@@ -7,7 +7,8 @@
 //! has the same effect on the order whether its page was prefetched or not.
 
 use super::{
-    Counts, Descriptor, FilePages, Mapping, ReadAheadModel, ReadRequest, Sequence, Window,
+    AccessAdvice, Counts, Descriptor, FilePages, Mapping, ReadAheadModel, ReadRequest, Sequence,
+    Window,
 };
 use crate::{
     back::Back,
@@ -17,6 +18,10 @@ use crate::{
     trace::{Owner, Run, Step, Trace},
 };
 use std::ops::Range;
+
+mod charged;
+
+pub(crate) use charged::ChargedAhead;
 
 /// The part of a system that reads ahead, in front of a cache of type `C`.
 pub(crate) trait ReadAhead<C> {
@@ -33,8 +38,13 @@ pub(crate) trait ReadAhead<C> {
     fn accessed<B: Back>(&mut self, before: Before, hit: bool, read: bool, cache: &C, back: &B);
     /// Reads the planned pages that the request did not ask for.
     fn fetch<B: Back>(&mut self, owner: Owner, cache: &mut C, back: &mut B);
+    /// The run ends.
+    fn finish(&mut self, _: &C) {}
     /// Returns the prefetches until now.
     fn counts(&self) -> Counts;
+    /// Returns the number of the last read that read ahead, without waiting, a page that was first
+    /// accessed since the last call. Always `None` unless arrivals are followed.
+    fn take_needs(&mut self) -> Option<u32>;
 }
 
 /// The state of cache and device before an access.
@@ -61,6 +71,9 @@ impl<C> ReadAhead<C> for NoReadAhead {
     fn counts(&self) -> Counts {
         Counts::default()
     }
+    fn take_needs(&mut self) -> Option<u32> {
+        None
+    }
 }
 
 /// Of a page's flags: the order of the folio that it lies in.
@@ -85,7 +98,17 @@ pub(crate) struct Ahead {
     /// First pages of windows among them, last one first.
     begins: Vec<u32>,
     counts: Counts,
+    /// Number of the present read, if it decides on windows.
+    read: u32,
+    /// By page, the read that last read it ahead without waiting, or [`AWAITED`]; empty unless
+    /// arrivals are followed.
+    came_with: Vec<u32>,
+    /// The last read that read ahead a page that the present one is first to access.
+    needs: Option<u32>,
 }
+
+/// In place of the number of a read: the page came while its read waited.
+const AWAITED: u32 = u32::MAX;
 
 /// Pages that a fault maps around it (`fault_around_bytes`).
 const AROUND_PAGES: u32 = 16;
@@ -122,13 +145,31 @@ impl Ahead {
             asked: 0..0,
             begins: Vec::new(),
             counts: Counts::default(),
+            read: 0,
+            came_with: Vec::new(),
+            needs: None,
         }
     }
 
+    /// Follows which read each page came with, for [`ReadAhead::take_needs`].
+    pub(crate) fn with_arrivals(mut self) -> Self {
+        self.came_with = vec![AWAITED; self.flags.len()];
+        self
+    }
+
+    /// Gives advice on the descriptors, by number; the others have none.
+    pub(crate) fn advised(mut self, advice: &[AccessAdvice]) -> Self {
+        if let States::Linux(states) = &mut self.states {
+            states.iter_mut().zip(advice).for_each(|(state, advice)| state.advise(*advice));
+        }
+        self
+    }
+
     /// Returns the memory that it takes.
-    pub(crate) fn bytes(trace: &Trace) -> u64 {
+    pub(crate) fn bytes(trace: &Trace, arrivals: bool) -> u64 {
         let descriptor = size_of::<Descriptor>().max(size_of::<Sequence>()) as u64;
-        u64::from(trace.pages()) + u64::from(trace.descriptors()) * descriptor
+        let page = 1 + if arrivals { size_of::<u32>() as u64 } else { 0 };
+        u64::from(trace.pages()) * page + u64::from(trace.descriptors()) * descriptor
     }
 
     fn prefetch<P: Policy, B: Back>(
@@ -142,6 +183,9 @@ impl Ahead {
         debug_assert!(!cache.holds(Page(page)), "only absent pages are planned");
         self.flags[page as usize] |= FRESH;
         self.counts.read += 1;
+        if let Some(came_with) = self.came_with.get_mut(page as usize) {
+            *came_with = if awaited { AWAITED } else { self.read };
+        }
         let before = cache.pages();
         cache.prefetch(Page(page), awaited, owner, back);
         self.counts.evicted += before + 1 - cache.pages();
@@ -149,6 +193,7 @@ impl Ahead {
 
     #[inline(never)]
     fn decide<C: Cache>(&mut self, trace: &Trace, n: usize, step: Step, cache: &C) {
+        self.read = n as u32;
         let read = trace.read(n);
         let run = trace.runs()[read.run as usize];
         let page_of = |rank: u32| run.page + u64::from(rank - run.first);
@@ -244,6 +289,8 @@ impl<P: Policy> ReadAhead<PageCache<P>> for Ahead {
         if *flags & FRESH != 0 {
             *flags &= !FRESH;
             self.counts.used += 1;
+            let came_with = self.came_with.get(access.page.0 as usize).copied();
+            self.needs = self.needs.max(came_with.filter(|read| *read != AWAITED));
             cache.come_again(access, back);
         }
         Before::default()
@@ -296,6 +343,10 @@ impl<P: Policy> ReadAhead<PageCache<P>> for Ahead {
 
     fn counts(&self) -> Counts {
         self.counts
+    }
+
+    fn take_needs(&mut self) -> Option<u32> {
+        self.needs.take()
     }
 }
 

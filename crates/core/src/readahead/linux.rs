@@ -308,13 +308,7 @@ impl Linux {
             return self.advance(descriptor, index, max, request, cache);
         }
         if index == 0 || wanted > max || is_next {
-            descriptor.start = index;
-            descriptor.size = first_size(wanted, max);
-            descriptor.async_size = match descriptor.size > wanted {
-                true => descriptor.size - wanted,
-                false if self.kernel == Kernel::V6_1 => descriptor.size,
-                false => descriptor.size / 2,
-            };
+            self.first_window(descriptor, index, wanted, max);
         } else {
             let hole = hole_before(index - 1, max, cache);
             let before = index.wrapping_sub(hole).wrapping_sub(1);
@@ -350,12 +344,7 @@ impl Linux {
         let is_expected = index == self.expected(descriptor, order)
             || (self.kernel == Kernel::V6_1 && index == window_end);
         if self.kernel == Kernel::V6_1 && index == 0 {
-            descriptor.start = 0;
-            descriptor.size = first_size(wanted, max);
-            descriptor.async_size = match descriptor.size > wanted {
-                true => descriptor.size - wanted,
-                false => descriptor.size,
-            };
+            self.first_window(descriptor, index, wanted, max);
             return self.read_window(descriptor, index, max, request, cache);
         }
         if is_expected {
@@ -372,6 +361,17 @@ impl Linux {
         self.align(descriptor, max);
         descriptor.async_size = descriptor.size;
         self.read_window(descriptor, index, max, request, cache);
+    }
+
+    /// Sets the window of a sequential reader that begins (`initial_readahead`).
+    fn first_window(&self, descriptor: &mut Descriptor, index: u64, wanted: u64, max: u64) {
+        descriptor.start = index;
+        descriptor.size = first_size(wanted, max);
+        descriptor.async_size = match descriptor.size > wanted {
+            true => descriptor.size - wanted,
+            false if self.kernel == Kernel::V6_1 => descriptor.size,
+            false => descriptor.size / 2,
+        };
     }
 
     /// The page at which a sequential reader meets the marker of the last window.

@@ -5,14 +5,25 @@
 //! in the tests that hold it against real kernels.
 
 use crate::params::{self, Listed, Param, Params};
+use std::{
+    cell::RefCell,
+    ops::{AddAssign, Sub},
+};
 
 mod ahead;
+mod charges;
 mod linux;
+mod log;
 mod nmsr;
 mod paper;
 
-pub(crate) use ahead::{Ahead, Before, NoReadAhead, ReadAhead};
+pub(crate) use ahead::{Ahead, Before, ChargedAhead, NoReadAhead, ReadAhead};
+pub use charges::{
+    NamedReadAhead, ReadAheadCharge, ReadAheadCharges, ReadAheadRanking, ReadAheadSums,
+};
+pub(crate) use charges::{file_name, process_name};
 pub use linux::{AccessAdvice, Descriptor, Kernel, Linux, Mapping};
+pub use log::{ReadCase, ReadEnd, ReadLog, ReadMark};
 pub use nmsr::native_maximum;
 pub use paper::{Paper, Sequence};
 
@@ -124,6 +135,25 @@ impl ReadAheadModel {
     }
 }
 
+/// The read-ahead of a cell.
+#[derive(Clone, Copy)]
+pub struct CellReadAhead<'a> {
+    /// The model.
+    pub model: ReadAheadModel,
+    /// Advice of applications by number of the descriptor, from its first read on; none for
+    /// descriptors behind the last one. Only [`ReadAheadModel::Linux`] takes it.
+    pub advice: &'a [AccessAdvice],
+    /// Gets the counts by file and process, if there is a place for them. The trace then has the
+    /// table of owners.
+    pub charges: Option<&'a RefCell<ReadAheadCharges>>,
+}
+
+impl From<ReadAheadModel> for CellReadAhead<'_> {
+    fn from(model: ReadAheadModel) -> Self {
+        Self { model, advice: &[], charges: None }
+    }
+}
+
 fn param(params: &Params, declared: &[Param], name: &str) -> f64 {
     params.number(declared, name)
 }
@@ -200,6 +230,47 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Every count, in one order.
+    fn all_mut(&mut self) -> [&mut u64; 11] {
+        let Self {
+            windows,
+            windows_at_max,
+            window_pages,
+            asked,
+            read,
+            used,
+            reads_cached,
+            reads_free,
+            reads_evict_clean,
+            reads_evict_dirty,
+            evicted,
+        } = self;
+        [
+            windows,
+            windows_at_max,
+            window_pages,
+            asked,
+            read,
+            used,
+            reads_cached,
+            reads_free,
+            reads_evict_clean,
+            reads_evict_dirty,
+            evicted,
+        ]
+    }
+
+    /// Returns page reads that found their page / page reads; `None` without reads.
+    pub fn read_hit_ratio(&self) -> Option<f64> {
+        let reads = self.reads_cached + self.demanded();
+        (reads > 0).then(|| self.reads_cached as f64 / reads as f64)
+    }
+
+    /// Returns the pages that were read because an application asked for them.
+    pub fn demanded(&self) -> u64 {
+        self.reads_free + self.reads_evict_clean + self.reads_evict_dirty
+    }
+
     /// Returns pages used / pages asked for, the paper's efficiency; `None` without prefetches.
     pub fn efficiency(&self) -> Option<f64> {
         (self.asked > 0).then(|| self.used as f64 / self.asked as f64)
@@ -223,6 +294,21 @@ impl Counts {
     /// Returns the pages that were prefetched and left the cache unused, or lie in it unused.
     pub fn wasted(&self) -> u64 {
         self.read - self.used
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, mut other: Self) {
+        self.all_mut().into_iter().zip(other.all_mut()).for_each(|(sum, n)| *sum += *n);
+    }
+}
+
+impl Sub for Counts {
+    type Output = Self;
+
+    fn sub(mut self, mut other: Self) -> Self {
+        self.all_mut().into_iter().zip(other.all_mut()).for_each(|(left, n)| *left -= *n);
+        self
     }
 }
 

@@ -157,6 +157,9 @@ pub struct SifterSetup<'a> {
     pub models: &'a [(String, Arc<FileModel>)],
 }
 
+/// A sifter of any kind.
+pub type BoxedSift = Box<dyn Sift + Send>;
+
 /// The reason for which a sifter cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -175,7 +178,7 @@ pub struct Spec {
     /// Whether it knows the rest of the history, and so exists in simulation only.
     pub offline: fn(&Params) -> bool,
     /// Builds a sifter.
-    pub build: fn(&SifterSetup<'_>, &Params) -> Result<Box<dyn Sift + Send>, SetupError>,
+    pub build: fn(&SifterSetup<'_>, &Params) -> Result<BoxedSift, SetupError>,
 }
 
 /// A sifter and its parameters, as a user selects them.
@@ -186,7 +189,7 @@ impl Selection {
     ///
     /// # Errors
     /// The parameters name a model that does not suit.
-    pub fn build(&self, setup: &SifterSetup<'_>) -> Result<Box<dyn Sift + Send>, SetupError> {
+    pub fn build(&self, setup: &SifterSetup<'_>) -> Result<BoxedSift, SetupError> {
         (self.spec.build)(setup, &self.params)
     }
 

@@ -61,6 +61,9 @@ pub struct DeviceResult {
     pub read_s: f64,
     /// How long applications wait, with requests at their recorded times; `None` without times.
     pub stall_s: Option<f64>,
+    /// Reads of applications by case, in the order of [`crate::readahead::ReadCase::ALL`], if
+    /// read-aheads are compared.
+    pub read_cases: Option<[CaseLatency; 4]>,
     /// Pages programmed for each page written, or the reason why the run does not show them.
     pub write_amplification: Result<f64, NotShown>,
     /// Pages programmed for the pages written and those still dirty; `None` without a write
@@ -78,6 +81,32 @@ pub struct DeviceResult {
     pub lifetime: Result<Lifetime, NoLifetime>,
 }
 
+/// The reads of one case, and what they wait for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CaseLatency {
+    /// Reads of applications, each of any number of pages.
+    pub reads: u64,
+    /// Their part of [`DeviceResult::elapsed_s`], without pages read ahead that they do not wait
+    /// for.
+    pub elapsed_s: f64,
+    /// Their part of [`DeviceResult::stall_s`].
+    pub stall_s: Option<f64>,
+}
+
+impl CaseLatency {
+    /// Returns the mean time on the device in microseconds, each request sent when the one before
+    /// it completes; `None` without reads.
+    pub fn latency_us(&self) -> Option<f64> {
+        (self.reads > 0).then(|| self.elapsed_s * 1e6 / self.reads as f64)
+    }
+
+    /// Returns the mean wait in microseconds, with requests at their recorded times; `None` without
+    /// reads or times.
+    pub fn stall_us(&self) -> Option<f64> {
+        self.stall_s.filter(|_| self.reads > 0).map(|stall_s| stall_s * 1e6 / self.reads as f64)
+    }
+}
+
 impl DeviceResult {
     /// Leaves out the lifetime gain, which also needs the reference's result.
     pub(super) fn new(
@@ -85,6 +114,7 @@ impl DeviceResult {
         trace: &Trace,
         outcome: &Outcome,
         times: &DeviceTimes,
+        reads_by_case: Option<[u64; 4]>,
     ) -> Self {
         let write_amplification = times.wear.write_amplification();
         let daily = DailyWrites::new(outcome.pages_due() * PAGE_BYTES, observed_us(trace));
@@ -95,6 +125,13 @@ impl DeviceResult {
             elapsed_s: times.elapsed_ns as f64 / 1e9,
             read_s: times.read_ns as f64 / 1e9,
             stall_s: times.stall_ns.map(|ns| ns as f64 / 1e9),
+            read_cases: reads_by_case.map(|reads| {
+                std::array::from_fn(|case| CaseLatency {
+                    reads: reads[case],
+                    elapsed_s: times.elapsed_by_case_ns[case] as f64 / 1e9,
+                    stall_s: times.stall_by_case_ns.map(|by_case| by_case[case] as f64 / 1e9),
+                })
+            }),
             write_amplification,
             flash_pages: write_amplification.ok().map(|wear| wear * outcome.pages_due() as f64),
             lifetime_gain: None,

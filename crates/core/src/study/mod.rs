@@ -48,6 +48,8 @@ mod knee;
 mod note;
 mod pareto;
 mod plan;
+pub mod readahead_advice;
+mod readahead_charges;
 pub mod readahead_curve;
 pub mod recommend;
 mod request;
@@ -60,11 +62,12 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use device::{DeviceResult, PreparedDevice};
+pub use device::{CaseLatency, DeviceResult, PreparedDevice};
 pub use error::{FutureProblem, PlacesLack, StudyError};
 pub use knee::{KNEE_SHARE, Knee};
 pub use note::{Note, OmissionReason};
 pub use plan::{Plan, PlannedCell, Study, Wave};
+pub use readahead_charges::{ChargedConditions, ChargedRun};
 pub use request::{Policies, Request};
 pub use results::{Charged, REFERENCE, ResultRow, Results, SizeResults};
 pub use run::{CellResult, Observer, Sent};

@@ -51,6 +51,18 @@ pub enum Note {
     },
     /// The trace was recorded below a cache.
     AfterCache,
+    /// The figures of read-ahead are bounds: the trace lacks facts that decide on windows.
+    ReadAheadBounds {
+        /// It tells which open file was read.
+        opens: bool,
+        /// It tells the sizes of files.
+        sizes: bool,
+    },
+    /// The meaning of the cases of reads.
+    ReadCases {
+        /// The trace has times.
+        times: bool,
+    },
     /// Devices are models; the meaning of elapsed time.
     Devices,
     /// Memory is modelled; what its figures contain.
@@ -162,6 +174,32 @@ impl fmt::Display for Note {
             Self::AfterCache => f.write_str(
                 "After-cache trace: the hits that matter to applications are no longer in it.",
             ),
+            Self::ReadAheadBounds { opens, sizes } => {
+                let lacks = [
+                    (
+                        *opens,
+                        "which open file was read, so all reads of a file count as one reader",
+                    ),
+                    (*sizes, "the sizes of files, so read-ahead ends with the last byte read"),
+                ];
+                let lacks = lacks.iter().filter(|(known, _)| !known).map(|(_, lack)| *lack);
+                let lacks = lacks.collect::<Vec<_>>().join("; nor ");
+                write!(f, "The figures of read-ahead are bounds. The trace does not tell {lacks}.")
+            }
+            Self::ReadCases { times } => {
+                f.write_str(
+                    "Cases of reads: nothing was missing in the cache; pages came into free \
+                     frames; clean pages left for them; dirty pages were written first. µs: mean \
+                     time of a read's requests and of these writes, as fast as the device can.",
+                )?;
+                match times {
+                    true => f.write_str(
+                        " Wait µs: the same at recorded times, behind earlier requests and until \
+                         pages read ahead have arrived.",
+                    ),
+                    false => Ok(()),
+                }
+            }
             Self::Memory => f.write_str(
                 "Memory is modelled: accesses of applications and copies between DRAM and NVM, by \
                  lines of 64 bytes, without transfers from and to storage. Left in NVM: pages of \

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     back::Attribution,
     device::Clocks,
-    event::Space,
+    event::{Knows, Space},
     layout,
     nvm::Traffic,
     policy,
@@ -87,7 +87,10 @@ struct Combination<'a> {
 impl Combination<'_> {
     /// Returns an estimate of the memory that the cell takes beside the trace.
     fn bytes(&self, study: &Study<'_>, frames: u32) -> u64 {
-        let ahead = if self.readahead.is_some() { Ahead::bytes(study.trace) } else { 0 };
+        let ahead = match self.readahead {
+            Some(_) => Ahead::bytes(study.trace, !study.request.devices.is_empty()),
+            None => 0,
+        };
         cell_bytes(study, frames, self.system, self.policy) + ahead
     }
 }
@@ -214,6 +217,14 @@ impl<'a> Study<'a> {
         let pages = self.trace.touched_pages();
         let without = (without > 0).then_some(Note::PagesWithoutPlaces { without, pages });
         caveats.chain(self.request.policies.left_out_as_slow()).chain(without).collect()
+    }
+
+    /// Returns the note that the figures of read-ahead are bounds, where they are.
+    pub fn readahead_bounds(&self) -> Option<Note> {
+        let reads_ahead = |ahead| ReadAheadModel::of(ahead).reads_ahead();
+        let Knows { opens, sizes, .. } = self.trace.about().knows;
+        let bounds = self.request.readaheads.iter().any(reads_ahead) && !(opens && sizes);
+        bounds.then_some(Note::ReadAheadBounds { opens, sizes })
     }
 
     /// Lists the cells in the order of sizes and policies, and decides how many may run at once.

@@ -163,7 +163,10 @@ impl<'a> CurveSearch<'a> {
     /// # Panics
     /// If `linux` does not take the parameters, or the maximum is above [`PRESENT_KIB_MAX`].
     pub fn reach_pages(params: &str, present_kib: u32) -> u32 {
-        ReadAheadModel::of(&readahead_of(KIB_MAX.max(present_kib), params)).reach_pages()
+        // Advice to read in order doubles the present one.
+        let kib = KIB_MAX.max(present_kib.saturating_mul(2)).min(PRESENT_KIB_MAX);
+        let reach_pages = ReadAheadModel::of(&readahead_of(kib, params)).reach_pages();
+        if present_kib > PRESENT_KIB_MAX / 2 { 2 * reach_pages } else { reach_pages }
     }
 
     /// Returns the number of cells.
@@ -186,7 +189,7 @@ impl<'a> CurveSearch<'a> {
         &self.conditions
     }
 
-    fn study(&self, cell: usize) -> Result<Study<'a>, StudyError> {
+    pub(super) fn study(&self, cell: usize) -> Result<Study<'a>, StudyError> {
         let CurveConditions { policy, frames, params, device, .. } = &self.conditions;
         let mut policies = Policies::default();
         policies.add(policy.clone());
@@ -204,6 +207,12 @@ impl<'a> CurveSearch<'a> {
         Study::new(self.trace, request)
     }
 
+    /// Returns the cell of the present maximum.
+    pub(super) fn present(&self) -> usize {
+        let present_kib = self.conditions.present_kib;
+        self.sizes_kib.iter().position(|kib| *kib == present_kib).expect("it is tried")
+    }
+
     /// Simulates one size.
     ///
     /// # Errors
@@ -216,7 +225,7 @@ impl<'a> CurveSearch<'a> {
         let plan = study.plan()?;
         let times = self.trace.about().knows.times;
         let clocks = self.conditions.device.clocks(times);
-        let mut meter = SliceMeter::new(self.trace, clocks);
+        let mut meter = SliceMeter::new(slice_begins_us(&read_times_us(self.trace)), clocks);
         let mut take = |sent: Sent<'_>| {
             if let Sent::Requests(requests) = sent {
                 meter.take(requests);
@@ -296,8 +305,20 @@ fn readahead_of(kib: u32, params: &str) -> readahead::Selection {
     readahead::parse(&text).expect("the parameters were checked")
 }
 
-/// Measures the time on a device by slice of a trace, each with as many reads.
-struct SliceMeter {
+/// Returns the times of all reads of a trace, microseconds, ascending.
+pub(super) fn read_times_us(trace: &Trace) -> Vec<u64> {
+    let is_read = |n: &usize| trace.steps()[*n].kind() == StepKind::Read;
+    (0..trace.steps().len()).filter(is_read).map(|n| trace.at_us(n)).collect()
+}
+
+/// Returns the times at which the second and later slices begin, if each has as many of the reads.
+pub(super) fn slice_begins_us(reads_us: &[u64]) -> Vec<u64> {
+    let begin = |slice: usize| reads_us.get(reads_us.len() * slice / SLICES);
+    (1..SLICES).filter_map(begin).copied().collect()
+}
+
+/// Measures the time on a device by slice of a trace.
+pub(super) struct SliceMeter {
     clocks: Clocks,
     /// Times at which the second and later slices begin, microseconds, ascending.
     begins_us: Vec<u64>,
@@ -308,15 +329,12 @@ struct SliceMeter {
 }
 
 impl SliceMeter {
-    fn new(trace: &Trace, clocks: Clocks) -> Self {
-        let is_read = |n: &usize| trace.steps()[*n].kind() == StepKind::Read;
-        let reads: Vec<usize> = (0..trace.steps().len()).filter(is_read).collect();
-        let begin = |slice: usize| reads.get(reads.len() * slice / SLICES);
-        let begins_us = (1..SLICES).filter_map(begin).map(|n| trace.at_us(*n)).collect();
-        Self { clocks, begins_us, by_slice_s: vec![0.0; SLICES], before_ns: 0, slice: 0 }
+    pub(super) fn new(begins_us: Vec<u64>, clocks: Clocks) -> Self {
+        let by_slice_s = vec![0.0; begins_us.len() + 1];
+        Self { clocks, begins_us, by_slice_s, before_ns: 0, slice: 0 }
     }
 
-    fn take(&mut self, requests: &[Io]) {
+    pub(super) fn take(&mut self, requests: &[Io]) {
         for io in requests {
             // Requests come in the order of time.
             while self.begins_us.get(self.slice).is_some_and(|begin_us| io.at_us >= *begin_us) {
@@ -333,7 +351,7 @@ impl SliceMeter {
         self.before_ns = now_ns;
     }
 
-    fn finish(mut self) -> Vec<f64> {
+    pub(super) fn finish(mut self) -> Vec<f64> {
         self.close();
         self.by_slice_s
     }

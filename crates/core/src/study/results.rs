@@ -128,7 +128,7 @@ impl<'a> Plan<'a> {
         for (planned, result) in self.cells().iter().zip(by_cell) {
             let devices = study.request.devices.iter().zip(&result.times);
             let devices = devices.map(|(device, times)| {
-                DeviceResult::new(device, study.trace, &result.outcome, times)
+                DeviceResult::new(device, study.trace, &result.outcome, times, result.reads_by_case)
             });
             let device = &result.outcome.device;
             let memory = study.request.memory.iter().map(|memory| {
@@ -205,9 +205,13 @@ impl<'a> Results<'a> {
             notes.push(Note::AfterCache);
         }
         notes.extend(self.study.compares_memory().then_some(Note::Memory));
+        notes.extend(self.study.readahead_bounds());
         if !request.devices.is_empty() {
             notes.push(Note::Devices);
             notes.push(if trace.about().knows.times { Note::Stall } else { Note::StallUnknown });
+            let times = trace.about().knows.times;
+            let cases = !request.readaheads.is_empty();
+            notes.extend(cases.then_some(Note::ReadCases { times }));
         }
         if request.devices.iter().any(|device| device.profile().cycles.is_some()) {
             notes.push(Note::LifetimeGain { reference: self.reference.clone() });

@@ -5,7 +5,7 @@ use crate::{
     back::{Attribution, Io},
     device::{Clocks, DeviceTimes},
     nvm::Lines,
-    readahead::ReadAheadModel,
+    readahead::{CellReadAhead, ReadAheadModel, ReadLog, ReadMark},
     system::{Cell, Outcome},
     trace::{Future, Trace},
 };
@@ -41,6 +41,9 @@ pub struct CellResult {
     pub cpu_ns_per_access: f64,
     /// Time and wear on each device of the request, in its order.
     pub times: Vec<DeviceTimes>,
+    /// Reads of applications by case, in the order of [`crate::readahead::ReadCase::ALL`], if
+    /// read-aheads are compared on devices.
+    pub reads_by_case: Option<[u64; 4]>,
     /// Pages written by process and reason, if the request asks for them.
     pub attribution: Option<Attribution>,
 }
@@ -57,10 +60,23 @@ impl Plan<'_> {
         cpu_ns: &dyn Fn() -> u64,
         observer: Option<Observer<'_>>,
     ) -> CellResult {
+        self.run_with(cell, cpu_ns, observer, |readahead| readahead)
+    }
+
+    /// The same with read-ahead that `with` adds advice or charges to.
+    pub(super) fn run_with<'b>(
+        &'b self,
+        cell: usize,
+        cpu_ns: &dyn Fn() -> u64,
+        observer: Option<Observer<'_>>,
+        with: impl Fn(CellReadAhead<'b>) -> CellReadAhead<'b>,
+    ) -> CellResult {
         let (study, planned) = (self.study, &self.cells()[cell]);
         let (trace, request) = (study.trace, &study.request);
         let attribution = RefCell::new(Attribution::default());
         let lines = cell::Cell::new(Lines::NONE);
+        let log = ReadLog::default();
+        let reads = planned.readahead.filter(|_| !request.devices.is_empty()).map(|_| &log);
         let wants_lines = observer.is_some() && !request.memory.is_empty();
         let system = Cell {
             system: planned.system,
@@ -74,11 +90,12 @@ impl Plan<'_> {
             discards: request.discards,
             metadata: request.metadata.as_ref(),
             attribution: request.attribution.then_some(&attribution),
-            readahead: planned.readahead.map(ReadAheadModel::of),
+            readahead: planned.readahead.map(|chosen| with(ReadAheadModel::of(chosen).into())),
             lines: wants_lines.then_some(&lines),
+            reads,
         };
         let times = trace.about().knows.times;
-        let mut feed = Feed::new(&request.devices, times, observer, &lines, cpu_ns);
+        let mut feed = Feed::new(&request.devices, times, observer, &lines, reads, cpu_ns);
         let before_ns = cpu_ns();
         let outcome = match feed.has_takers() {
             true => simulate(&system, trace, self.future.as_ref(), Some(&mut |io| feed.io(io))),
@@ -92,7 +109,8 @@ impl Plan<'_> {
         let own_ns = cpu_ns().saturating_sub(before_ns).saturating_sub(spent_ns);
         let cpu_ns_per_access = own_ns as f64 / outcome.accesses().max(1) as f64;
         let attribution = request.attribution.then(|| attribution.take());
-        CellResult { cell, outcome, cpu_ns_per_access, times, attribution }
+        let reads_by_case = reads.map(ReadLog::reads);
+        CellResult { cell, outcome, cpu_ns_per_access, times, reads_by_case, attribution }
     }
 }
 
@@ -116,7 +134,10 @@ struct Feed<'a, 'o> {
     /// Lines of memory accessed until now, and those that the observer knows of.
     lines: &'a cell::Cell<Lines>,
     known: Lines,
+    reads: Option<&'a ReadLog>,
     batch: Vec<Io>,
+    /// Beginnings and ends of reads, each with the number of requests of the batch before it.
+    marks: Vec<(usize, ReadMark)>,
     cpu_ns: &'a dyn Fn() -> u64,
     spent_ns: u64,
 }
@@ -130,11 +151,21 @@ impl<'a, 'o> Feed<'a, 'o> {
         times: bool,
         observer: Option<Observer<'o>>,
         lines: &'a cell::Cell<Lines>,
+        reads: Option<&'a ReadLog>,
         cpu_ns: &'a dyn Fn() -> u64,
     ) -> Self {
         let clocks = devices.iter().map(|device| device.clocks(times)).collect();
-        let (known, batch) = (Lines::NONE, Vec::new());
-        Self { clocks, observer, lines, known, batch, cpu_ns, spent_ns: 0 }
+        Self {
+            clocks,
+            observer,
+            lines,
+            known: Lines::NONE,
+            reads,
+            batch: Vec::new(),
+            marks: Vec::new(),
+            cpu_ns,
+            spent_ns: 0,
+        }
     }
 
     /// Returns whether requests are wanted; a simulation without a sink is faster.
@@ -146,9 +177,16 @@ impl<'a, 'o> Feed<'a, 'o> {
         if self.lines.get() != self.known {
             self.tell_lines(io.at_us);
         }
+        self.take_marks();
         self.batch.push(io);
         if self.batch.len() == BATCH {
             self.hand_on();
+        }
+    }
+
+    fn take_marks(&mut self) {
+        if let Some(reads) = self.reads {
+            reads.take(|mark| self.marks.push((self.batch.len(), mark)));
         }
     }
 
@@ -165,13 +203,21 @@ impl<'a, 'o> Feed<'a, 'o> {
     }
 
     fn hand_on(&mut self) {
-        if self.batch.is_empty() {
+        if self.batch.is_empty() && self.marks.is_empty() {
             return;
         }
         let before_ns = (self.cpu_ns)();
         for clocks in &mut self.clocks {
-            self.batch.iter().for_each(|io| clocks.io(io));
+            let mut marks = self.marks.iter().peekable();
+            for (n, io) in self.batch.iter().enumerate() {
+                while let Some((_, mark)) = marks.next_if(|(before, _)| *before == n) {
+                    clocks.mark(mark);
+                }
+                clocks.io(io);
+            }
+            marks.for_each(|(_, mark)| clocks.mark(mark));
         }
+        self.marks.clear();
         if let Some(observer) = &mut self.observer {
             observer(Sent::Requests(&self.batch));
         }
@@ -181,6 +227,7 @@ impl<'a, 'o> Feed<'a, 'o> {
 
     /// Returns time and wear by device, and the CPU time spent outside the simulation.
     fn finish(mut self, end_us: u64) -> (Vec<DeviceTimes>, u64) {
+        self.take_marks();
         self.hand_on();
         if self.lines.get() != self.known {
             self.tell_lines(end_us);

@@ -75,6 +75,7 @@ fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'
         readahead: None,
         attribution: None,
         lines: None,
+        reads: None,
     })
 }
 

@@ -3,6 +3,7 @@
 use super::{
     BUILDER, Bytes, DATA_ONLY, HEAD_PARTIAL, PAGES_MAX, Run, Step, StepKind, StepTables,
     TAIL_PARTIAL, Tables, Times, Totals, Trace, TraceError, Unit,
+    file_names::FileNames,
     operations::{Collector, Operations},
     places::PlacesBuilder,
     tables::{ReadRow, untouched, widened},
@@ -59,6 +60,7 @@ pub struct TraceBuilder {
     /// The process of the current event.
     process: u32,
     programs: HashMap<u32, Box<str>, FixedState>,
+    names: FileNames,
     /// The largest size of each file, in bytes, where untouched pages are wanted.
     sizes: HashMap<FileId, u64, FixedState>,
     reads: Readers,
@@ -127,6 +129,7 @@ impl TraceBuilder {
             step_tables: StepTables::default(),
             process: 0,
             programs: HashMap::default(),
+            names: FileNames::default(),
             sizes: HashMap::default(),
             reads: Readers::default(),
             first_names: FirstNames::default(),
@@ -158,6 +161,7 @@ impl TraceBuilder {
             + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1)
             + self.reads.held_bytes()
             + self.first_names.held_bytes()
+            + self.names.held_bytes()
             + self.places.held_bytes()
             + self.operations.held_bytes();
         if held as u64 > self.limit_bytes {
@@ -180,6 +184,9 @@ impl TraceBuilder {
     #[inline]
     fn push(&mut self, event: &Event) -> Result<(), TraceError> {
         self.process = event.pid;
+        if self.tables.names {
+            self.names.push(&event.action);
+        }
         let reads_ahead = self.tables.reads_ahead_pages > 0;
         if (self.tables.untouched_within_pages > 0 || reads_ahead)
             && let Some((file, size)) = size_after(&event.action)
@@ -511,6 +518,7 @@ impl TraceBuilder {
             places,
             operations,
             programs: self.programs,
+            names: self.names,
         })
     }
 }

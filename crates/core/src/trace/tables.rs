@@ -18,6 +18,8 @@ pub struct Tables {
     pub bytes: bool,
     /// The process and the file of each step: 12 bytes a step.
     pub owners: bool,
+    /// The last name of each file: its bytes and 32 more.
+    pub names: bool,
     /// Untouched pages inside their file's size, at most this many pages before or after a touched
     /// page of the file; 0: no table. 24 bytes a gap.
     pub untouched_within_pages: u32,

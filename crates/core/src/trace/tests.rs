@@ -32,6 +32,7 @@ fn build_with_tables(actions: &[Action], untouched_within_pages: u32) -> Trace {
     let tables = Tables {
         bytes: true,
         owners: true,
+        names: true,
         untouched_within_pages,
         reads_ahead_pages: 0,
         places: true,
@@ -472,6 +473,7 @@ proptest! {
             readahead: None,
             attribution: None,
             lines: None,
+            reads: None,
         };
         let outcome = cell.run(&trace, None, None);
         prop_assert_eq!(outcome.hits() + trace.cold_accesses(), outcome.accesses());

@@ -669,6 +669,7 @@ mod tests {
                 readahead: None,
                 attribution: None,
                 lines: None,
+                reads: None,
                 write_miss_reads: false,
             };
             let simulated = cell.run(&trace, None, None);

@@ -55,6 +55,7 @@ fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<
         readahead: None,
         attribution: None,
         lines: None,
+        reads: None,
     };
     let mut ios = Vec::new();
     let future = trace.future().unwrap();

@@ -114,6 +114,8 @@ for (const [name, args] of [
   ["one policy at one size", ["compare", trace, "--policy", "lru", "--memory", "16MiB"]],
   ["systems", ["compare", trace, "--system", "all", "--device", "ufs-3.1", "--memory", "4MiB,16MiB", "--writeback", "hf"]],
   ["sizes of memory", ["compare", trace, "--system", "storage,flush-nvm:pages=64,flush-nvm:pages=256,flush-nvm:pages=1024,hybrid-flush:pages=64,hybrid-flush:pages=256", "--device", "ufs-3.1,emmc-5.1", "--memory", "4MiB", "--writeback", "hf"]],
+  ["read-aheads", ["compare", trace, "--readahead", "off,linux:16k,linux:128k,linux:512k,paper:16,paper:32", "--memory", "4MiB,16MiB", "--device", "ufs-3.1,emmc-5.1"]],
+  ["read-aheads of one size", ["compare", trace, "--readahead", "off,linux:128k", "--policy", "lru,arc", "--memory", "16MiB"]],
   ["two modes of write-back", ["compare", trace, "--policy", "lru,arc,belady", "--memory", "4MiB,16MiB", "--writeback", "linux", "--writeback", "evict"]],
   ["two modes at one size", ["compare", trace, "--memory", "16MiB", "--writeback", "hf", "--writeback", "linux,cluster:128KiB"]],
   ["a description", ["describe", trace]],
@@ -222,6 +224,60 @@ test("figures by the size of memory have the numbers of --json", { skip }, async
     for (const [view, , policy, bytes, value] of rows) {
       near(value, of[view](lines.find((one) => one.memory_bytes === bytes && one.policy === policy)), `${id} ${view} ${policy}`);
     }
+  }
+  await done();
+});
+
+test("figures of read-ahead have the numbers of --json", { skip }, async () => {
+  const { page: path, lines } = run("ahead", "compare", trace, "--readahead", "off,linux:16k,linux:128k,paper:8,paper:32",
+    "--memory", "4MiB,16MiB", "--device", "ufs-3.1,emmc-5.1");
+  const { page, done } = await open(path);
+  const share = (part, whole) => (whole > 0 ? part / whole : undefined);
+  const any = (of) => ({ "": of });
+  const devices = ["ufs-3.1", "emmc-5.1"];
+  const cases = { cached: "cached", "into free frames": "free", "evicts clean pages": "evict_clean", "writes dirty pages first": "evict_dirty" };
+  const byCase = (field) => Object.fromEntries(devices.flatMap((device) => Object.entries(cases).map(([name, key]) =>
+    [`${device}, ${name}`, (cell) => cell.read_cases[key][field]])));
+  const figures = {
+    efficiency: {
+      "Of the pages asked for": (cell) => share(cell.prefetched_used, cell.prefetched_asked),
+      "Of the pages read from the device": (cell) => share(cell.prefetched_used, cell.prefetched_read),
+    },
+    hits: any((cell) => cell.hits / cell.accesses),
+    wasted: any((cell) => (cell.readahead === "off" ? undefined : cell.wasted_bytes)),
+    requests: {
+      "Requests that read": (cell) => cell.device_read_requests,
+      "Windows": (cell) => share(cell.window_pages * 4096, cell.windows),
+    },
+    "at-maximum": any((cell) => share(cell.windows_at_max, cell.windows)),
+    latency: byCase("latency_us"),
+    wait: byCase("stall_us"),
+    time: Object.fromEntries(devices.flatMap((device) => [["elapsed", "elapsed_s"], ["stall", "stall_s"]].map(([name, key]) =>
+      [`${device}, ${name}`, (cell) => cell[key] * 1e6]))),
+  };
+  for (const [id, panels] of Object.entries(figures)) {
+    const { rows } = await data(page, `readahead-${id}`);
+    const wanted = new Map();
+    for (const cell of lines) {
+      for (const [panel, of] of Object.entries(panels)) {
+        if (panel.includes(", ") && !panel.startsWith(`${cell.device}, `)) continue;
+        const [name, size] = cell.readahead.split(":");
+        // Without read-ahead the line is level, from the least window to the largest.
+        const kib = name === "off" ? [16, 128] : [Number(size.split("=")[1]) * (name === "paper" ? 4 : 1)];
+        for (const at of kib) {
+          if (of(cell) !== undefined) wanted.set([`cache of ${cell.memory_bytes >> 20} MiB`, panel, name, at * 1024].join(), of(cell));
+        }
+      }
+    }
+    assert.deepEqual(rows.map((row) => row.slice(0, 4).join()).sort(), [...wanted.keys()].sort(), id);
+    for (const row of rows) {
+      const [value, found] = [wanted.get(row.slice(0, 4).join()), row[4]];
+      assert.ok(Math.abs(value - found) <= 1e-9 * Math.abs(value), `${id} ${row}: ${value}`);
+    }
+  }
+  // The tables of read-ahead and of the cases stand below the others.
+  for (const table of ["read-ahead", "cases-0", "cases-1"]) {
+    assert.equal(await page.locator(`#table-0-${table} tbody tr`).count(), 5, table);
   }
   await done();
 });

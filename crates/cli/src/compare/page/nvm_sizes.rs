@@ -233,13 +233,18 @@ const SIZES: [&str; 3] = ["pages", "mib", "share"];
 /// `lru flush-nvm:pages=64`.
 fn without_size(label: &str) -> String {
     let (before, system) = label.rsplit_once(' ').unwrap_or(("", label));
-    let (name, params) = system.split_once(':').unwrap_or((system, ""));
-    let is_size = |param: &&str| SIZES.contains(&param.split('=').next().unwrap_or_default());
-    let rest: Vec<&str> = params.split(',').filter(|param| !is_size(param)).collect();
+    let space = if before.is_empty() { "" } else { " " };
+    format!("{before}{space}{}", without_params(system, &SIZES))
+}
+
+/// Returns a name with parameters, `name:key=value,…`, without some of them.
+pub(super) fn without_params(label: &str, without: &[&str]) -> String {
+    let (name, params) = label.split_once(':').unwrap_or((label, ""));
+    let is_left_out = |param: &&str| without.contains(&param.split('=').next().unwrap_or_default());
+    let rest: Vec<&str> = params.split(',').filter(|param| !is_left_out(param)).collect();
     let rest = rest.join(",");
     let colon = if rest.is_empty() { "" } else { ":" };
-    let space = if before.is_empty() { "" } else { " " };
-    format!("{before}{space}{name}{colon}{rest}")
+    format!("{name}{colon}{rest}")
 }
 
 #[cfg(test)]

@@ -231,6 +231,7 @@ proptest! {
             readahead: None,
             attribution: None,
             lines: None,
+            reads: None,
         };
         let mut requests = 0;
         let mut count = |_| requests += 1;
