@@ -28,3 +28,12 @@ table "reuse application" --labels reuse --split application
 table "reuse random" --labels reuse --split random
 table "phase 2 random" --phase 2 --split random
 table "phase 2 application" --phase 2 --split application
+
+printf '\n### frontier\n\n```\n'
+$flashsift train testdata/days/*.parquet --only-cache --model all -q -o "$out/frontier" \
+  --frontier 0.2,0.3,0.4,0.5,0.7 --frontier-on testdata/browser.parquet --json \
+  | python3 -c 'import json, sys
+for name, model in json.load(sys.stdin)["models"].items():
+    for point in model["frontier"]:
+        print(name, *point.values())'
+printf '```\n'
