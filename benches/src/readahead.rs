@@ -122,7 +122,7 @@ impl Samples {
         let mut spent_s = 0.0;
         for _ in 0..times {
             let (s, outcome) = run_cell(trace, policy, |cell| {
-                let cell = Cell { frames, writeback, readahead, ..cell };
+                let cell = Cell { frames, writeback, readahead: readahead.map(Into::into), ..cell };
                 cell.run(trace, None, None)
             });
             spent_s += s;
