@@ -81,9 +81,9 @@ fn cases_of_reads_are_parts_of_the_time_on_a_device() {
             let (part, whole) = (sum(cell, field), cell[whole].as_f64().unwrap() * 1e6);
             assert!(part > 0.0 && part <= 1.000_001 * whole, "{part} of {whole} µs: {cell}");
         }
-        assert_eq!(of(cell, "cached", "latency_us"), Some(0.0));
-        let [_, free, clean, dirty] = CASES.map(|case| of(cell, case, "latency_us").unwrap());
-        assert!(free.min(clean) >= 100.0 && dirty > 800.0, "{cell}");
+        let [cached, free, clean, dirty] = CASES.map(|case| of(cell, case, "latency_us").unwrap());
+        // What a read reads ahead may evict a cached page of it before the read comes to that.
+        assert!(cached < 0.1 && free.min(clean) >= 100.0 && dirty > 800.0, "{cell}");
     }
     assert!(reads(&cells[0])[0] < reads(&cells[2])[0], "read-ahead makes more reads cached");
 
