@@ -82,7 +82,7 @@ fn cases_of_reads_are_parts_of_the_time_on_a_device() {
             assert!(part > 0.0 && part <= 1.000_001 * whole, "{part} of {whole} µs: {cell}");
         }
         let [cached, free, clean, dirty] = CASES.map(|case| of(cell, case, "latency_us").unwrap());
-        // What a read reads ahead may evict a cached page of it before the read comes to that.
+        // Read-ahead may evict a cached page before the read that begins it comes to that page.
         assert!(cached < 0.1 && free.min(clean) >= 100.0 && dirty > 800.0, "{cell}");
     }
     assert!(reads(&cells[0])[0] < reads(&cells[2])[0], "read-ahead makes more reads cached");
