@@ -116,6 +116,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let sifters = sifters(&args.sift)?;
     let models = models(&sifters)?;
     let request = request(args)?;
+    let policies = text::joined(&args.policy);
+    let all = policies.iter().any(|policy| *policy == "all");
+    let several =
+        [("--policy", policies.len() > 1 || all), ("--writeback", args.writeback.len() > 1)];
+    if let Some((option, _)) = several.into_iter().find(|(_, several)| *several) {
+        let message = format!("--sift compares sifters behind one cache: {option} takes one value");
+        return Err(Usage(message).into());
+    }
     let limit_bytes = args.trace_memory.unwrap_or_else(default_limit_bytes);
     let name = args.input.name();
     let mut kept = Kept::default();

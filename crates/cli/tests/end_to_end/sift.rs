@@ -93,6 +93,12 @@ fn what_cannot_be_sifted_is_refused() {
         (&["--sift", "all", "--sift-memory", "100%"], "less than 100%"),
         (&["--sift", "all", "--system", "fslru"], "cannot be used with"),
         (&["--droppable", "*"], "--sift"),
+        (&["--sift", "all", "--policy", "all"], "--policy takes one value"),
+        (&["--sift", "all", "--policy", "lru,arc"], "--policy takes one value"),
+        (
+            &["--sift", "all", "--writeback", "hf", "--writeback", "evict"],
+            "--writeback takes one value",
+        ),
     ] {
         let output = flashsift().args(["compare", &feed]).args(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
