@@ -36,9 +36,10 @@ pub(super) struct CurveArgs {
     #[arg(long, value_name = "N", value_parser = load::rate, allow_negative_numbers = true)]
     pub(super) rate: Option<f64>,
 
-    /// Size of the page cache
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size::parse_memory)]
-    memory: u32,
+    /// Size of the page cache. Default: 256MiB; for a trace without a device, at most about a
+    /// quarter of its pages, because a cache that holds them all reads nothing again
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_memory)]
+    memory: Option<u32>,
 
     /// Policy of the page cache, with parameters as name:key=value
     #[arg(long, value_name = "POLICY", default_value = "mglru")]
@@ -74,6 +75,16 @@ pub(super) struct CurveArgs {
 /// `read_ahead_kb` of most devices.
 const DEFAULT_KIB: u32 = 128;
 
+/// The largest default of `--memory`: 256 MiB, in pages.
+const FRAMES_MAX: u32 = 65_536;
+
+/// Returns the power of two that is at most a quarter of this many pages, and at most
+/// [`FRAMES_MAX`].
+fn default_frames(pages: u32) -> u32 {
+    let quarter = (pages / 4).max(1);
+    (1 << quarter.ilog2()).min(FRAMES_MAX)
+}
+
 /// Finds the curve of a trace, and prints it. `present_kib`: the value of the device to change.
 /// Returns the size that it proposes, in KiB, if the
 /// trace is long enough to propose one. `top`: number of files and programs to list.
@@ -84,6 +95,7 @@ pub(super) fn run(
     top: usize,
     json: bool,
 ) -> anyhow::Result<Option<u32>> {
+    let of_device = present_kib.is_some();
     let set_kib = present_kib.map_or(DEFAULT_KIB, |kib| u32::try_from(kib).unwrap_or(u32::MAX));
     let present_kib = args.present.unwrap_or(set_kib);
     if present_kib > PRESENT_KIB_MAX {
@@ -117,9 +129,13 @@ pub(super) fn run(
     let loaded = load::load(input, false, args.trace_memory, tables)?;
     loaded.log_summary(&name);
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let frames = args.memory.unwrap_or_else(|| match of_device {
+        true => FRAMES_MAX,
+        false => default_frames(loaded.trace.touched_pages()),
+    });
     let conditions = CurveConditions {
         policy,
-        frames: args.memory,
+        frames,
         device,
         params: args.linux.clone(),
         present_kib,

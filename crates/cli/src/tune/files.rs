@@ -57,11 +57,14 @@ impl ByFile {
     /// Renders the tables by program and by file, and the advice.
     pub(super) fn words(&self, search: &CurveSearch<'_>, curve: &Curve, columns: usize) -> String {
         let present = kib(search.conditions().present_kib);
-        let mut out = format!("\nAt the present maximum, {present}:\n\n");
-        out += &shares("program", &self.programs);
-        out += "\n";
-        out += &shares("file", &self.files);
-        out += "\n";
+        let mut out = match curve.points[curve.present].outcome.readahead.windows {
+            0 => format!("\nAt the present maximum, {present}, nothing is read ahead.\n\n"),
+            _ => {
+                let [programs, files] = [("program", &self.programs), ("file", &self.files)]
+                    .map(|(of, found)| shares(of, found));
+                format!("\nAt the present maximum, {present}:\n\n{programs}\n{files}\n")
+            }
+        };
         out += &text::labelled("per file", 12, &self.verdict(&present, curve), columns);
         if let Ok(found) = self.advice.as_ref()
             && found.pays()

@@ -187,6 +187,13 @@ fn a_trace_has_a_curve_and_a_proposal() {
     assert!(time(smallest) <= 1.01 * least);
     assert!(smallest <= number(found, "best_kib"));
     assert!(time(0) > least, "launching reads in order");
+    // The default memory is a power of two below the footprint, so that something is read again.
+    let trace = repository("testdata/browser.parquet");
+    let output = run(&["tune", "readahead", &trace, "--json"]);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = &found["readahead"];
+    assert!(number(found, "memory_bytes").is_power_of_two(), "{found}");
+    assert!(number(found, "memory_bytes") < 256 << 20 && found["proposed_kib"].is_u64());
     // A present size that is not a power of two is tried, too.
     let found = &tuned("feed", &["--present", "96"])["readahead"];
     assert!(found["sizes"].as_array().unwrap().iter().any(|size| number(size, "kib") == 96));
