@@ -301,6 +301,8 @@ struct CacheSifter {
     transient: BTreeSet<(Micros, FileId)>,
     waiting_bytes: u64,
     transient_bytes: u64,
+    /// Number of files in the active list.
+    active: usize,
     next_tick_us: Micros,
     next_reclaim_us: Micros,
     /// Programs by process, and the one in the foreground.
@@ -328,6 +330,7 @@ impl CacheSifter {
             transient: BTreeSet::new(),
             waiting_bytes: 0,
             transient_bytes: 0,
+            active: 0,
             next_tick_us: 0,
             next_reclaim_us: 0,
             apps: HashMap::default(),
@@ -399,6 +402,8 @@ impl CacheSifter {
         let Some(file) = self.files.get_mut(&id) else { return };
         let (born_us, before, bytes) = (file.window.born_us(), file.list, file.cost_bytes());
         (file.list, file.since_us) = (list, now);
+        self.active -= usize::from(before == List::Active);
+        self.active += usize::from(list == List::Active);
         if let Some((set, sum)) = self.set(before) {
             set.remove(&(born_us, id));
             *sum -= bytes;
@@ -704,8 +709,7 @@ impl Sift for CacheSifter {
     }
 
     fn next_deadline(&self) -> Option<Micros> {
-        let active = || self.transient.iter().any(|(_, id)| self.files[id].list == List::Active);
-        let ticks = !self.waiting.is_empty() || active();
+        let ticks = !self.waiting.is_empty() || self.active > 0;
         let reclaims = self.transient_bytes > self.low_bytes();
         let tick = ticks.then_some(self.next_tick_us);
         tick.into_iter().chain(reclaims.then_some(self.next_reclaim_us)).min()
@@ -746,6 +750,8 @@ impl Sift for CacheSifter {
         }
         assert_eq!((self.waiting.len(), self.transient.len()), (waiting, transient));
         assert_eq!([self.waiting_bytes, self.transient_bytes], sums);
+        let active = self.files.values().filter(|file| file.list == List::Active).count();
+        assert_eq!(self.active, active);
         assert!(self.transient_bytes <= self.settings.ms_bytes);
         assert!(self.waiting_bytes <= self.budget_bytes - self.settings.ms_bytes);
         assert_eq!(self.check_stop.dropped.len(), self.check_stop.in_order.len());

@@ -95,18 +95,10 @@ impl<S> IndexMut<Slot> for Shelf<S> {
 impl<S: Default> Shelf<S> {
     pub(super) fn new() -> Self {
         let head = |n: usize| Held {
-            id: FileId(u64::MAX),
-            born_us: 0,
-            used_us: 0,
-            pages: 0,
-            opens: 0,
-            names: 0,
-            refused: false,
-            name: Box::default(),
-            state: S::default(),
             list: Shelved::ALL[n],
             older: Slot(n as u32),
             newer: Slot(n as u32),
+            ..Self::blank()
         };
         let slots = (0..HEADS).map(head).collect();
         Self { slots, free: Vec::new(), index: HashMap::default(), held_bytes: 0 }
@@ -122,7 +114,7 @@ impl<S: Default> Shelf<S> {
 
     pub(super) fn insert(&mut self, file: FileId, now: Micros, name: &str) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Held { state: S::default(), name: Box::default(), ..Self::blank() });
+            self.slots.push(Self::blank());
             Slot((self.slots.len() - 1) as u32)
         });
         let names = u32::from(!name.is_empty());
