@@ -14,18 +14,21 @@ use flashsift_core::{
     sift::{Droppable, Selection, Spec, model::FileModel},
     study::{
         DeviceResult, Request, Study, Wave,
-        sifting::{SiftError, SiftOutcome, Sifting},
+        sifting::{Halves, KeptBound, SiftError, SiftOutcome, Sifting},
     },
     system::Outcome,
     trace::{Tables, Trace},
-    writeback::Modes,
+    writeback::{Modes, flusher::FlusherSettings},
 };
 use flashsift_traces::events::Kept;
 use serde::Serialize;
-use std::{collections::BTreeSet, io::Write, str::FromStr};
+use std::{collections::BTreeSet, io::Write, str::FromStr, sync::OnceLock};
 
 /// Memory without `--memory`: 32 MiB, in pages.
 const MEMORY_PAGES: u32 = 8192;
+
+/// The sifter beside which the upper bound stands.
+const ORACLE: &str = "oracle";
 
 /// RAM that a sifter takes of the memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,6 +83,8 @@ struct Cell {
     memory_pages: u32,
     ram_pages: u32,
     sifted: SiftOutcome,
+    /// The most bytes that any sifter can keep, beside the oracle.
+    most_kept: Option<Halves>,
     outcome: Outcome,
     policy: String,
     devices: Vec<DeviceResult>,
@@ -98,6 +103,14 @@ impl Cell {
     fn again_share_later(&self, stock: &Cell) -> f64 {
         share(self.sifted.fetched_again.second as f64, stock.sifted.droppable.second as f64)
     }
+}
+
+/// Bytes that reach flash at least, and the share that is kept at most, of the whole trace and of
+/// its second half.
+fn bounded(stock: &Cell, most_kept: Halves) -> [(u64, f64); 2] {
+    let Halves { all, second } = stock.sifted.droppable;
+    let of = |stock: u64, kept: u64| (stock.saturating_sub(kept), share(kept as f64, stock as f64));
+    [of(all, most_kept.all), of(second, most_kept.second)]
 }
 
 fn share(part: f64, whole: f64) -> f64 {
@@ -143,7 +156,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let none = Selection::parse("none").map_err(|error| Usage(error.to_string()))?;
     let mut wanted: Vec<(u32, &Selection)> = Vec::new();
     for memory in &memories {
-        let others = sifters.iter().filter(|sifter| sifter.spec.name != none.spec.name);
+        let others = sifters.iter().filter(|sifter| sifter.label() != none.label());
         wanted.push((*memory, &none));
         wanted.extend(others.map(|sifter| (*memory, sifter)));
     }
@@ -153,13 +166,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let bar = load::progress("sifters", "{spinner} {msg} {bar:30} {pos}/{len}");
     bar.set_length(wanted.len() as u64);
     let waves = [Wave { cells: 0..wanted.len(), at_once }];
+    let bound: OnceLock<KeptBound> = OnceLock::new();
     let cells = schedule::in_waves(&waves, |n| {
         let (memory_pages, sifter) = wanted[n];
-        let ram_pages = match sifter.spec.name == none.spec.name {
-            true => 0,
-            false => args.sift_memory.pages_of(memory_pages),
-        };
-        let ram_bytes = u64::from(ram_pages) * PAGE_BYTES;
+        let share_pages = args.sift_memory.pages_of(memory_pages);
+        let ram_pages = if sifter.spec.name == none.spec.name { 0 } else { share_pages };
+        let ram_bytes = u64::from(share_pages) * PAGE_BYTES;
         let sifted = sifting.sift_trace(sifter, ram_bytes, tables, limit_bytes);
         let (sifted, trace) = sifted.map_err(|error| match error {
             SiftError::Setup(_) => Usage(error.to_string()).into(),
@@ -171,11 +183,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             memory_pages,
             ram_pages,
             sifted,
+            most_kept: (sifter.spec.name == ORACLE)
+                .then(|| bound.get_or_init(|| sifting.kept_bound()).kept(ram_bytes)),
             outcome: Outcome::default(),
             policy: String::new(),
             devices: Vec::new(),
         };
-        behind(args, &request, &trace, memory_pages - ram_pages, &mut cell)?;
+        let write_back = sifter.write_back(ram_bytes);
+        behind(args, &request, &trace, memory_pages - ram_pages, write_back, &mut cell)?;
         bar.inc(1);
         Ok(cell)
     })?;
@@ -198,12 +213,20 @@ fn behind(
     request: &Request,
     trace: &Trace,
     frames: u32,
+    write_back: FlusherSettings,
     cell: &mut Cell,
 ) -> anyhow::Result<()> {
-    let modes = match args.writeback.is_empty() && args.ram.is_none() {
+    let mut modes = match args.writeback.is_empty() && args.ram.is_none() {
         true => Modes::default_for(trace).modes,
         false => modes(args, trace)?[0],
     };
+    if let Some(expire) = &mut modes.expire
+        && write_back != FlusherSettings::default()
+    {
+        let ratio = u64::from(expire.ratio.max(1));
+        expire.after_us = write_back.expire_us;
+        expire.ram_pages = write_back.background_pages.saturating_mul(100) / ratio;
+    }
     let request = Request {
         frames: vec![frames],
         writeback: modes,
@@ -213,7 +236,7 @@ fn behind(
     };
     let study = Study::new(trace, request).map_err(|error| Usage(error.to_string()))?;
     let plan = study.plan()?;
-    if cell.ram_pages == 0 {
+    if write_back == FlusherSettings::default() && cell.ram_pages == 0 {
         log_notes(study.notes().into_iter().chain(plan.notes()));
     }
     let results = plan.results((0..plan.cells().len()).map(|n| plan.run(n, &|| 0, None)));
@@ -305,7 +328,18 @@ fn print_table(out: &mut impl Write, cells: &[Cell]) -> anyhow::Result<()> {
         .chain(cell.devices.iter().map(|device| size::significant(device.elapsed_s)))
         .collect::<Vec<_>>()
     };
-    let rows: Vec<Vec<String>> = std::iter::once(header).chain(cells.iter().map(row)).collect();
+    let bound = |cell: &Cell| {
+        let [all, later] = bounded(stock, cell.most_kept?);
+        let mut row = vec![String::new(); header.len()];
+        row[0] = "upper bound (offline)".to_owned();
+        (row[1], row[2]) = (percent(all.1), percent(0.0));
+        (row[3], row[4]) = (percent(later.1), percent(0.0));
+        row[5] = size::bytes(all.0);
+        Some(row)
+    };
+    let bound = cells.iter().find_map(bound);
+    let rows: Vec<Vec<String>> =
+        std::iter::once(header).chain(cells.iter().map(row)).chain(bound).collect();
     let ram = cells.iter().map(|cell| cell.ram_pages).max().unwrap_or(0);
     let bytes = |pages: u32| size::bytes(u64::from(pages) * PAGE_BYTES);
     writeln!(
@@ -373,6 +407,15 @@ struct Record<'a> {
     accesses: u64,
     device_reads: u64,
     device_writes: u64,
+    /// With the oracle: no sifter lets fewer bytes reach flash unless some are fetched again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flash_bytes_min: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_share_max: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    later_flash_bytes_min: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    later_kept_share_max: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -393,6 +436,8 @@ fn print_json(
         let none = cell.devices.is_empty().then_some(None);
         for device in devices.chain(none) {
             let (sifted, counters) = (&cell.sifted, &cell.sifted.counters);
+            let bound = cell.most_kept.map(|most_kept| bounded(stock, most_kept));
+            let (bound, later_bound) = (bound.map(|[all, _]| all), bound.map(|[_, later]| later));
             let record = Record {
                 schema: 1,
                 trace,
@@ -426,6 +471,10 @@ fn print_json(
                 accesses: cell.outcome.accesses(),
                 device_reads: cell.outcome.device.reads,
                 device_writes: cell.outcome.device.writes,
+                flash_bytes_min: bound.map(|bound| bound.0),
+                kept_share_max: bound.map(|bound| bound.1),
+                later_flash_bytes_min: later_bound.map(|bound| bound.0),
+                later_kept_share_max: later_bound.map(|bound| bound.1),
                 device: device.map(|device| &*device.device),
                 elapsed_s: device.map(|device| device.elapsed_s),
                 stall_s: device.and_then(|device| device.stall_s),

@@ -31,6 +31,17 @@ fn sifters_keep_bytes_from_flash_at_the_price_of_bytes_fetched_again() {
         assert!(again(all) > again(touch) && again(touch) > 0, "{trace}");
         assert!(again(oracle) == 0 && number(oracle, "dropped_files") > 0, "{trace}");
         assert!(flash(oracle) < flash(touch), "{trace}");
+        for (name, cell) in &found {
+            assert_eq!(cell["flash_bytes_min"].is_u64(), name == "oracle", "{trace}: {name}");
+            let bound = |half| number(oracle, &format!("{half}flash_bytes_min"));
+            let flash = |half| number(cell, &format!("{half}flash_bytes"));
+            if again(cell) == 0 {
+                let (all, later) = (bound("") <= flash(""), bound("later_") <= flash("later_"));
+                assert!(all && later, "{trace}: {name} is better than the bound");
+            }
+        }
+        let most = oracle["kept_share_max"].as_f64().unwrap();
+        assert!(most < 1.0 && most >= oracle["kept_share"].as_f64().unwrap(), "{trace}: {most}");
         assert_eq!((number(written, "dropped_files"), again(written)), (0, 0), "{trace}");
         for (sifter, cell) in &found {
             assert!(number(cell, "ram_bytes_peak") <= number(cell, "sifter_bytes"), "{sifter}");
@@ -64,6 +75,30 @@ fn the_memory_is_one() {
         assert_eq!(more["drop-all"][field], all[field], "the sifter has the same RAM: {field}");
     }
     assert!(number(&more["drop-all"], "device_reads") < number(all, "device_reads"));
+}
+
+/// A longer `dirty_expire_centisecs` keeps what is deleted until then, in as much RAM as a sifter
+/// would have. The page cache keeps all of the memory.
+#[test]
+fn the_kernel_may_wait_longer() {
+    let sifters = "none:expire=30s,none:expire=600s,oracle,tmpfs";
+    let found = sift("browser", &["--sift", sifters, "--memory", "32MiB"]);
+    let [none, same, longer] =
+        ["none", "none:expire=30s", "none:expire=600s"].map(|sifter| &found[sifter]);
+    let flash = |cell| number(cell, "flash_bytes");
+    assert_eq!(
+        (flash(same), number(same, "device_writes")),
+        (flash(none), number(none, "device_writes"))
+    );
+    assert!(flash(longer) < flash(none) && number(longer, "fetched_again_bytes") == 0);
+    assert!(number(longer, "device_writes") < number(none, "device_writes"));
+    assert_eq!(number(longer, "sifter_bytes"), 0);
+    assert_eq!(number(longer, "device_reads"), number(none, "device_reads"));
+    let table = run(&["compare", &repository("testdata/browser.parquet"), "--sift", sifters]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    let row = table.lines().find(|line| line.trim_start().starts_with("upper bound (offline) "));
+    let most = found["oracle"]["kept_share_max"].as_f64().unwrap();
+    assert!(row.unwrap().contains(&format!(" {:.1} ", 100.0 * most)), "{table}");
 }
 
 /// With a device and a file system, each row has its time and the pages of journal and metadata.

@@ -33,7 +33,9 @@
 
 use crate::{
     event::{Create, Event, FileId, Micros},
+    page::PAGE_BYTES,
     params::{Listed, Param, ParamKind, Params},
+    writeback::flusher::FlusherSettings,
 };
 use model::FileModel;
 use std::sync::Arc;
@@ -49,10 +51,14 @@ mod none;
 mod on_pressure;
 mod oracle;
 mod random;
+mod reject_first;
+mod remembered;
+mod s3_fifo;
 mod shelf;
 pub mod simulate;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
+mod tmpfs;
 mod touch;
 mod uses;
 
@@ -136,6 +142,9 @@ pub const ALL: &[Spec] = &[
     drop_all::SPEC,
     touch::SPEC,
     random::SPEC,
+    s3_fifo::SPEC,
+    reject_first::SPEC,
+    tmpfs::SPEC,
     cachesifter::SPEC,
     oracle::SPEC,
 ];
@@ -196,6 +205,20 @@ impl Selection {
     /// Returns whether the sifter knows the rest of the history.
     pub fn is_offline(&self) -> bool {
         (self.spec.offline)(&self.params)
+    }
+
+    /// Returns how the kernel writes back what the sifter leaves to it, if the sifter has this much
+    /// RAM, in bytes. Where an age other than the kernel's is given, no more data than fits into
+    /// that RAM waits to be written.
+    pub fn write_back(&self, ram_bytes: u64) -> FlusherSettings {
+        let kernel = FlusherSettings::default();
+        let declared = self.spec.params.iter().find(|param| param.name == none::EXPIRE);
+        match declared.map(|param| self.params.duration_us(self.spec.params, param.name)) {
+            Some(expire_us) if expire_us != kernel.expire_us => {
+                FlusherSettings { expire_us, background_pages: ram_bytes / PAGE_BYTES, ..kernel }
+            }
+            _ => kernel,
+        }
     }
 
     /// Returns the files of models that the parameters name.
@@ -338,7 +361,7 @@ mod tests {
         assert_eq!(
             unknown,
             "no sifter is called `drop`; there are: none, keep, drop-all, touch, random, \
-             cachesifter, oracle"
+             s3-fifo, reject-first, tmpfs, cachesifter, oracle"
         );
     }
 }

@@ -1,16 +1,31 @@
 //! No sifter: every file is on flash from the start.
 
 use super::{Birth, Blocked, Decision, Reason, Sift, Spec};
-use crate::event::{Create, Event, FileId, Micros};
+use crate::{
+    event::{Create, Event, FileId, Micros},
+    params::{Param, ParamKind},
+};
 
 pub(super) const SPEC: Spec = Spec {
     name: "none",
     paper: "flashsift: the baseline",
     what: "puts every file on flash from the start",
-    params: &[],
+    params: &[Param {
+        name: EXPIRE,
+        what: "age at which the kernel writes dirty files (vm.dirty_expire_centisecs); with \
+               another one than 30s, no more waits than fits into the RAM that a sifter would have",
+        kind: ParamKind::Duration {
+            default_us: 30_000_000,
+            min_us: 1_000_000,
+            max_us: 86_400_000_000,
+        },
+    }],
     offline: |_| false,
     build: |_, _| Ok(Box::new(NoSifter)),
 };
+
+/// The parameter of the age at which the kernel writes files back.
+pub(super) const EXPIRE: &str = "expire";
 
 /// Puts every file on flash from the start.
 #[derive(Clone, Copy, Debug, Default)]

@@ -53,6 +53,9 @@ pub(super) trait Judge {
     /// A file leaves RAM by a verdict.
     fn leaves(&mut self, _now: Micros, _file: &Held<Self::State>, _verdict: Verdict) {}
 
+    /// A file has left RAM, or ended there.
+    fn removed(&mut self, _file: &Held<Self::State>) {}
+
     /// An event of a file that is not in RAM.
     fn elsewhere(&mut self, _now: Micros, _event: &Event<'_>) {}
 
@@ -94,6 +97,11 @@ impl<J: Judge> OnPressure<J> {
         } else {
             Birth::Ram
         }
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.judge.removed(&self.shelf[slot]);
+        self.shelf.remove(slot);
     }
 
     fn write_back(&mut self, slot: Slot, why: Reason) {
@@ -173,7 +181,7 @@ impl<J: Judge> OnPressure<J> {
     fn lost(&mut self, slot: Slot) {
         let file = &self.shelf[slot];
         match file.names == 0 && file.opens == 0 {
-            true => self.shelf.remove(slot),
+            true => self.remove(slot),
             false => self.shelf.sort_in(slot),
         }
     }
@@ -229,7 +237,7 @@ impl<J: Judge> OnPressure<J> {
                 self.shelf[slot].names = self.shelf[slot].names.saturating_sub(1);
                 self.lost(slot);
             }
-            Action::Gone { .. } => self.shelf.remove(slot),
+            Action::Gone { .. } => self.remove(slot),
             _ => {}
         }
     }
@@ -278,7 +286,7 @@ impl<J: Judge> Sift for OnPressure<J> {
     fn done(&mut self, _: Micros, file: FileId, result: Result<(), Blocked>) {
         let Some(slot) = self.shelf.find(file) else { return };
         match result {
-            Ok(()) => self.shelf.remove(slot),
+            Ok(()) => self.remove(slot),
             Err(_) => {
                 self.shelf[slot].refused = true;
                 self.shelf.stay(slot);

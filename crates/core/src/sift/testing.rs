@@ -8,23 +8,23 @@ use std::collections::VecDeque;
 
 /// The state that the history has given a file.
 #[derive(Clone)]
-pub(super) struct Made {
-    pub(super) file: FileId,
-    pub(super) names: Vec<String>,
-    pub(super) opens: u32,
+pub(crate) struct Made {
+    pub(crate) file: FileId,
+    pub(crate) names: Vec<String>,
+    pub(crate) opens: u32,
 }
 
 /// A random but possible sequence of events: a file has a name or is open, or it is gone.
-pub(super) struct History {
-    pub(super) dice: Dice,
-    pub(super) files: Vec<Made>,
+pub(crate) struct History {
+    pub(crate) dice: Dice,
+    pub(crate) files: Vec<Made>,
     next: u64,
     /// Actions that follow from the last event.
     next_actions: VecDeque<Action<'static>>,
 }
 
 impl History {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let dice = Dice::new(seed);
         Self { dice, files: Vec::new(), next: 0, next_actions: VecDeque::new() }
     }
@@ -55,11 +55,11 @@ impl History {
     }
 
     /// Returns whether the next action follows from the last one.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         !self.next_actions.is_empty()
     }
 
-    pub(super) fn action(&mut self) -> Action<'static> {
+    pub(crate) fn action(&mut self) -> Action<'static> {
         if let Some(action) = self.next_actions.pop_front() {
             return action;
         }

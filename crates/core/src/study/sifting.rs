@@ -14,11 +14,16 @@ use crate::{
         simulate::{Counters, Sifted},
     },
     trace::{Tables, Trace, TraceBuilder, TraceError, Unit},
-    writeback::flusher::{Flusher, FlusherSettings},
+    writeback::flusher::Flusher,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use std::sync::Arc;
+
+mod bound;
+mod packing;
+
+pub use bound::KeptBound;
 
 /// The reason for which a trace cannot be sifted.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -142,6 +147,7 @@ impl<'e> Sifting<'e> {
         ram_bytes: u64,
         mut below: impl FnMut(&Event<'_>),
     ) -> Result<SiftOutcome, SetupError> {
+        let write_back = sifter.write_back(ram_bytes);
         let sifter = sifter.build(&SifterSetup {
             budget_bytes: ram_bytes,
             patterns: &[],
@@ -151,7 +157,7 @@ impl<'e> Sifting<'e> {
             models: &self.models,
         })?;
         let mut sifted = Sifted::new(sifter, ram_bytes, self.about.knows);
-        let mut flusher = Flusher::new(FlusherSettings::default()).with_log();
+        let mut flusher = Flusher::new(write_back).with_log();
         let mut outcome = SiftOutcome::default();
         let mut first_half = None;
         for event in self.events {

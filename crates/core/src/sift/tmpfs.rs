@@ -1,0 +1,318 @@
+//! `tmpfs`: the directories of droppable files are in a tmpfs, which is copied to flash at the end.
+//!
+//! This is what people do today (profile-sync-daemon, log2ram). Only deleting files frees space. A
+//! file that is created when the tmpfs is full, and a file that does not fit any more when it
+//! grows, goes to flash, and stays there. A real tmpfs fails instead (`ENOSPC`), or is swapped out:
+//! then it behaves as `keep` does with a long `lose-at-most`, which moves the oldest files to
+//! flash.
+//!
+//! In a tmpfs a sync does nothing: a crash loses everything since the start. So it keeps files from
+//! flash that every other sifter has to write.
+
+use super::{
+    Birth, Blocked, Decision, FILE_COST_BYTES, Reason, Sift, SifterSetup, Spec,
+    droppable::Droppable,
+    shelf::{Shelf, Shelved, Slot},
+};
+use crate::{
+    event::{Action, Create, Event, FileId, Micros},
+    page::PAGE_BYTES,
+};
+use std::collections::VecDeque;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "tmpfs",
+    paper: "baseline",
+    what: "holds droppable files in RAM while they fit, ignores syncs, and copies them at the end",
+    params: &[],
+    offline: |_| false,
+    build: |setup, _| Ok(Box::new(Tmpfs::new(setup))),
+};
+
+struct Tmpfs {
+    shelf: Shelf<Copies>,
+    budget_bytes: u64,
+    droppable: Droppable,
+    knows_opens: bool,
+    decisions: VecDeque<Decision>,
+}
+
+/// Copies of a file to flash that are in progress while it stays in RAM.
+type Copies = u32;
+
+impl Tmpfs {
+    fn new(setup: &SifterSetup<'_>) -> Self {
+        Self {
+            shelf: Shelf::new(),
+            budget_bytes: setup.budget_bytes,
+            droppable: setup.droppable.clone(),
+            knows_opens: setup.knows_opens,
+            decisions: VecDeque::new(),
+        }
+    }
+
+    fn birth_of(&self, create: &Create<'_>) -> Birth {
+        let held_bytes = self.shelf.held_bytes() + FILE_COST_BYTES;
+        if !self.droppable.has(&create.name) {
+            Birth::Flash(Reason::Name)
+        } else if held_bytes + PAGE_BYTES > self.budget_bytes {
+            Birth::Flash(Reason::Space)
+        } else {
+            Birth::Ram
+        }
+    }
+
+    fn leaves(&mut self, slot: Slot, why: Reason) {
+        if self.shelf[slot].list() != Shelved::Leaving {
+            let file = self.shelf[slot].id;
+            self.shelf.leave(slot);
+            self.decisions.push_back(Decision::WriteBack { file, keep_in_ram: false, why });
+        }
+    }
+
+    fn wrote(&mut self, slot: Slot, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
+        if len > 0 && end > self.shelf[slot].pages {
+            self.shelf.resize(slot, end);
+            if self.shelf.held_bytes() > self.budget_bytes {
+                self.leaves(slot, Reason::Space);
+            }
+        }
+    }
+
+    fn named(&mut self, slot: Slot, name: &str) {
+        self.shelf[slot].name = name.into();
+        if self.shelf[slot].names == 0 {
+            self.shelf[slot].names = 1;
+            self.shelf.sort_in(slot);
+        }
+        if !self.droppable.has(name) {
+            self.leaves(slot, Reason::Name);
+        }
+    }
+
+    /// Handles the loss of a name or an open.
+    fn lost(&mut self, slot: Slot) {
+        match self.shelf[slot].names == 0 && self.shelf[slot].opens == 0 {
+            true => self.shelf.remove(slot),
+            false => self.shelf.sort_in(slot),
+        }
+    }
+
+    fn of_file(&mut self, slot: Slot, action: &Action<'_>) {
+        match action {
+            Action::Write { offset, len, .. } | Action::Direct { offset, len, write: true, .. } => {
+                self.wrote(slot, *offset, *len);
+            }
+            Action::Truncate { size, .. } => {
+                let pages = self.shelf[slot].pages.min(size.div_ceil(PAGE_BYTES));
+                self.shelf.resize(slot, pages);
+            }
+            Action::Open { .. } if self.knows_opens => {
+                self.shelf[slot].opens += 1;
+                self.shelf.sort_in(slot);
+            }
+            Action::Close { .. } if self.knows_opens => {
+                self.shelf[slot].opens = self.shelf[slot].opens.saturating_sub(1);
+                self.lost(slot);
+            }
+            Action::Bind { name, .. } => self.named(slot, name),
+            Action::Rename { names, .. } => self.named(slot, &names.to),
+            Action::Link { name, .. } => {
+                self.shelf[slot].names += 1;
+                self.shelf.sort_in(slot);
+                self.named(slot, name);
+            }
+            Action::Unbind { .. } => {
+                self.shelf[slot].names = self.shelf[slot].names.saturating_sub(1);
+                self.lost(slot);
+            }
+            Action::Gone { .. } => self.shelf.remove(slot),
+            _ => {}
+        }
+    }
+}
+
+impl Sift for Tmpfs {
+    fn birth(&mut self, _: Micros, create: &Create<'_>) -> Birth {
+        self.birth_of(create)
+    }
+
+    fn handle(&mut self, now: Micros, event: &Event<'_>) {
+        match &event.action {
+            Action::Create(create) => {
+                if self.birth_of(create) == Birth::Ram && self.shelf.find(create.file).is_none() {
+                    self.shelf.insert(create.file, now, &create.name);
+                }
+            }
+            // Of an application, `sync` does nothing to a tmpfs.
+            Action::SyncAll if event.pid == 0 => {
+                let files: Vec<Slot> = self.shelf.all().collect();
+                for slot in files {
+                    let file = &mut self.shelf[slot];
+                    if file.names > 0 && file.list() != Shelved::Leaving {
+                        file.state += 1;
+                        let file = file.id;
+                        let copy =
+                            Decision::WriteBack { file, keep_in_ram: true, why: Reason::All };
+                        self.decisions.push_back(copy);
+                    }
+                }
+            }
+            Action::RenameDirectory { names } => {
+                let below = |name: &str| {
+                    let rest = name.strip_prefix(&*names.from)?;
+                    rest.starts_with('/').then(|| format!("{}{rest}", &*names.to))
+                };
+                let files = self.shelf.all();
+                let moved = files.filter_map(|slot| Some((slot, below(&self.shelf[slot].name)?)));
+                let moved: Vec<(Slot, String)> = moved.collect();
+                moved.into_iter().for_each(|(slot, name)| self.named(slot, &name));
+            }
+            action => {
+                if let Some(slot) = action.file().and_then(|file| self.shelf.find(file)) {
+                    self.of_file(slot, action);
+                }
+            }
+        }
+    }
+
+    fn done(&mut self, _: Micros, file: FileId, result: Result<(), Blocked>) {
+        let Some(slot) = self.shelf.find(file) else { return };
+        if self.shelf[slot].state > 0 {
+            self.shelf[slot].state -= 1;
+        } else if result.is_ok() {
+            self.shelf.remove(slot);
+        } else {
+            self.shelf.stay(slot);
+        }
+    }
+
+    /// Frees no space: the file that needs it goes to flash.
+    fn need_space(&mut self, _: Micros, _: u64) {}
+
+    fn next_deadline(&self) -> Option<Micros> {
+        None
+    }
+
+    fn handle_deadline(&mut self, _: Micros) {}
+
+    fn poll(&mut self) -> Option<Decision> {
+        loop {
+            let decision = self.decisions.pop_front()?;
+            if decision.file().is_none_or(|file| self.shelf.find(file).is_some()) {
+                return Some(decision);
+            }
+        }
+    }
+
+    fn check(&self) {
+        self.shelf.check();
+        let copies = |file| self.decisions.iter().filter(|one| one.file() == Some(file)).count();
+        for slot in self.shelf.all() {
+            let file = &self.shelf[slot];
+            let leaves = usize::from(file.list() == Shelved::Leaving);
+            assert!(copies(file.id) <= file.state as usize + leaves, "{:?}", file.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::{Knows, MaybeOwned},
+        policy::conformance::Dice,
+        sift::{Selection, simulate::Sifted},
+    };
+    use std::collections::BTreeMap;
+
+    /// With files that are written, synced and deleted, those are in RAM that fitted when they were
+    /// created and whenever they grew; and only they are written at the end.
+    #[test]
+    fn files_stay_in_ram_that_a_plain_list_has_room_for() {
+        let (mut full, mut grown) = (0, 0);
+        for seed in 0..200 {
+            let mut dice = Dice::new(seed);
+            let budget_bytes = 30 * PAGE_BYTES;
+            let setup = SifterSetup {
+                budget_bytes,
+                patterns: &[],
+                droppable: &Droppable::matching(&["/d0/*".into()]),
+                knows_opens: true,
+                last_uses: None,
+                models: &[],
+            };
+            let sifter = Selection::parse("tmpfs").unwrap().build(&setup).unwrap();
+            let knows = Knows { times: true, creations: true, opens: true, ..Knows::NOTHING };
+            let mut sifted = Sifted::new(sifter, budget_bytes, knows);
+            let (mut in_ram, mut on_flash) = (BTreeMap::new(), BTreeMap::new());
+            let mut written: BTreeMap<FileId, u64> = BTreeMap::new();
+            for at_us in 0..200 {
+                let file = FileId(u64::from(dice.below(20)));
+                let name = || MaybeOwned::owned_str(&format!("/d0/{}", file.0));
+                let exists = in_ram.contains_key(&file) || on_flash.contains_key(&file);
+                let pages = 1 + u64::from(dice.below(6));
+                let held = |in_ram: &BTreeMap<FileId, u64>| -> u64 {
+                    in_ram.values().map(|pages| FILE_COST_BYTES + pages * PAGE_BYTES).sum()
+                };
+                let action = match dice.below(5) {
+                    _ if !exists => {
+                        let room = held(&in_ram) + FILE_COST_BYTES + PAGE_BYTES <= budget_bytes;
+                        full += u32::from(!room);
+                        if room { &mut in_ram } else { &mut on_flash }.insert(file, 0);
+                        let (owner, mode, sync) = (None, None, false);
+                        let create = Create { file, name: name(), owner, mode, sync };
+                        Action::Create(MaybeOwned::owned(create))
+                    }
+                    0 => {
+                        in_ram.remove(&file);
+                        on_flash.remove(&file);
+                        written.remove(&file);
+                        Action::Unbind { file, name: name() }
+                    }
+                    1 => Action::Sync { file, offset: 0, len: u64::MAX, data_only: false },
+                    2 => Action::SyncAll,
+                    _ => {
+                        if let Some(known) = in_ram.get_mut(&file) {
+                            *known = pages.max(*known);
+                            if held(&in_ram) > budget_bytes {
+                                on_flash.insert(file, in_ram.remove(&file).unwrap());
+                                grown += 1;
+                            }
+                        }
+                        let len = pages * PAGE_BYTES;
+                        Action::Write { file, open: None, offset: 0, len, sync: false }
+                    }
+                };
+                let gone = matches!(action, Action::Unbind { .. });
+                let mut below = |event: &Event<'_>| {
+                    if let Action::Write { file, len, .. } = event.action {
+                        let known = written.entry(file).or_default();
+                        *known = len.max(*known);
+                    }
+                };
+                sifted.event(&Event { at_us, pid: 1, tid: 1, action }, &mut below);
+                if gone {
+                    let gone = Event { at_us, pid: 1, tid: 1, action: Action::Gone { file } };
+                    sifted.event(&gone, &mut below);
+                }
+                sifted.check();
+                for file in in_ram.keys() {
+                    assert!(!written.contains_key(file), "seed {seed}, at {at_us}: {file:?}");
+                }
+            }
+            sifted.finish(&mut |event| {
+                if let Action::Write { file, len, .. } = event.action {
+                    assert_eq!(in_ram.get(&file), Some(&(len / PAGE_BYTES)), "seed {seed}");
+                    written.insert(file, len);
+                }
+            });
+            for (file, pages) in &in_ram {
+                let found = written.get(file).copied().unwrap_or(0);
+                assert_eq!(found, pages * PAGE_BYTES, "seed {seed}: {file:?}");
+            }
+        }
+        assert!(full > 500 && grown > 500, "{full} did not fit, {grown} grew");
+    }
+}
