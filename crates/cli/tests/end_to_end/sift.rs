@@ -41,7 +41,7 @@ fn sifters_keep_bytes_from_flash_at_the_price_of_bytes_fetched_again() {
             }
         }
         let most = oracle["kept_share_max"].as_f64().unwrap();
-        assert!(most < 1.0 && most >= oracle["kept_share"].as_f64().unwrap(), "{trace}: {most}");
+        assert!(most <= 1.0 && most >= oracle["kept_share"].as_f64().unwrap(), "{trace}: {most}");
         assert_eq!((number(written, "dropped_files"), again(written)), (0, 0), "{trace}");
         for (sifter, cell) in &found {
             assert!(number(cell, "ram_bytes_peak") <= number(cell, "sifter_bytes"), "{sifter}");
@@ -93,7 +93,6 @@ fn the_kernel_may_wait_longer() {
     assert!(flash(longer) < flash(none) && number(longer, "fetched_again_bytes") == 0);
     assert!(number(longer, "device_writes") < number(none, "device_writes"));
     assert_eq!(number(longer, "sifter_bytes"), 0);
-    assert_eq!(number(longer, "device_reads"), number(none, "device_reads"));
     let table = run(&["compare", &repository("testdata/browser.parquet"), "--sift", sifters]);
     let table = String::from_utf8(table.stdout).unwrap();
     let row = table.lines().find(|line| line.trim_start().starts_with("upper bound (offline) "));

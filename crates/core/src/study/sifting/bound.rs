@@ -6,13 +6,13 @@
 //! those that may be dropped, their bytes those that reach flash without a sifter, as Linux writes
 //! them back.
 //!
-//! Let *w* be the longest time after which the flusher has written a dirty page, and *E* the last
-//! use of a file while it has a name or is open, but at least *w* before the file is deleted. A
-//! page of the file that stays written until the end reaches flash at least once if the file leaves
-//! RAM before *E*: it becomes dirty below by then, and is not deleted for *w*. If the file is
-//! dropped before *E*, it is fetched again at its last use. So the page is kept only if it takes
-//! RAM from its first write to *E*. These pages are [`Stay`]s, and [`packing`](super::packing)
-//! bounds what RAM can hold of them. All else is granted:
+//! Let *E* be the last use of a file while it has a name or is open, but not later than the last
+//! moment from which the flusher writes a dirty page before the file is deleted. A page of the file
+//! that stays written until the end reaches flash at least once if the file leaves RAM before *E*:
+//! it becomes dirty below by then, and is written before it is deleted. If the file is dropped
+//! before *E*, it is fetched again at its last use. So the page is kept only if it takes RAM from
+//! its first write to *E*. These pages are [`Stay`]s, and [`packing`](super::packing) bounds what
+//! RAM can hold of them. All else is granted:
 //!
 //! - All that reaches flash beside these pages, such as pages that are written again and again, or
 //!   truncated, counts as kept.
@@ -224,8 +224,7 @@ struct Builder<'s, 'e> {
     lives: HashMap<FileId, Life, FixedState>,
     /// The time of each event; where times go back, the latest so far.
     times_us: Vec<Micros>,
-    /// The longest time for which a page is dirty.
-    dirty_us_max: Micros,
+    settings: FlusherSettings,
     /// Number of the last event that syncs everything.
     synced_all: Option<u32>,
     bound: KeptBound,
@@ -352,7 +351,9 @@ impl Builder<'_, '_> {
     /// in RAM. `None`: it never reaches flash.
     fn needed_until(&self, last: u32, gone_us: Option<Micros>) -> Option<u32> {
         let Some(gone_us) = gone_us else { return Some(last) };
-        let latest_us = gone_us.checked_sub(self.dirty_us_max)?;
+        // The flusher looks at multiples of its tick.
+        let FlusherSettings { expire_us, tick_us, .. } = self.settings;
+        let latest_us = (gone_us / tick_us * tick_us).checked_sub(expire_us)?;
         let events = self.times_us.partition_point(|at_us| *at_us <= latest_us);
         Some(last.min(events.checked_sub(1)? as u32))
     }
@@ -369,12 +370,12 @@ impl Sifting<'_> {
     /// Bounds what any sifter can keep from flash if no byte is fetched again.
     pub fn kept_bound(&self) -> KeptBound {
         let mut flusher = Flusher::new(FlusherSettings::default()).with_log();
-        let FlusherSettings { expire_us, tick_us, .. } = flusher.settings();
+        let settings = flusher.settings();
         let mut builder = Builder {
             sifting: self,
             lives: HashMap::default(),
             times_us: Vec::with_capacity(self.events.len()),
-            dirty_us_max: expire_us + tick_us,
+            settings,
             synced_all: None,
             bound: KeptBound { used_at_once: self.used_at_once(), ..KeptBound::default() },
         };
@@ -383,7 +384,7 @@ impl Sifting<'_> {
             builder.charge(&mut flusher);
             builder.take(event);
         }
-        flusher.advance(self.end_us.saturating_add(2 * expire_us));
+        flusher.advance(self.end_us.saturating_add(2 * settings.expire_us));
         builder.charge(&mut flusher);
         let lives = std::mem::take(&mut builder.lives);
         lives.values().for_each(|life| builder.end(life, None));

@@ -212,7 +212,7 @@ impl Prices<'_> {
 fn cheapest_path(stays: &[Stay], peaks: usize, peak_bytes: f64) -> Vec<usize> {
     // Position 0 is the beginning, position n + 1 is peak n.
     let mut costs = Costs::new(peaks + 1);
-    let mut before: Vec<usize> = vec![0; peaks + 2];
+    let mut before: Vec<usize> = vec![0];
     costs.set(0, 0.0);
     let mut ended = stays.iter().peekable();
     for position in 1..=peaks + 1 {
@@ -220,7 +220,7 @@ fn cheapest_path(stays: &[Stay], peaks: usize, peak_bytes: f64) -> Vec<usize> {
             costs.add(stay.first as usize + 1, stay.worth_bytes);
         }
         let (from, cost) = costs.least();
-        before[position] = from;
+        before.push(from);
         if position <= peaks {
             costs.set(position, cost + peak_bytes);
         }
