@@ -42,6 +42,7 @@ use std::sync::Arc;
 
 pub mod account;
 mod cachesifter;
+mod controller;
 mod drop_all;
 mod droppable;
 pub mod features;
@@ -146,6 +147,7 @@ pub const ALL: &[Spec] = &[
     reject_first::SPEC,
     tmpfs::SPEC,
     cachesifter::SPEC,
+    controller::SPEC,
     oracle::SPEC,
 ];
 
@@ -361,7 +363,7 @@ mod tests {
         assert_eq!(
             unknown,
             "no sifter is called `drop`; there are: none, keep, drop-all, touch, random, \
-             s3-fifo, reject-first, tmpfs, cachesifter, oracle"
+             s3-fifo, reject-first, tmpfs, cachesifter, controller, oracle"
         );
     }
 }

@@ -41,7 +41,10 @@ pub(super) trait Judge {
     type State: Default;
 
     /// A file was created in RAM.
-    fn created(&mut self, _now: Micros, _file: &mut Held<Self::State>) {}
+    fn created(&mut self, _now: Micros, _slot: Slot, _file: &mut Held<Self::State>) {}
+
+    /// A file in RAM got a name, which is droppable.
+    fn named(&mut self, _now: Micros, _file: &mut Held<Self::State>) {}
 
     /// A file in RAM is used; its `used_us` is still the time of the use before. Returns whether it
     /// becomes the newest of its list.
@@ -53,8 +56,11 @@ pub(super) trait Judge {
     /// A file leaves RAM by a verdict.
     fn leaves(&mut self, _now: Micros, _file: &Held<Self::State>, _verdict: Verdict) {}
 
-    /// A file has left RAM, or ended there.
-    fn removed(&mut self, _file: &Held<Self::State>) {}
+    /// A file stays in RAM: flash did not take it.
+    fn stays(&mut self, _slot: Slot, _file: &Held<Self::State>) {}
+
+    /// A file is no longer in RAM: it was deleted (`died`), or a decision on it is done.
+    fn removed(&mut self, _now: Micros, _file: &Held<Self::State>, _died: bool) {}
 
     /// An event of a file that is not in RAM.
     fn elsewhere(&mut self, _now: Micros, _event: &Event<'_>) {}
@@ -97,11 +103,6 @@ impl<J: Judge> OnPressure<J> {
         } else {
             Birth::Ram
         }
-    }
-
-    fn remove(&mut self, slot: Slot) {
-        self.judge.removed(&self.shelf[slot]);
-        self.shelf.remove(slot);
     }
 
     fn write_back(&mut self, slot: Slot, why: Reason) {
@@ -169,21 +170,28 @@ impl<J: Judge> OnPressure<J> {
     }
 
     /// Handles a new name.
-    fn named(&mut self, slot: Slot, name: &str) {
+    fn named(&mut self, now: Micros, slot: Slot, name: &str) {
         self.shelf[slot].name = name.into();
         let leaves = self.shelf[slot].list() == Shelved::Leaving;
-        if !self.droppable.has(name) && !leaves {
+        if self.droppable.has(name) {
+            self.judge.named(now, &mut self.shelf[slot]);
+        } else if !leaves {
             self.write_back(slot, Reason::Name);
         }
     }
 
     /// Handles the loss of a name or an open.
-    fn lost(&mut self, slot: Slot) {
+    fn lost(&mut self, now: Micros, slot: Slot) {
         let file = &self.shelf[slot];
         match file.names == 0 && file.opens == 0 {
-            true => self.remove(slot),
+            true => self.remove(now, slot, true),
             false => self.shelf.sort_in(slot),
         }
+    }
+
+    fn remove(&mut self, now: Micros, slot: Slot, died: bool) {
+        self.judge.removed(now, &self.shelf[slot], died);
+        self.shelf.remove(slot);
     }
 
     fn of_file(&mut self, now: Micros, slot: Slot, event: &Event<'_>) {
@@ -212,32 +220,32 @@ impl<J: Judge> OnPressure<J> {
             }
             Action::Close { .. } if self.knows_opens => {
                 self.shelf[slot].opens = self.shelf[slot].opens.saturating_sub(1);
-                self.lost(slot);
+                self.lost(now, slot);
             }
             Action::Bind { name, .. } => {
                 if self.shelf[slot].names == 0 {
                     self.shelf[slot].names = 1;
                     self.shelf.sort_in(slot);
                 }
-                self.named(slot, name);
+                self.named(now, slot, name);
             }
             Action::Link { name, .. } => {
                 self.shelf[slot].names += 1;
                 self.shelf.sort_in(slot);
-                self.named(slot, name);
+                self.named(now, slot, name);
             }
             Action::Rename { names, .. } => {
                 if self.shelf[slot].names == 0 {
                     self.shelf[slot].names = 1;
                     self.shelf.sort_in(slot);
                 }
-                self.named(slot, &names.to);
+                self.named(now, slot, &names.to);
             }
             Action::Unbind { .. } => {
                 self.shelf[slot].names = self.shelf[slot].names.saturating_sub(1);
-                self.lost(slot);
+                self.lost(now, slot);
             }
-            Action::Gone { .. } => self.remove(slot),
+            Action::Gone { .. } => self.remove(now, slot, true),
             _ => {}
         }
     }
@@ -253,7 +261,7 @@ impl<J: Judge> Sift for OnPressure<J> {
             Action::Create(create) => {
                 if self.birth_of(create) == Birth::Ram && self.shelf.find(create.file).is_none() {
                     let slot = self.shelf.insert(create.file, now, &create.name);
-                    self.judge.created(now, &mut self.shelf[slot]);
+                    self.judge.created(now, slot, &mut self.shelf[slot]);
                     self.keep_within_budget(now);
                 } else {
                     self.judge.elsewhere(now, event);
@@ -274,7 +282,7 @@ impl<J: Judge> Sift for OnPressure<J> {
                     .all()
                     .filter_map(|slot| Some((slot, below(&self.shelf[slot].name)?)))
                     .collect();
-                moved.into_iter().for_each(|(slot, name)| self.named(slot, &name));
+                moved.into_iter().for_each(|(slot, name)| self.named(now, slot, &name));
             }
             action => match action.file().and_then(|file| self.shelf.find(file)) {
                 Some(slot) => self.of_file(now, slot, event),
@@ -283,13 +291,14 @@ impl<J: Judge> Sift for OnPressure<J> {
         }
     }
 
-    fn done(&mut self, _: Micros, file: FileId, result: Result<(), Blocked>) {
+    fn done(&mut self, now: Micros, file: FileId, result: Result<(), Blocked>) {
         let Some(slot) = self.shelf.find(file) else { return };
         match result {
-            Ok(()) => self.remove(slot),
+            Ok(()) => self.remove(now, slot, false),
             Err(_) => {
                 self.shelf[slot].refused = true;
                 self.shelf.stay(slot);
+                self.judge.stays(slot, &self.shelf[slot]);
             }
         }
     }

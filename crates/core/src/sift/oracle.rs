@@ -59,7 +59,7 @@ impl Oracle {
 impl Judge for Oracle {
     type State = ();
 
-    fn created(&mut self, _: Micros, file: &mut Held<()>) {
+    fn created(&mut self, _: Micros, _: Slot, file: &mut Held<()>) {
         self.by_end.insert((self.last.of(file.id), file.id));
     }
 

@@ -73,7 +73,7 @@ type Reads = u32;
 impl Judge for S3Fifo {
     type State = Reads;
 
-    fn created(&mut self, _: Micros, file: &mut Held<Reads>) {
+    fn created(&mut self, _: Micros, _: Slot, file: &mut Held<Reads>) {
         self.queue.insert((file.born_us, file.id));
     }
 
@@ -100,7 +100,7 @@ impl Judge for S3Fifo {
         }
     }
 
-    fn removed(&mut self, file: &Held<Reads>) {
+    fn removed(&mut self, _: Micros, file: &Held<Reads>, _: bool) {
         self.queue.remove(&(file.born_us, file.id));
     }
 

@@ -26,7 +26,7 @@ impl Shelved {
 }
 
 /// The place of a file in the array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Slot(u32);
 
 /// A file in RAM, and what a sifter keeps of it.

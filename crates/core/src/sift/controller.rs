@@ -1,0 +1,314 @@
+//! `controller`: drops what will probably not be read again, within a budget of bytes that
+//! applications may have to fetch again.
+//!
+//! When RAM is full, the least recently used file is dropped if the bytes fetched again so far, and
+//! those that will probably be fetched again for all drops with this one, stay within the share
+//! `again` of the bytes that have left RAM. Otherwise the file that is most likely to be used again
+//! goes to flash: the others grow older in RAM, and their chance of a later use falls. The chances
+//! are learned from all files, dropped or not ([`chances`]), because the uses of a file on flash are
+//! seen as well.
+//!
+//! `cap` bounds what a program could cost that wants every dropped file at once.
+
+use super::{
+    Spec,
+    on_pressure::{Judge, OnPressure, Use, Verdict},
+    shelf::{Held, Shelf, Slot},
+};
+use crate::{
+    event::{Action, Event, Micros},
+    page::PAGE_BYTES,
+    params::{Param, ParamKind},
+};
+use chances::{Chances, Row, level_of};
+use tracked::{Key, Known, Place, Tracked};
+
+mod chances;
+mod rings;
+#[cfg(test)]
+mod tests;
+mod tracked;
+
+pub(super) const SPEC: Spec = Spec {
+    name: "controller",
+    paper: "docs/sift.md",
+    what: "drops what will probably not be read again, within a budget of bytes fetched again",
+    params: PARAMS,
+    offline: |_| false,
+    build: |setup, params| {
+        let number = |name| params.number(PARAMS, name);
+        let settings = Settings {
+            again: number("again"),
+            price: number("price"),
+            cap_bytes: (number("cap-mib") * f64::from(1 << 20)) as u64,
+            settle_us: params.duration_us(PARAMS, "settle"),
+            trial_bytes: setup.budget_bytes / TRIAL,
+        };
+        Ok(Box::new(OnPressure::new(setup, Controller::new(settings, number("ghosts") as usize))))
+    },
+};
+
+const PARAMS: &[Param] = &[
+    Param {
+        name: "again",
+        what: "bytes fetched again, as a share of the bytes that leave RAM",
+        kind: ParamKind::Number { default: 0.05, min: 0.0, max: 1.0 },
+    },
+    Param {
+        name: "price",
+        what: "bytes of flash writes that one fetched byte is worth; a file whose chance of a later \
+               use times this is 1 or more is not dropped",
+        kind: ParamKind::Number { default: 1.0, min: 0.0, max: 1e6 },
+    },
+    Param {
+        name: "cap-mib",
+        what: "most bytes of dropped files that may come back, in MiB",
+        kind: ParamKind::Number { default: 1024.0, min: 0.0, max: 1e9 },
+    },
+    Param {
+        name: "settle",
+        what: "idle time after which a dropped file is taken not to come back",
+        kind: ParamKind::Duration {
+            default_us: 30 * DAY_US,
+            min_us: 1_000_000,
+            max_us: 365 * DAY_US,
+        },
+    },
+    Param {
+        name: "ghosts",
+        what: "files that have left RAM and are remembered",
+        kind: ParamKind::Number { default: 32768.0, min: 0.0, max: 1e8 },
+    },
+];
+
+const DAY_US: Micros = 86_400_000_000;
+
+/// Time between two looks at the files whose level may have changed.
+const TICK_US: Micros = 1_000_000;
+/// Files of a row that are passed over because they are in use.
+const BUSY_MAX: usize = 16;
+
+/// Factor by which the chances of a later use are taken to be too low before anything is known.
+const DOUBT: f64 = 2.0;
+/// Bytes that should have come back for which the doubt counts.
+const DOUBT_BYTES: f64 = 1_048_576.0;
+/// Part of the RAM that may be dropped before any drop has proved right.
+const TRIAL: u64 = 16;
+/// Bytes that may be dropped for each byte whose drop has proved right.
+const TRUST: u64 = 3;
+/// Largest factor.
+const ERROR_MAX: f64 = 8.0;
+
+struct Settings {
+    again: f64,
+    price: f64,
+    cap_bytes: u64,
+    settle_us: Micros,
+    trial_bytes: u64,
+}
+
+struct Controller {
+    settings: Settings,
+    chances: Chances,
+    tracked: Tracked,
+    /// Bytes of files that have left RAM.
+    left_bytes: u64,
+    /// Bytes of dropped files that came back.
+    fetched_bytes: u64,
+    /// Bytes of dropped files that will probably come back.
+    expected_bytes: f64,
+    tick_us: Micros,
+}
+
+impl Controller {
+    fn new(settings: Settings, ghosts: usize) -> Self {
+        Self {
+            settings,
+            chances: Chances::new(),
+            tracked: Tracked::new(ghosts),
+            left_bytes: 0,
+            fetched_bytes: 0,
+            expected_bytes: 0.0,
+            tick_us: 0,
+        }
+    }
+
+    /// Lets time pass for all files, at most once in [`TICK_US`].
+    fn advance(&mut self, now: Micros) {
+        if now.abs_diff(self.tick_us) < TICK_US {
+            return;
+        }
+        self.tick_us = now;
+        self.tracked.advance(now, self.settings.settle_us, &mut self.chances);
+        self.chances.advance(now);
+        self.expected_bytes = self.tracked.expected_bytes(&mut self.chances);
+    }
+
+    /// Returns the probability that a file in RAM is used again.
+    fn chance(&mut self, now: Micros, file: &Held<Known>) -> f32 {
+        let Some(known) = self.tracked.get(file.state) else { return 1.0 };
+        let level = level_of(now.saturating_sub(known.used_us));
+        self.chances.of(known.row, level).later
+    }
+
+    /// Returns the factor by which more came back than the chances had said. Before anything could
+    /// come back it is [`DOUBT`]. Less than expected does not make bolder.
+    fn error(&self) -> f64 {
+        let fetched = self.fetched_bytes as f64 + DOUBT * DOUBT_BYTES;
+        (fetched / (self.tracked.due_bytes() + DOUBT_BYTES)).clamp(1.0, ERROR_MAX)
+    }
+
+    /// Returns whether a file of this size may be dropped beside those of which it is not known yet
+    /// whether they come back. The first few drops show; then drops may grow with what has proved
+    /// right, as senders in a network grow the data that is on its way.
+    fn may_trust(&self, bytes: u64) -> bool {
+        let (unproven, proven) = self.tracked.unproven_and_proven_bytes();
+        unproven + bytes <= self.settings.trial_bytes + TRUST * proven
+    }
+
+    /// Returns whether a file of this size and chance may be dropped.
+    fn may_drop(&self, bytes: u64, chance: f32) -> bool {
+        let chance = f64::from(chance) * self.error();
+        let due =
+            self.fetched_bytes as f64 + self.expected_bytes * self.error() + chance * bytes as f64;
+        due <= self.settings.again * (self.left_bytes + bytes) as f64
+            && self.may_trust(bytes)
+            && self.tracked.dropped_bytes() + bytes <= self.settings.cap_bytes
+            && chance * self.settings.price < 1.0
+    }
+
+    /// Returns the idle file that is most likely to be used again. In a row that is the one used
+    /// last, but for the few that are in use now.
+    fn most_likely(&mut self, now: Micros, shelf: &Shelf<Known>) -> Option<Slot> {
+        let mut best: Option<(f32, Slot)> = None;
+        for row in Row::all() {
+            let idle = |(slot, _): &(Slot, &tracked::File)| shelf.is_idle(*slot, now);
+            let newest = self.tracked.newest_first(row).take(BUSY_MAX).find(idle);
+            let Some((slot, file)) = newest else { continue };
+            let level = level_of(now.saturating_sub(file.used_us));
+            let chance = self.chances.of(row, level).later;
+            if best.is_none_or(|(most, _)| chance > most) {
+                best = Some((chance, slot));
+            }
+        }
+        best.map(|(_, slot)| slot)
+    }
+
+    /// Returns the row of a file that is back: one with this name was dropped. It counts as fetched
+    /// again.
+    fn back(&mut self, now: Micros, name: &str) -> Option<Row> {
+        let dropped = self.tracked.find(Key::of_path(name))?;
+        let back = self.tracked.returned(now, dropped, &mut self.chances)?;
+        self.fetched_bytes += back.bytes();
+        self.tick_us = 0;
+        Some(back.row)
+    }
+}
+
+fn bytes(file: &Held<Known>) -> u64 {
+    file.pages * PAGE_BYTES
+}
+
+impl Judge for Controller {
+    type State = Known;
+
+    fn created(&mut self, now: Micros, slot: Slot, file: &mut Held<Known>) {
+        let row = self.back(now, &file.name).unwrap_or_else(|| Row::of(&file.name));
+        self.chances.begins(row);
+        file.state = self.tracked.hold(now, slot, row);
+    }
+
+    fn used(&mut self, now: Micros, file: &mut Held<Known>, _: Use) -> bool {
+        self.tracked.used(now, file.state, &mut self.chances);
+        true
+    }
+
+    fn named(&mut self, now: Micros, file: &mut Held<Known>) {
+        let back = self.back(now, &file.name);
+        let Some(known) = self.tracked.get(file.state).copied() else { return };
+        let row = back.unwrap_or_else(|| known.row.moved(&file.name));
+        self.tracked.moved(file.state, row, &mut self.chances);
+    }
+
+    fn judge(&mut self, now: Micros, shelf: &Shelf<Known>) -> Option<(Slot, Verdict)> {
+        self.advance(now);
+        let oldest = shelf.idle(now).next()?;
+        let chance = self.chance(now, &shelf[oldest]);
+        if self.may_drop(bytes(&shelf[oldest]), chance) {
+            return Some((oldest, Verdict::Drop));
+        }
+        Some((self.most_likely(now, shelf).unwrap_or(oldest), Verdict::Write))
+    }
+
+    fn leaves(&mut self, now: Micros, file: &Held<Known>, verdict: Verdict) {
+        self.left_bytes += bytes(file);
+        let key = match verdict {
+            Verdict::Drop => Key::of_path(&file.name),
+            Verdict::Write => Key::Written(file.id),
+        };
+        if verdict == Verdict::Drop {
+            self.expected_bytes += f64::from(self.chance(now, file)) * bytes(file) as f64;
+        }
+        self.tracked.leave(file.state, key, file.pages);
+    }
+
+    fn stays(&mut self, slot: Slot, file: &Held<Known>) {
+        if self.tracked.get(file.state).is_some_and(|known| matches!(known.place, Place::Left(_))) {
+            self.left_bytes -= bytes(file).min(self.left_bytes);
+            self.tracked.stay(file.state, slot);
+            self.tick_us = 0;
+        }
+    }
+
+    fn removed(&mut self, now: Micros, file: &Held<Known>, died: bool) {
+        let Some(known) = self.tracked.get(file.state).copied() else { return };
+        match known.place {
+            _ if died => self.tracked.died(now, file.state, &mut self.chances),
+            // Written for another reason than space.
+            Place::Ram(_) => {
+                self.left_bytes += bytes(file);
+                self.tracked.leave(file.state, Key::Written(file.id), file.pages);
+            }
+            _ => {}
+        }
+    }
+
+    fn elsewhere(&mut self, now: Micros, event: &Event<'_>) {
+        let file = event.action.file().and_then(|file| self.tracked.find(Key::Written(file)));
+        match (&event.action, file) {
+            // Of a dropped file, an application deletes the name in vain.
+            (Action::Unbind { name, .. }, None) => {
+                if let Some(dropped) = self.tracked.find(Key::of_path(name)) {
+                    self.tracked.died(now, dropped, &mut self.chances);
+                }
+            }
+            (Action::Unbind { .. } | Action::Gone { .. }, Some(file)) => {
+                self.tracked.died(now, file, &mut self.chances);
+            }
+            (
+                Action::Read { .. }
+                | Action::Write { .. }
+                | Action::Direct { .. }
+                | Action::Truncate { .. }
+                | Action::Punch { .. },
+                Some(file),
+            ) => {
+                self.tracked.used(now, file, &mut self.chances);
+            }
+            _ => {}
+        }
+    }
+
+    fn check(&self, shelf: &Shelf<Known>) {
+        self.chances.check();
+        self.tracked.check();
+        for slot in shelf.all() {
+            let file = &shelf[slot];
+            if file.list() != super::shelf::Shelved::Leaving {
+                let known = self.tracked.get(file.state).expect("a file in RAM is tracked");
+                assert_eq!(known.place, Place::Ram(slot), "{:?}", file.id);
+                assert_eq!(known.used_us, file.used_us, "{:?}", file.id);
+            }
+        }
+    }
+}

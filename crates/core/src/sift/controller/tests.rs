@@ -1,0 +1,207 @@
+//! The controller on histories with a known rule, and against an adversary.
+
+use super::{
+    chances::{AHEAD, Chances, Fate, LEVELS, Row, level_of},
+    *,
+};
+use crate::{
+    event::{Create, FileId, Knows, MaybeOwned},
+    policy::conformance::Dice,
+    sift::{Decision, Droppable, Selection, SifterSetup, simulate::Sifted},
+};
+
+const MIB: u64 = 1 << 20;
+const SECOND_US: Micros = 1_000_000;
+
+fn controller(params: &str, budget_bytes: u64) -> Sifted<crate::sift::BoxedSift> {
+    let sifter = Selection::parse(&format!("controller{params}")).unwrap();
+    let sifter = sifter
+        .build(&SifterSetup {
+            budget_bytes,
+            patterns: &[],
+            droppable: &Droppable::caches(),
+            knows_opens: false,
+            last_uses: None,
+            models: &[],
+        })
+        .unwrap();
+    let knows = Knows { times: true, creations: true, ..Knows::NOTHING };
+    Sifted::new(sifter, budget_bytes, knows).logged()
+}
+
+fn event(at_us: Micros, action: Action<'static>) -> Event<'static> {
+    Event { at_us, pid: 1, tid: 1, action }
+}
+
+/// Creates a file of this size.
+fn create(sifted: &mut Sifted<crate::sift::BoxedSift>, at: Micros, id: u64, name: &str, len: u64) {
+    let (file, open, offset, sync) = (FileId(id), None, 0, false);
+    let name = MaybeOwned::owned_str(name);
+    let create = Create { file, name, owner: None, mode: None, sync };
+    sifted.event(&event(at, Action::Create(MaybeOwned::owned(create))), &mut |_| ());
+    sifted.event(&event(at, Action::Write { file, open, offset, len, sync }), &mut |_| ());
+}
+
+fn read(sifted: &mut Sifted<crate::sift::BoxedSift>, at: Micros, id: u64) {
+    let action = Action::Read { file: FileId(id), open: None, offset: 0, len: 4096 };
+    sifted.event(&event(at, action), &mut |_| ());
+}
+
+#[test]
+fn levels_are_halves_of_doublings() {
+    let starts = [0, 10, 15, 20, 30, 40, 60, 80, 120].map(|tenths| tenths * SECOND_US / 10);
+    for (level, start) in starts.into_iter().enumerate() {
+        assert_eq!(level_of(start), level as u8);
+        assert_eq!(level_of(start.saturating_sub(1)), level.saturating_sub(1) as u8);
+    }
+    assert_eq!(usize::from(level_of(u64::MAX)), LEVELS - 1);
+}
+
+/// Of each directory's files a known share is used in level 9. Below that level the chance of a
+/// later use is this share, and above it close to none.
+#[test]
+fn chances_are_the_shares_of_the_files_that_were_used() {
+    for share in [0.1, 0.5, 0.9] {
+        let mut chances = Chances::new();
+        let (row, mut dice) = (Row::of("/h/.cache/a/x"), Dice::new(1));
+        chances.advance(0);
+        for _ in 0..4000 {
+            chances.begins(row);
+            let used = f64::from(dice.below(1000)) < share * 1000.0;
+            for level in 0..if used { 9 } else { 30 } {
+                chances.ends(row, level, Fate::Passed);
+            }
+            if used {
+                chances.ends(row, 9, Fate::Used);
+            }
+        }
+        chances.advance(86_400 * SECOND_US);
+        chances.check();
+        for level in [0, 5, 9] {
+            let found = f64::from(chances.of(row, level).later);
+            assert!((found - share).abs() < 0.05, "{found} of {share} in level {level}");
+        }
+        assert!(chances.of(row, 10).later < 0.1);
+    }
+}
+
+/// A time that nobody has seen yet does not count.
+#[test]
+fn levels_far_beyond_the_time_since_the_start_do_not_count() {
+    let mut chances = Chances::new();
+    chances.advance(0);
+    chances.begins(Row::of("/a/b"));
+    let first = chances.of(Row::of("/a/b"), 0).later;
+    chances.advance(86_400 * SECOND_US);
+    let later = chances.of(Row::of("/a/b"), 0).later;
+    assert!(first < later, "{first} {later}: {AHEAD} levels more than have been seen");
+}
+
+/// Directories are told apart, but for those whose names are numbers.
+#[test]
+fn rows_are_of_directories_and_uses() {
+    assert_eq!(Row::of("/m/tiles/16/a3/5.png"), Row::of("/m/tiles/17/4/6.png"));
+    assert_ne!(Row::of("/m/tiles/16/5.png"), Row::of("/m/other/16/5.png"));
+    let row = Row::of("/m/tiles/16/5.png");
+    assert_eq!([row.uses(), row.used().uses(), row.used().used().used().uses()], [0, 1, 2]);
+    assert_eq!(row.used().moved("/m/other/1"), Row::of("/m/other/1").used());
+}
+
+/// One directory's files are read again 200 s after their creation, when they would have left RAM,
+/// the other's never. The controller comes to write the former and to drop the latter.
+#[test]
+fn what_is_read_again_is_written_and_the_rest_dropped() {
+    let mut sifted = controller("", 4 * MIB);
+    let (mut dropped, mut written) = ([0, 0], [0, 0]);
+    let mut log = 0;
+    for n in 0..20_000_u64 {
+        let at = n * SECOND_US;
+        let kind = n % 2;
+        let name = format!("/h/.cache/{}/{n}x", ["once", "again"][kind as usize]);
+        create(&mut sifted, at, n, &name, 64 << 10);
+        if let Some(old) = n.checked_sub(200).filter(|old| old % 2 == 1) {
+            read(&mut sifted, at + 1, old);
+        }
+        sifted.check();
+        for (_, decision) in &sifted.log()[log..] {
+            let Some(file) = decision.file().filter(|_| n > 10_000) else { continue };
+            match decision {
+                Decision::Drop { .. } => dropped[file.0 as usize % 2] += 1,
+                _ => written[file.0 as usize % 2] += 1,
+            }
+        }
+        log = sifted.log().len();
+    }
+    let counters = sifted.counters();
+    let left = counters.dropped.bytes + counters.written_bytes();
+    assert!(counters.fetched_again.bytes * 20 <= left, "{counters:?}");
+    assert!(dropped[0] > 4 * written[0], "once: {dropped:?} dropped, {written:?} written");
+    assert!(written[1] > 3 * dropped[1], "again: {dropped:?} dropped, {written:?} written");
+}
+
+/// A program that waits until much is dropped, and then reads all of it at once, costs no more than
+/// `cap` beyond the share `again`.
+#[test]
+fn an_adversary_costs_no_more_than_the_cap() {
+    for (cap_mib, seed) in [(1, 0), (4, 1), (16, 2)] {
+        let mut sifted = controller(&format!(":again=0.05,cap-mib={cap_mib}"), 2 * MIB);
+        let mut dice = Dice::new(seed);
+        let (mut log, mut at) = (0, 0);
+        let mut out = Vec::new();
+        for n in 0..6000_u64 {
+            at += SECOND_US * u64::from(dice.below(60));
+            create(&mut sifted, at, n, &format!("/h/.cache/a/{n}x"), 32 << 10);
+            let drops = sifted.log()[log..].iter().filter_map(|(_, decision)| match decision {
+                Decision::Drop { file, .. } => Some(file.0),
+                _ => None,
+            });
+            out.extend(drops);
+            log = sifted.log().len();
+        }
+        assert!(!out.is_empty(), "cap {cap_mib}: something is dropped");
+        for id in out {
+            read(&mut sifted, at + 1, id);
+        }
+        let counters = sifted.counters();
+        let left = counters.dropped.bytes + counters.written_bytes();
+        let allowed = left / 20 + cap_mib * MIB;
+        assert!(counters.fetched_again.bytes <= allowed, "cap {cap_mib}: {counters:?}");
+        sifted.check();
+    }
+}
+
+/// A dropped file that its application deletes is no longer expected back: the application may
+/// create another one of that name.
+#[test]
+fn a_deleted_file_does_not_come_back() {
+    let mut controller = Controller::new(
+        Settings { again: 1.0, price: 1.0, cap_bytes: MIB, settle_us: DAY_US, trial_bytes: MIB },
+        100,
+    );
+    let known = controller.tracked.hold(0, Slot::default(), Row::of("/c/a"));
+    controller.tracked.leave(known, Key::of_path("/c/a"), 3);
+    assert_eq!(controller.tracked.dropped_bytes(), 3 * PAGE_BYTES);
+    let name = MaybeOwned::owned_str("/c/a");
+    controller.elsewhere(SECOND_US, &event(SECOND_US, Action::Unbind { file: FileId(1), name }));
+    assert_eq!(controller.tracked.dropped_bytes(), 0);
+    assert_eq!(controller.back(2 * SECOND_US, "/c/a"), None);
+    controller.tracked.check();
+}
+
+/// The table of files that have left RAM does not grow beyond its bound, and forgets those that
+/// left first.
+#[test]
+fn files_that_left_are_forgotten_in_order() {
+    let mut controller = Controller::new(
+        Settings { again: 1.0, price: 1.0, cap_bytes: MIB, settle_us: DAY_US, trial_bytes: MIB },
+        3,
+    );
+    for n in 0..5 {
+        let known = controller.tracked.hold(n, Slot::default(), Row::of("/c/a"));
+        controller.tracked.leave(known, Key::Written(FileId(n)), 1);
+        controller.tracked.check();
+    }
+    let kept: Vec<u64> =
+        (0..5).filter(|n| controller.tracked.find(Key::Written(FileId(*n))).is_some()).collect();
+    assert_eq!(kept, [2, 3, 4]);
+}

@@ -1,0 +1,401 @@
+//! The files that the controller knows: those in RAM, and a bounded number of those that have left
+//! it.
+
+use super::{
+    chances::{Chances, Fate, LEVELS, ROWS, Row, level_of},
+    rings::Rings,
+};
+use crate::{
+    event::{FileId, Micros},
+    page::PAGE_BYTES,
+    sift::shelf::Slot,
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use std::hash::BuildHasher;
+
+/// The number of a tracked file; the default is that of none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known(pub(super) u32);
+
+impl Default for Known {
+    fn default() -> Self {
+        Self(u32::MAX)
+    }
+}
+
+/// The name under which a file that has left RAM is found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    /// A file on flash keeps its identity.
+    Written(FileId),
+    /// A dropped file comes back as a new one with the same path, of which this is a hash.
+    Dropped(u64),
+}
+
+impl Key {
+    pub(super) fn of_path(path: &str) -> Self {
+        Self::Dropped(FixedState::with_seed(1).hash_one(path))
+    }
+}
+
+/// The place of a tracked file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Free,
+    Ram(Slot),
+    Left(Key),
+}
+
+/// A tracked file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct File {
+    pub(super) place: Place,
+    pub(super) used_us: Micros,
+    /// Size when it left RAM, pages.
+    pub(super) pages: u32,
+    pub(super) row: Row,
+    pub(super) level: u8,
+    /// Level at which it left RAM.
+    left_level: u8,
+}
+
+impl File {
+    pub(super) fn bytes(&self) -> u64 {
+        u64::from(self.pages) * PAGE_BYTES
+    }
+
+    /// Returns whether it has been away for about as long as it was idle before.
+    fn is_proven(&self) -> bool {
+        self.level >= self.left_level + 2 || usize::from(self.level) == LEVELS - 1
+    }
+
+    fn unproven_bytes(&self) -> u64 {
+        if self.is_dropped() && !self.is_proven() { self.bytes() } else { 0 }
+    }
+
+    fn dropped_pages(&self) -> u64 {
+        if self.is_dropped() { self.pages.into() } else { 0 }
+    }
+
+    pub(super) fn is_dropped(&self) -> bool {
+        matches!(self.place, Place::Left(Key::Dropped(_)))
+    }
+}
+
+/// The list of files that have left RAM, beside those of the files in RAM by row.
+const LEFT: usize = ROWS;
+
+pub(super) struct Tracked {
+    files: Vec<File>,
+    free: Vec<u32>,
+    index: HashMap<Key, u32, FixedState>,
+    /// Files in RAM by row, in the order of their last use; those that have left it, in the order
+    /// in which they did.
+    rows: Rings,
+    /// All files by level, in the order of their last use.
+    levels: Rings,
+    left_max: usize,
+    /// Pages of dropped files, by row and level.
+    dropped_pages: Vec<[u64; LEVELS]>,
+    /// Dropped files by row.
+    dropped_rows: Vec<u32>,
+    dropped_bytes: u64,
+    /// Bytes of dropped files that are not [proven](File::is_proven) yet.
+    unproven_bytes: u64,
+    /// Bytes of all dropped files that were proven.
+    proven_bytes: u64,
+    /// Bytes of dropped files that should have come back by now.
+    due_bytes: f64,
+}
+
+impl Tracked {
+    /// Returns an empty table that remembers this many files that have left RAM.
+    pub(super) fn new(left_max: usize) -> Self {
+        Self {
+            files: Vec::new(),
+            free: Vec::new(),
+            index: HashMap::default(),
+            rows: Rings::new(ROWS + 1),
+            levels: Rings::new(LEVELS),
+            left_max,
+            dropped_pages: vec![[0; LEVELS]; ROWS],
+            dropped_rows: vec![0; ROWS],
+            dropped_bytes: 0,
+            unproven_bytes: 0,
+            proven_bytes: 0,
+            due_bytes: 0.0,
+        }
+    }
+
+    pub(super) fn get(&self, file: Known) -> Option<&File> {
+        self.files.get(file.0 as usize)
+    }
+
+    pub(super) fn find(&self, key: Key) -> Option<Known> {
+        self.index.get(&key).copied().map(Known)
+    }
+
+    /// Returns the bytes of dropped files that should have come back by now.
+    pub(super) fn due_bytes(&self) -> f64 {
+        self.due_bytes
+    }
+
+    /// Returns the bytes of the dropped files that have not been away for as long as they were idle
+    /// before, and the bytes of all that were.
+    pub(super) fn unproven_and_proven_bytes(&self) -> (u64, u64) {
+        (self.unproven_bytes, self.proven_bytes)
+    }
+
+    /// Returns the bytes of the dropped files that are remembered.
+    pub(super) fn dropped_bytes(&self) -> u64 {
+        self.dropped_bytes
+    }
+
+    /// Returns the bytes of dropped files that will probably be fetched again.
+    pub(super) fn expected_bytes(&self, chances: &mut Chances) -> f64 {
+        let mut expected = 0.0;
+        for row in Row::all().filter(|row| self.dropped_rows[row.index()] > 0) {
+            for (level, pages) in self.dropped_pages[row.index()].iter().enumerate() {
+                if *pages > 0 {
+                    let bytes = (pages * PAGE_BYTES) as f64;
+                    expected += bytes * f64::from(chances.of(row, level as u8).later);
+                }
+            }
+        }
+        expected
+    }
+
+    /// Begins to track a file in RAM.
+    pub(super) fn hold(&mut self, now: Micros, slot: Slot, row: Row) -> Known {
+        let file =
+            File { place: Place::Ram(slot), used_us: now, pages: 0, row, level: 0, left_level: 0 };
+        let item = self.free.pop().unwrap_or_else(|| {
+            self.rows.grow();
+            self.levels.grow();
+            self.files.push(file);
+            (self.files.len() - 1) as u32
+        });
+        self.files[item as usize] = file;
+        self.rows.push_newest(row.index(), item);
+        self.levels.push_newest(0, item);
+        Known(item)
+    }
+
+    /// Takes the file out of all lists and sums.
+    fn lift(&mut self, item: u32) -> File {
+        let file = self.files[item as usize];
+        self.rows.remove(item);
+        self.levels.remove(item);
+        if let Place::Left(key) = file.place {
+            self.index.remove(&key);
+        }
+        if file.is_dropped() {
+            self.dropped_pages[file.row.index()][usize::from(file.level)] -= file.dropped_pages();
+            self.dropped_rows[file.row.index()] -= 1;
+            self.dropped_bytes -= file.bytes();
+            self.unproven_bytes -= file.unproven_bytes();
+        }
+        file
+    }
+
+    fn put(&mut self, item: u32, file: File) {
+        self.files[item as usize] = file;
+        let list = match file.place {
+            Place::Left(key) => {
+                self.index.insert(key, item);
+                LEFT
+            }
+            _ => file.row.index(),
+        };
+        self.rows.push_newest(list, item);
+        self.levels.push_newest(file.level.into(), item);
+        if file.is_dropped() {
+            self.dropped_pages[file.row.index()][usize::from(file.level)] += file.dropped_pages();
+            self.dropped_rows[file.row.index()] += 1;
+            self.dropped_bytes += file.bytes();
+            self.unproven_bytes += file.unproven_bytes();
+        }
+    }
+
+    /// Forgets a file.
+    pub(super) fn forget(&mut self, file: Known) -> Option<File> {
+        self.get(file).filter(|file| file.place != Place::Free)?;
+        let gone = self.lift(file.0);
+        self.files[file.0 as usize].place = Place::Free;
+        self.free.push(file.0);
+        Some(gone)
+    }
+
+    /// The file has left RAM, and is now found by this key. Forgets another file with the same key,
+    /// and the file that left first if there are too many.
+    pub(super) fn leave(&mut self, file: Known, key: Key, pages: u64) {
+        if let Some(other) = self.find(key).filter(|other| *other != file) {
+            self.forget(other);
+        }
+        let mut left = self.lift(file.0);
+        (left.place, left.pages) = (Place::Left(key), pages.min(u32::MAX.into()) as u32);
+        left.left_level = left.level;
+        self.put(file.0, left);
+        while self.index.len() > self.left_max {
+            let Some(first) = self.rows.oldest(LEFT) else { return };
+            self.forget(Known(first));
+        }
+    }
+
+    /// The file is in RAM again, at the same level as before.
+    pub(super) fn stay(&mut self, file: Known, slot: Slot) {
+        let mut stays = self.lift(file.0);
+        (stays.place, stays.pages) = (Place::Ram(slot), 0);
+        self.put(file.0, stays);
+    }
+
+    /// The file was used or changed. Returns whether that was a use of its own, not part of the one
+    /// before.
+    pub(super) fn used(&mut self, now: Micros, file: Known, chances: &mut Chances) -> bool {
+        let Some(before) = self.get(file) else { return false };
+        let idle_us = now.saturating_sub(before.used_us);
+        let is_own = level_of(idle_us) > 0;
+        if is_own {
+            self.raise(file.0, level_of(idle_us), chances);
+        }
+        let mut used = self.lift(file.0);
+        used.used_us = now;
+        if is_own {
+            chances.ends(used.row, used.level, Fate::Used);
+            (used.row, used.level) = (used.row.used(), 0);
+            chances.begins(used.row);
+        }
+        self.put(file.0, used);
+        is_own
+    }
+
+    /// A file that has left RAM is created again: it is forgotten, and counts as used. Returns it
+    /// with the row that it has then.
+    pub(super) fn returned(
+        &mut self,
+        now: Micros,
+        file: Known,
+        chances: &mut Chances,
+    ) -> Option<File> {
+        let idle_us = now.saturating_sub(self.get(file)?.used_us);
+        self.raise(file.0, level_of(idle_us), chances);
+        let mut gone = self.forget(file)?;
+        chances.ends(gone.row, gone.level, Fate::Used);
+        self.due_bytes += f64::from(chances.of(gone.row, gone.level).now) * gone.bytes() as f64;
+        gone.row = gone.row.used();
+        Some(gone)
+    }
+
+    /// The file no longer exists.
+    pub(super) fn died(&mut self, now: Micros, file: Known, chances: &mut Chances) {
+        let Some(dead) = self.get(file).copied() else { return };
+        self.raise(file.0, level_of(now.saturating_sub(dead.used_us)), chances);
+        if let Some(dead) = self.forget(file) {
+            chances.ends(dead.row, dead.level, Fate::Died);
+        }
+    }
+
+    /// A file that has not been idle yet belongs to another row.
+    pub(super) fn moved(&mut self, file: Known, row: Row, chances: &mut Chances) {
+        let Some(known) = self.get(file).copied() else { return };
+        if row != known.row && known.level == 0 {
+            chances.withdraw(known.row);
+            let mut moved = self.lift(file.0);
+            moved.row = row;
+            self.put(file.0, moved);
+            chances.begins(row);
+        }
+    }
+
+    /// Lets a file pass the levels below this one.
+    fn raise(&mut self, item: u32, level: u8, chances: &mut Chances) {
+        let mut file = self.files[item as usize];
+        if file.level >= level {
+            return;
+        }
+        for passed in file.level..level {
+            chances.ends(file.row, passed, Fate::Passed);
+            if file.is_dropped() {
+                let now = chances.of(file.row, passed).now;
+                self.due_bytes += f64::from(now) * file.bytes() as f64;
+            }
+        }
+        let pages = &mut self.dropped_pages[file.row.index()];
+        pages[usize::from(file.level)] -= file.dropped_pages();
+        pages[usize::from(level)] += file.dropped_pages();
+        let unproven = file.unproven_bytes();
+        file.level = level;
+        let proven = unproven - file.unproven_bytes();
+        self.unproven_bytes -= proven;
+        self.proven_bytes += proven;
+        self.files[item as usize] = file;
+        self.levels.remove(item);
+        self.levels.push_newest(level.into(), item);
+    }
+
+    /// Lets every file pass the levels that its idle time has passed, and forgets dropped files
+    /// that have been idle for longer than `settle_us`.
+    pub(super) fn advance(&mut self, now: Micros, settle_us: Micros, chances: &mut Chances) {
+        for level in (0..LEVELS as u8).rev() {
+            while let Some(item) = self.levels.oldest(level.into()) {
+                let file = self.files[item as usize];
+                let idle_us = now.saturating_sub(file.used_us);
+                if file.is_dropped() && idle_us > settle_us {
+                    self.raise(item, level_of(idle_us), chances);
+                    self.forget(Known(item));
+                } else if level_of(idle_us) > level {
+                    self.raise(item, level_of(idle_us), chances);
+                } else {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Returns the files of a row that are in RAM, the last used one first.
+    pub(super) fn newest_first(&self, row: Row) -> impl Iterator<Item = (Slot, &File)> + '_ {
+        self.rows.newest_first(row.index()).filter_map(|item| {
+            let file = &self.files[item as usize];
+            match file.place {
+                Place::Ram(slot) => Some((slot, file)),
+                _ => None,
+            }
+        })
+    }
+
+    pub(super) fn check(&self) {
+        let (mut listed, mut dropped, mut pages) = (0, 0, 0);
+        for list in Row::all().map(Row::index).chain([LEFT]) {
+            for item in self.rows.newest_first(list) {
+                let file = &self.files[item as usize];
+                let expected = match file.place {
+                    Place::Ram(_) => file.row.index(),
+                    Place::Left(key) => {
+                        assert_eq!(self.index.get(&key), Some(&item), "{key:?}");
+                        LEFT
+                    }
+                    Place::Free => panic!("file {item} is in a list"),
+                };
+                assert_eq!(list, expected, "{file:?}");
+                pages += file.dropped_pages();
+                dropped += if file.is_dropped() { file.bytes() } else { 0 };
+                listed += 1;
+            }
+        }
+        let by_level: usize = (0..LEVELS)
+            .map(|level| {
+                let files = self.levels.newest_first(level);
+                files
+                    .inspect(|item| {
+                        assert_eq!(usize::from(self.files[*item as usize].level), level);
+                    })
+                    .count()
+            })
+            .sum();
+        assert_eq!((listed, by_level), (self.files.len() - self.free.len(), listed));
+        assert_eq!(self.dropped_pages.iter().flatten().sum::<u64>(), pages);
+        assert_eq!(self.dropped_bytes, dropped);
+        assert!(self.index.len() <= self.left_max);
+    }
+}
