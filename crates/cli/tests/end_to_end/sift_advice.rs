@@ -189,12 +189,13 @@ fn what_cannot_be_sifted_is_refused_with_its_reason() {
     // The message is that of compare.
     let says = |command: &str, trace: &str, more: &[&str]| {
         let output = flashsift().args([command, trace]).args(more).output().unwrap();
-        String::from_utf8_lossy(&output.stderr).into_owned()
+        let says = String::from_utf8_lossy(&output.stderr).into_owned();
+        says.lines().filter(|line| line.starts_with("flashsift: ")).collect::<String>()
     };
     for trace in [few, &feed] {
         let compared = says("compare", trace, &["--sift", "all"]);
         let described = says("describe", trace, &["--sift"]);
-        assert!(described.starts_with(compared.trim_end()), "{compared} and {described}");
+        assert!(!compared.is_empty() && described.starts_with(&compared), "{described}");
     }
 }
 

@@ -89,12 +89,16 @@ pub fn sift_section(sifted: SiftedTrace<'_>, top: usize) -> Section {
     for (key, short_key, title, directories) in lists {
         found = found.table(shown(short_key, title, directories, ancestor, top)).table(listed(
             key,
+            title,
             directories,
             top,
         ));
     }
     if !ancestor.is_empty() {
-        found = found.note(format!("… stands for {ancestor}."));
+        // The page has whole names.
+        let mut table = Table::new("ancestor", &[("name", "… stands for")]);
+        table.push([Value::Name(ancestor.into())]);
+        found = found.table(table.only_for(Audience::People));
     }
     if !directories.candidates.is_empty() {
         found = found.note(
@@ -236,9 +240,14 @@ fn shown(
 }
 
 /// The table of directories for programs and for the page.
-fn listed(key: &'static str, directories: &[SiftDirectory], top: usize) -> Table {
+fn listed(
+    key: &'static str,
+    title: &'static str,
+    directories: &[SiftDirectory],
+    top: usize,
+) -> Table {
     let columns = [
-        ("name", "directory"),
+        ("name", title),
         ("pattern", "pattern"),
         ("files", "files"),
         ("written_bytes", "written"),
