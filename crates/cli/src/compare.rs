@@ -30,7 +30,7 @@ mod json;
 mod page;
 mod places;
 pub(crate) mod schedule;
-mod sift;
+pub(crate) mod sift;
 mod table;
 mod verdict;
 
@@ -50,6 +50,7 @@ mod verdict;
   flashsift compare trace.parquet --policy lru --readahead off,linux:32k,linux:128k
   flashsift compare trace.parquet --sift all --memory 32MiB     which cache files deserve flash
   flashsift compare trace.parquet --sift drop-all,touch --droppable '*/thumbnails/*'
+  flashsift compare trace.parquet --sift all --memory 16MiB,64MiB --report sifters.html
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -68,7 +69,7 @@ pub(crate) struct Args {
     readahead: Vec<String>,
 
     /// Sifters to compare, with parameters as name:key=value
-    #[arg(long, value_delimiter = ',', value_name = "SIFTER,…", conflicts_with_all = ["object_cache", "system", "readahead", "nvm", "attribution", "after_cache", "report", "verdict"], help = sift::help())]
+    #[arg(long, value_delimiter = ',', value_name = "SIFTER,…", conflicts_with_all = ["object_cache", "system", "readahead", "nvm", "attribution", "after_cache", "verdict"], help = sift::help())]
     sift: Vec<String>,
 
     /// Memory that the sifter takes of --memory: a size, or a share in percent. The page cache has

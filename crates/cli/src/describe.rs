@@ -23,6 +23,7 @@ use std::{io::Write, path::PathBuf};
 mod figures;
 pub(crate) mod json;
 pub(crate) mod page;
+mod sift;
 pub(crate) mod text;
 
 /// Describe a trace: reads and writes, reuse, lifetimes of files and pages
@@ -34,6 +35,8 @@ pub(crate) mod text;
   flashsift describe trace.xz --metadata ext4                 also journal and metadata
   flashsift describe trace.xz --readahead linux:128k --memory 256MiB
                                        also what is read ahead in vain, by program and by file
+  flashsift describe trace.parquet --sift
+                                       also which cache files deserve flash, and which sifter
   flashsift describe trace.xz --report trace.html             the same as a page with figures
   flashsift describe trace.xz --json | jq .fate")]
 pub(crate) struct Args {
@@ -63,13 +66,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "READ-AHEAD|off", default_value = "off")]
     readahead: String,
 
-    /// With --readahead: size of the page cache
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size::parse_memory)]
-    memory: u32,
+    /// With --readahead: size of the page cache; default: 256MiB. With --sift: memory of the page
+    /// cache and the sifter; default: 32MiB
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_memory)]
+    memory: Option<u32>,
 
     /// With --readahead: policy of the page cache, with parameters as name:key=value
     #[arg(long, value_name = "POLICY", default_value = "mglru")]
     policy: String,
+
+    #[command(flatten)]
+    sift: sift::SiftArgs,
 
     /// Print one JSON object, on one line
     #[arg(long)]
@@ -84,6 +91,9 @@ pub(crate) struct Args {
     trace_memory: Option<u64>,
 }
 
+/// Page cache without `--memory`: 256 MiB, in pages.
+const CACHE_PAGES: u32 = 65_536;
+
 struct Describe {
     limit_bytes: u64,
     /// The side tables of the dense trace, if one is wanted.
@@ -92,6 +102,8 @@ struct Describe {
     device: FlashDevice,
     metadata: Option<metadata::Selection>,
     describer: Option<Describer>,
+    /// All events, if they are wanted.
+    kept: Option<sift::KeptTrace>,
 }
 
 impl Sink for Describe {
@@ -99,6 +111,9 @@ impl Sink for Describe {
         if let Some(tables) = self.tables {
             let builder = TraceBuilder::new(about, Unit::Page, self.limit_bytes);
             self.builder = Some(builder.with_tables(tables));
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.about(about)?;
         }
         let describer = Describer::new(about, self.limit_bytes).with_device(self.device);
         self.describer = Some(describer.with_metadata(self.metadata.take()));
@@ -108,6 +123,9 @@ impl Sink for Describe {
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         if let Some(builder) = &mut self.builder {
             builder.extend(events).map_err(|error| Error::Sink(error.to_string()))?;
+        }
+        if let Some(kept) = &mut self.kept {
+            kept.events(events)?;
         }
         let describer = self.describer.as_mut().expect("a reader describes its trace first");
         describer.extend(events).map_err(|error| Error::Sink(error.to_string()))
@@ -139,7 +157,7 @@ fn read_ahead(args: &Args, limit_bytes: u64) -> anyhow::Result<Option<ChargedCon
     if policy.spec.kind.is_offline() {
         return Err(Usage(format!("--policy {}: no kernel knows the future", args.policy)).into());
     }
-    let frames = args.memory;
+    let frames = args.memory.unwrap_or(CACHE_PAGES);
     let conditions =
         ChargedConditions { readahead, policy, frames, memory_limit_bytes: limit_bytes };
     Ok(ReadAheadModel::of(&conditions.readahead).reads_ahead().then_some(conditions))
@@ -152,11 +170,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let device = flash_device(args)?;
     let metadata = usage::metadata(&args.metadata)?;
     let readahead = read_ahead(args, limit_bytes)?;
-    // The trace and the description share the memory.
-    let limit_bytes = if readahead.is_some() { limit_bytes / 2 } else { limit_bytes };
+    let sifters = sift::Sifters::of(args)?;
+    // The description, the trace and the events share the memory.
+    let shares = 1 + u64::from(readahead.is_some()) + u64::from(sifters.is_some());
+    let limit_bytes = limit_bytes / shares;
     let tables = readahead.as_ref().map(|run| ChargedConditions::tables(&run.readahead));
-    let mut sink =
-        Describe { limit_bytes, tables, builder: None, device, metadata, describer: None };
+    let kept = sifters.is_some().then(|| sift::KeptTrace::new(limit_bytes));
+    let (builder, describer) = (None, None);
+    let mut sink = Describe { limit_bytes, tables, builder, device, metadata, describer, kept };
     let outcome = args.input.read(&mut sink)?;
     let describer = sink.describer.context("the reader gave no trace")?;
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
@@ -171,6 +192,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let label = conditions.readahead.label();
         let section = readahead_section(&trace, &label, conditions.frames, &outcome, &charges, top);
         description.sections.push(section);
+    }
+    if let (Some(sifters), Some(kept)) = (sifters, sink.kept) {
+        description.sections.push(sifters.section(args, kept, top)?);
     }
     let name = args.input.name();
     load::log_left_out(&outcome);

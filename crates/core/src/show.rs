@@ -35,11 +35,13 @@ pub fn counted(n: u64, what: &str) -> String {
 }
 
 /// Prints a share with two digits: `38 %`, `3.2 %`, `< 0.1 %`. A share near 0 or 1 is never printed
-/// as 0 % or 100 %.
+/// as 0 % or 100 %. A negative share is `−3.2 %`, one above 1 `123 %`.
 pub fn share(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         _ if percent == 0.0 || percent == 100.0 => format!("{percent:.0} %"),
+        ..=-0.1 => format!("−{}", self::share(-share)),
+        100.5.. => format!("{} %", count(percent.round() as u64)),
         ..0.1 => "< 0.1 %".to_owned(),
         ..9.95 => format!("{percent:.1} %"),
         ..99.5 => format!("{percent:.0} %"),
@@ -107,6 +109,9 @@ mod tests {
         assert_eq!([0, 1, 319_100, 3_200_000].map(duration), ["0.0 s", "1 ms", "320 ms", "3.2 s"]);
         let shares = [0.0, 0.000_01, 0.032_1, 0.099_6, 0.384, 0.994, 0.999_999, 1.0].map(share);
         assert_eq!(shares, ["0 %", "< 0.1 %", "3.2 %", "10 %", "38 %", "99 %", "> 99 %", "100 %"]);
+        let outside = [-0.032_1, -0.000_1, -1.0, -1.2, 1.001, 1.23, 12.345].map(share);
+        let shown = ["−3.2 %", "< 0.1 %", "−100 %", "−120 %", "> 99 %", "123 %", "1 235 %"];
+        assert_eq!(outside.map(|share| share.replace('\u{202f}', " ")), shown);
         assert_eq!(
             [12.0, 0.0123, 12.34, 1.5, 234.6].map(number),
             ["12", "0.012", "12.3", "1.50", "235"]

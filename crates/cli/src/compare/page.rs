@@ -57,6 +57,7 @@ mod memory;
 mod nvm_sizes;
 mod readaheads;
 mod several;
+pub(super) mod sifters;
 
 /// Whether the page of a trace shows the places of writes on the device.
 pub(super) fn shows_places(trace: &Trace) -> bool {

@@ -1,38 +1,40 @@
 //! `compare --sift`: sifters over one trace, with the bytes that each keeps from flash and those
 //! that applications fetch again for it.
 
-use super::{Args, log_notes, modes, request, schedule};
+use super::{Args, log_notes, modes, page, request, schedule};
 use crate::{
+    card,
     load::{self, default_limit_bytes},
     size, table, text,
     usage::Usage,
 };
 use anyhow::Context;
 use flashsift_core::{
+    event::{About, Action},
     page::PAGE_BYTES,
     params::{Listed, Params},
     sift::{Droppable, Selection, Spec, model::FileModel},
     study::{
         DeviceResult, Request, Study, Wave,
-        sifting::{Halves, KeptBound, SiftError, SiftOutcome, Sifting},
+        sifting::{Halves, KeptBound, SiftError, SiftOutcome, Sifting, equal_parts},
     },
     system::Outcome,
     trace::{Tables, Trace},
     writeback::{Modes, flusher::FlusherSettings},
 };
-use flashsift_traces::events::Kept;
+use flashsift_traces::{events::Kept, open};
 use serde::Serialize;
-use std::{collections::BTreeSet, io::Write, str::FromStr, sync::OnceLock};
+use std::{collections::BTreeSet, fmt, io::Write, str::FromStr, sync::OnceLock};
 
 /// Memory without `--memory`: 32 MiB, in pages.
-const MEMORY_PAGES: u32 = 8192;
+pub(crate) const MEMORY_PAGES: u32 = 8192;
 
 /// The sifter beside which the upper bound stands.
 const ORACLE: &str = "oracle";
 
 /// RAM that a sifter takes of the memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum SifterMemory {
+pub(crate) enum SifterMemory {
     Bytes(u64),
     Share(f64),
 }
@@ -51,9 +53,18 @@ impl FromStr for SifterMemory {
     }
 }
 
+impl fmt::Display for SifterMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::Share(share) => write!(f, "{}%", share * 100.0),
+        }
+    }
+}
+
 impl SifterMemory {
     /// Returns the sifter's part of this many pages, in pages. The page cache keeps at least one.
-    fn pages_of(self, memory_pages: u32) -> u32 {
+    pub(crate) fn pages_of(self, memory_pages: u32) -> u32 {
         let pages = match self {
             Self::Bytes(bytes) => u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX),
             Self::Share(share) => (f64::from(memory_pages) * share) as u32,
@@ -77,30 +88,62 @@ pub(super) fn help() -> String {
 }
 
 /// The result of a sifter with some memory.
-struct Cell {
-    sifter: String,
-    offline: bool,
-    memory_pages: u32,
-    ram_pages: u32,
-    sifted: SiftOutcome,
+pub(super) struct Cell {
+    pub(super) sifter: String,
+    pub(super) offline: bool,
+    pub(super) memory_pages: u32,
+    pub(super) ram_pages: u32,
+    pub(super) sifted: SiftOutcome,
     /// The most bytes that any sifter can keep, beside the oracle.
     most_kept: Option<Halves>,
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
     policy: String,
-    devices: Vec<DeviceResult>,
+    pub(super) devices: Vec<DeviceResult>,
+}
+
+/// The parts of the time that the page shows.
+const PARTS: usize = 60;
+
+/// A finished comparison, for its page.
+pub(super) struct SiftRun<'a> {
+    /// By memory, the one without a sifter first.
+    pub(super) cells: &'a [Cell],
+    pub(super) about: About,
+    /// Reads and writes of the trace.
+    pub(super) requests: u64,
+    pub(super) end_us: u64,
+    /// Beginnings of the second and later parts of the time.
+    pub(super) begins_us: Vec<u64>,
+    pub(super) outcome: &'a open::Outcome,
+    droppable_files: usize,
+}
+
+impl SiftRun<'_> {
+    /// Explains the figures.
+    pub(super) fn legend(&self) -> String {
+        self.cells.first().map_or_else(String::new, |stock| legend(self.droppable_files, stock))
+    }
 }
 
 impl Cell {
+    pub(super) fn kept_share_all(&self, stock: &Cell) -> f64 {
+        self.kept_share(stock, whole)
+    }
+
+    pub(super) fn kept_share_later(&self, stock: &Cell) -> f64 {
+        self.kept_share(stock, later)
+    }
+
     fn kept_share(&self, stock: &Cell, of: fn(&SiftOutcome) -> u64) -> f64 {
         let stock = of(&stock.sifted) as f64;
         share(stock - of(&self.sifted) as f64, stock)
     }
 
-    fn again_share(&self, stock: &Cell) -> f64 {
+    pub(super) fn again_share(&self, stock: &Cell) -> f64 {
         share(self.sifted.fetched_again.all as f64, stock.sifted.droppable.all as f64)
     }
 
-    fn again_share_later(&self, stock: &Cell) -> f64 {
+    pub(super) fn again_share_later(&self, stock: &Cell) -> f64 {
         share(self.sifted.fetched_again.second as f64, stock.sifted.droppable.second as f64)
     }
 }
@@ -137,6 +180,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let message = format!("--sift compares sifters behind one cache: {option} takes one value");
         return Err(Usage(message).into());
     }
+    // An unwritable path is reported before the trace is read.
+    let report = args.report.as_deref().map(card::Report::new).transpose()?;
     let limit_bytes = args.trace_memory.unwrap_or_else(default_limit_bytes);
     let name = args.input.name();
     let mut kept = Kept::default();
@@ -147,6 +192,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         .map_err(|error| Usage(error.to_string()))?;
     for (path, model) in models {
         sifting.add_model(path, model);
+    }
+    let end_us = kept.events.last().map_or(0, |event| event.at_us);
+    let begins_us = equal_parts(end_us, PARTS);
+    if report.is_some() {
+        sifting.cut(begins_us.clone());
     }
     let sifting = sifting;
     let memories = match &request.frames[..] {
@@ -195,6 +245,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         Ok(cell)
     })?;
     bar.finish_and_clear();
+    if let Some(report) = report {
+        let is_request = |action: &Action<'_>| {
+            matches!(action, Action::Read { .. } | Action::Write { .. } | Action::Direct { .. })
+        };
+        let run = SiftRun {
+            cells: &cells,
+            about,
+            requests: kept.events.iter().filter(|event| is_request(&event.action)).count() as u64,
+            end_us,
+            begins_us,
+            outcome: &outcome,
+            droppable_files: sifting.droppable_files(),
+        };
+        report.write(&page::sifters::build(&run, &name, &args.input))?;
+    }
     let mut out = std::io::stdout().lock();
     let by_memory = || cells.chunk_by(|a, b| a.memory_pages == b.memory_pages);
     match args.json {
@@ -249,7 +314,7 @@ fn behind(
 }
 
 /// Reads the files of models that the sifters name.
-fn models(sifters: &[Selection]) -> anyhow::Result<Vec<(String, FileModel)>> {
+pub(crate) fn models(sifters: &[Selection]) -> anyhow::Result<Vec<(String, FileModel)>> {
     let files: BTreeSet<&str> = sifters.iter().flat_map(Selection::model_files).collect();
     let read = |path: &str| -> anyhow::Result<_> {
         let bytes = std::fs::read(path).with_context(|| path.to_owned())?;
@@ -260,7 +325,7 @@ fn models(sifters: &[Selection]) -> anyhow::Result<Vec<(String, FileModel)>> {
 }
 
 /// Reads the sifters, each once. `all` stands for every one with its default parameters.
-fn sifters(texts: &[String]) -> anyhow::Result<Vec<Selection>> {
+pub(crate) fn sifters(texts: &[String]) -> anyhow::Result<Vec<Selection>> {
     let mut chosen: Vec<Selection> = Vec::new();
     for text in text::joined(texts) {
         let named = match &*text {
@@ -355,20 +420,25 @@ fn print_table(out: &mut impl Write, cells: &[Cell]) -> anyhow::Result<()> {
 
 fn print_legend(out: &mut impl Write, sifting: &Sifting<'_>, cells: &[Cell]) -> anyhow::Result<()> {
     let Some(stock) = cells.first() else { return Ok(()) };
-    let (own, others) = (stock.sifted.droppable.all, stock.sifted.others.all);
     let columns = text::columns().unwrap_or(120);
-    let legend = format!(
+    let legend = legend(sifting.droppable_files(), stock);
+    write!(out, "\n{}", text::labelled("", 0, &legend, columns))?;
+    Ok(())
+}
+
+/// Explains the columns, with the figures of the cell without a sifter.
+fn legend(droppable_files: usize, stock: &Cell) -> String {
+    let (own, others) = (stock.sifted.droppable.all, stock.sifted.others.all);
+    format!(
         "{} can be dropped. Without a sifter, {} of the {} of file data that reach flash are \
          theirs. kept: the share of these that does not reach flash. again: bytes of dropped files \
          that applications fetch again, as a share of the same bytes; they reach flash or not like \
          all others. later: both in the second half of the trace. At the end all files in RAM are \
          written, which makes the figures of short traces worse.",
-        size::counted(sifting.droppable_files() as u64, "file"),
+        size::counted(droppable_files as u64, "file"),
         size::bytes(own),
         size::bytes(own + others),
-    );
-    write!(out, "\n{}", text::labelled("", 0, &legend, columns))?;
-    Ok(())
+    )
 }
 
 /// One sifter with some memory; or one on one device.

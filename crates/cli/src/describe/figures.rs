@@ -3,7 +3,7 @@
 use super::text::shortened;
 use flashsift_core::describe::{Found, Table, Value};
 use flashsift_report::{
-    Axis, Bar, Chart, Figure, Ink, Layer, Line, Marks, Patch, Scale, Unit, View,
+    Axis, Bar, Chart, Figure, Ink, Layer, Line, Marks, Patch, Point, Scale, Unit, View,
 };
 
 type Draw = fn(&Found) -> Vec<Figure>;
@@ -26,6 +26,7 @@ pub(super) const FIGURES: &[(&str, Draw)] = &[
     ("skew", |found| skew(found).into_iter().collect()),
     ("reaccess", |found| reaccess(found).into_iter().collect()),
     ("readahead", read_ahead),
+    ("sift", |found| sift(found).into_iter().collect()),
 ];
 
 // The same in all figures.
@@ -103,6 +104,25 @@ fn read_ahead(found: &Found) -> Vec<Figure> {
         (most > 0.0).then(|| Figure::new(&id, title, chart(x, y, Marks::Bars { parts, bars })))
     };
     titles.into_iter().filter_map(figure).collect()
+}
+
+/// Sifters by the bytes that they keep from flash and those that are fetched again.
+fn sift(found: &Found) -> Option<Figure> {
+    let table = found.table_named("sifters")?;
+    let [kept, again] = ["kept_share", "fetched_again_share"].map(|key| column(table, key));
+    let mut series = 0..Ink::SERIES;
+    let points = table.values("name").zip(again.into_iter().zip(kept)).map(|(name, at)| {
+        let name = match name {
+            Value::Name(name) => name.to_string(),
+            _ => String::new(),
+        };
+        Point { name, ink: series.next().map_or(Ink::Other, Ink::Series), at }
+    });
+    let marks = Marks::Points { points: points.collect(), front: Vec::new() };
+    let x = Axis::new("fetched again, of the data without a sifter", Unit::Share);
+    let y = Axis::new("kept from flash, of the data without a sifter", Unit::Share);
+    let title = "Kept from flash against fetched again";
+    Some(Figure::new("sift-kept", title, chart(x, y, marks)).caption("Up and left is better."))
 }
 
 fn mix(found: &Found) -> Option<Figure> {

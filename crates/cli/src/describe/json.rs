@@ -118,6 +118,7 @@ impl Serialize for Object<'_> {
                 Part::Table(table) if table.audience != Audience::People => {
                     map.serialize_entry(table.key, &Rows(table))?;
                 }
+                Part::Command(command) => map.serialize_entry("command", command)?,
                 Part::Table(_) | Part::Note(_) => {}
             }
         }

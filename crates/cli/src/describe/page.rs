@@ -84,7 +84,10 @@ fn section(section: &describe::Section) -> Option<Section> {
                 blocks.extend((!found.rows.is_empty()).then(|| Block::Table(table(&id, found))));
             }
             Part::Table(_) => {}
-            Part::Note(words) => blocks.push(Block::Note((*words).to_owned())),
+            Part::Note(words) => blocks.push(Block::Note(words.to_string())),
+            Part::Command(command) => {
+                blocks.push(Block::List(vec![("command".to_owned(), command.to_string())]));
+            }
         }
     }
     (!blocks.is_empty()).then(|| Section { id, title: spec.title.to_owned(), blocks })
@@ -142,7 +145,8 @@ mod tests {
         assert_eq!(names.len(), FIGURES.len());
         assert!(
             names.iter().all(|name| {
-                *name == "readahead" || describe::ALL.iter().any(|spec| spec.name == *name)
+                ["readahead", "sift"].contains(name)
+                    || describe::ALL.iter().any(|spec| spec.name == *name)
             }),
             "{names:?}"
         );

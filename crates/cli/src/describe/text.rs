@@ -76,6 +76,8 @@ fn part(part: &Part) -> Option<String> {
         Part::Table(table) if table.audience == Audience::Programs || table.rows.is_empty() => None,
         Part::Table(table) => Some(shown(table)),
         Part::Note(words) => Some(paragraph(words)),
+        // Not wrapped: it is to be copied.
+        Part::Command(command) => Some(format!("  {command}\n")),
     }
 }
 

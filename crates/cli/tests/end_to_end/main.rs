@@ -10,6 +10,7 @@ mod policies;
 mod readahead;
 mod recommend;
 mod sift;
+mod sift_advice;
 mod systems;
 mod verdict;
 mod writeback;

@@ -1,5 +1,7 @@
 //! Results of a characterisation as plain data. Terminal, JSON and page decide how to show them.
 
+use std::borrow::Cow;
+
 /// One value with its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -9,7 +11,7 @@ pub enum Value {
     Bytes(u64),
     /// Microseconds.
     TimeUs(u64),
-    /// A share from 0 to 1.
+    /// A share of a whole: from 0 to 1, unless a part can exceed its whole or be negative.
     Share(f64),
     /// A mean or another number that need not be whole.
     Number(f64),
@@ -150,7 +152,9 @@ pub enum Part {
     /// Rows of values with named columns.
     Table(Table),
     /// An explanation of the part before it, for people.
-    Note(&'static str),
+    Note(Cow<'static, str>),
+    /// A command that shows more, as typed into a shell; for programs under `command`.
+    Command(Box<str>),
 }
 
 /// A piece of a [`Sentence`].
@@ -228,8 +232,14 @@ impl Found {
     }
 
     /// Adds an explanation of the part before it.
-    pub fn note(mut self, words: &'static str) -> Self {
-        self.parts.push(Part::Note(words));
+    pub fn note(mut self, words: impl Into<Cow<'static, str>>) -> Self {
+        self.parts.push(Part::Note(words.into()));
+        self
+    }
+
+    /// Adds a command that shows more.
+    pub fn command(mut self, command: &str) -> Self {
+        self.parts.push(Part::Command(command.into()));
         self
     }
 

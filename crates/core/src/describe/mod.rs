@@ -44,6 +44,7 @@ mod reaccess;
 mod reached_flash;
 mod read_ahead;
 mod request_sizes;
+mod sifters;
 mod skew;
 mod sqlite;
 mod sync_distance;
@@ -59,6 +60,7 @@ pub use endurance::FlashDevice;
 pub use found::{Audience, Column, Figure, Found, Part, Piece, Sentence, Table, Value};
 pub(crate) use programs::program_name;
 pub use read_ahead::readahead_section;
+pub use sifters::{SiftedTrace, sift_section};
 
 /// All characterisations in the order of display.
 pub const ALL: &[CharacterisationSpec] = &[

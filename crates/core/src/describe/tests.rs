@@ -130,7 +130,7 @@ fn check_shape(section: &Section) {
                 }
                 keys.push(table.key);
             }
-            Part::Note(_) => {}
+            Part::Note(_) | Part::Command(_) => {}
         }
     }
     let all = keys.len();

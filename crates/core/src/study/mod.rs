@@ -55,6 +55,8 @@ pub mod recommend;
 mod request;
 mod results;
 mod run;
+pub mod sift_advice;
+pub mod sift_directories;
 pub mod sifting;
 mod sizes;
 mod verdict;

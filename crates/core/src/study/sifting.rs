@@ -56,6 +56,8 @@ pub struct Sifting<'e> {
     files: HashSet<FileId, FixedState>,
     last_uses: LastUses,
     models: Vec<(String, Arc<FileModel>)>,
+    /// Beginnings of the second and later slices of time, ascending.
+    begins_us: Vec<u64>,
     middle_us: u64,
     end_us: u64,
 }
@@ -76,6 +78,17 @@ impl Halves {
     }
 }
 
+/// Bytes in one slice of time, as those of [`SiftOutcome`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiftSlice {
+    /// File data of droppable files that reached flash, bytes in whole pages.
+    pub droppable: u64,
+    /// File data of all other files that reached flash, bytes in whole pages.
+    pub others: u64,
+    /// Bytes of dropped files that were fetched again.
+    pub fetched_again: u64,
+}
+
 /// Effects of one sifter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiftOutcome {
@@ -85,8 +98,19 @@ pub struct SiftOutcome {
     pub others: Halves,
     /// Bytes of dropped files that were fetched again.
     pub fetched_again: Halves,
+    /// The same by slice of time ([`Sifting::cut`]). Slices and `at_end` add up to the whole trace.
+    pub slices: Vec<SiftSlice>,
+    /// Data written after the last event: files in RAM, and pages that Linux has yet to write back.
+    pub at_end: SiftSlice,
     /// The fates of files in RAM.
     pub counters: Counters,
+}
+
+/// Returns the beginnings of the second and later of this many equal parts of a time, which ends at
+/// `end_us`.
+pub fn equal_parts(end_us: u64, parts: usize) -> Vec<u64> {
+    let begin_us = |part: usize| u128::from(end_us) * part as u128 / parts as u128;
+    (1..parts).map(|part| begin_us(part) as u64).collect()
 }
 
 impl<'e> Sifting<'e> {
@@ -122,8 +146,25 @@ impl<'e> Sifting<'e> {
         }
         let end_us = events.last().map_or(0, |event| event.at_us);
         let last_uses = LastUses::of_all(events);
-        let (models, middle_us) = (Vec::new(), end_us / 2);
-        Ok(Self { events, about, droppable, files, last_uses, models, middle_us, end_us })
+        let (models, begins_us, middle_us) = (Vec::new(), Vec::new(), end_us / 2);
+        Ok(Self {
+            events,
+            about,
+            droppable,
+            files,
+            last_uses,
+            models,
+            begins_us,
+            middle_us,
+            end_us,
+        })
+    }
+
+    /// Cuts the time into slices, of which the second and later ones begin at these times,
+    /// ascending. Without it there is one slice.
+    pub fn cut(&mut self, begins_us: Vec<u64>) {
+        debug_assert!(begins_us.is_sorted());
+        self.begins_us = begins_us;
     }
 
     /// Adds a model, under the text that names it in a sifter's parameters.
@@ -158,27 +199,41 @@ impl<'e> Sifting<'e> {
         })?;
         let mut sifted = Sifted::new(sifter, ram_bytes, self.about.knows);
         let mut flusher = Flusher::new(write_back).with_log();
-        let mut outcome = SiftOutcome::default();
+        let slices = vec![SiftSlice::default(); self.begins_us.len() + 1];
+        let mut outcome = SiftOutcome { slices, ..SiftOutcome::default() };
         let mut first_half = None;
+        // Bytes fetched again before each slice.
+        let mut before = vec![0];
         for event in self.events {
+            let fetched_again = sifted.counters().fetched_again.bytes;
             if event.at_us > self.middle_us && first_half.is_none() {
-                first_half = Some(sifted.counters().fetched_again.bytes);
+                first_half = Some(fetched_again);
+            }
+            let begun =
+                |slice: usize| self.begins_us.get(slice).is_some_and(|at| *at <= event.at_us);
+            while begun(before.len() - 1) {
+                before.push(fetched_again);
             }
             sifted.event(event, &mut |event| {
                 flusher.handle(event);
                 below(event);
             });
-            self.charge(&mut flusher, &mut outcome);
+            self.charge(&mut flusher, &mut outcome, false);
         }
         sifted.finish(&mut |event| {
             flusher.handle(event);
             below(event);
         });
         flusher.advance(self.end_us.saturating_add(2 * flusher.settings().expire_us));
-        self.charge(&mut flusher, &mut outcome);
+        self.charge(&mut flusher, &mut outcome, true);
         outcome.counters = sifted.counters().clone();
         let all = outcome.counters.fetched_again.bytes;
         outcome.fetched_again = Halves { all, second: all - first_half.unwrap_or(all) };
+        before.resize(outcome.slices.len(), all);
+        let after = before.iter().skip(1).chain([&all]);
+        for (slice, (before, after)) in outcome.slices.iter_mut().zip(before.iter().zip(after)) {
+            slice.fetched_again = after - before;
+        }
         Ok(outcome)
     }
 
@@ -206,14 +261,17 @@ impl<'e> Sifting<'e> {
         Ok((outcome, builder.finish()?))
     }
 
-    fn charge(&self, flusher: &mut Flusher, outcome: &mut SiftOutcome) {
+    fn charge(&self, flusher: &mut Flusher, outcome: &mut SiftOutcome, is_end: bool) {
         for reached in flusher.drain_log() {
             let bytes = reached.pages * PAGE_BYTES;
-            let of = match self.files.contains(&reached.file) {
-                true => &mut outcome.droppable,
-                false => &mut outcome.others,
+            let at = self.begins_us.partition_point(|begin_us| *begin_us <= reached.at_us);
+            let slice = if is_end { &mut outcome.at_end } else { &mut outcome.slices[at] };
+            let (of, of_slice) = match self.files.contains(&reached.file) {
+                true => (&mut outcome.droppable, &mut slice.droppable),
+                false => (&mut outcome.others, &mut slice.others),
             };
             of.add(bytes, reached.at_us > self.middle_us);
+            *of_slice += bytes;
         }
     }
 }

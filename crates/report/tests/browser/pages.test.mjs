@@ -116,6 +116,10 @@ for (const [name, args] of [
   ["sizes of memory", ["compare", trace, "--system", "storage,flush-nvm:pages=64,flush-nvm:pages=256,flush-nvm:pages=1024,hybrid-flush:pages=64,hybrid-flush:pages=256", "--device", "ufs-3.1,emmc-5.1", "--memory", "4MiB", "--writeback", "hf"]],
   ["read-aheads", ["compare", trace, "--readahead", "off,linux:16k,linux:128k,linux:512k,paper:16,paper:32", "--memory", "4MiB,16MiB", "--device", "ufs-3.1,emmc-5.1"]],
   ["read-aheads of one size", ["compare", trace, "--readahead", "off,linux:128k", "--policy", "lru,arc", "--memory", "16MiB"]],
+  ["sifters at one size", ["compare", trace, "--sift", "all", "--memory", "16MiB", "--metadata", "ext4"]],
+  ["sifters by memory", ["compare", trace, "--sift", "all,random:p=0.25", "--memory", "8MiB,16MiB,64MiB", "--device", "ufs-3.1,emmc-5.1"]],
+  ["one sifter", ["compare", trace, "--sift", "touch"]],
+  ["a description with sifters", ["describe", trace, "--sift"]],
   ["two modes of write-back", ["compare", trace, "--policy", "lru,arc,belady", "--memory", "4MiB,16MiB", "--writeback", "linux", "--writeback", "evict"]],
   ["two modes at one size", ["compare", trace, "--memory", "16MiB", "--writeback", "hf", "--writeback", "linux,cluster:128KiB"]],
   ["a description", ["describe", trace]],
@@ -279,6 +283,62 @@ test("figures of read-ahead have the numbers of --json", { skip }, async () => {
   for (const table of ["read-ahead", "cases-0", "cases-1"]) {
     assert.equal(await page.locator(`#table-0-${table} tbody tr`).count(), 5, table);
   }
+  await done();
+});
+
+test("figures of sifters have the numbers of --json", { skip }, async () => {
+  const { page: path, lines } = run("sifters", "compare", trace, "--sift", "keep,drop-all,touch,oracle", "--memory", "8MiB,32MiB", "--metadata", "ext4", "--device", "ufs-3.1");
+  const { page, done } = await open(path);
+  const label = (cell) => `${cell.memory_bytes >> 20} MiB`;
+  const shares = {
+    "whole trace": (cell) => [cell.fetched_again_share, cell.kept_share],
+    "second half": (cell) => [cell.later_fetched_again_share, cell.later_kept_share],
+  };
+  const { rows } = await data(page, "sift-frontier");
+  for (const [view, of] of Object.entries(shares)) {
+    for (const sifter of ["keep", "drop-all", "touch", "oracle"]) {
+      const found = rows.filter((row) => row[0] === view && row[2] === sifter).map((row) => [row[3], row[4]]);
+      const wanted = lines.filter((cell) => cell.sifter === sifter).map(of);
+      const sorted = (points) => points.map(([x, y]) => `${x.toFixed(9)} ${y.toFixed(9)}`).sort();
+      assert.deepEqual(sorted(found), sorted(wanted), `${view} ${sifter}`);
+    }
+  }
+  const parts = {
+    "droppable files": (cell) => cell.flash_bytes,
+    "other files": (cell) => cell.other_flash_bytes,
+    "journal and metadata": (cell) => (cell.journal_writes + cell.metadata_writes) * 4096,
+  };
+  const flash = await data(page, "sift-flash");
+  const over = await data(page, "sift-over-time");
+  const elapsed = await data(page, "sift-elapsed");
+  assert.equal(flash.rows.length, 3 * lines.length);
+  for (const cell of lines) {
+    for (const [part, of] of Object.entries(parts)) {
+      assert.equal(flash.rows.find((row) => row[0] === label(cell) && row[2] === part && row[4] === cell.sifter)[3], of(cell));
+    }
+    // The lines over time end at the sums.
+    for (const [panel, field] of [["Data of droppable files to flash", "flash_bytes"], ["Fetched again", "fetched_again_bytes"]]) {
+      const line = over.rows.filter((row) => row[0] === label(cell) && row[1] === panel && row[2] === cell.sifter).map((row) => row[4]);
+      assert.ok(line.every((value, n) => n === 0 || value >= line[n - 1]), `${panel} falls`);
+      assert.equal(line.at(-1), cell[field], `${panel} ${cell.sifter}`);
+    }
+    const time = elapsed.rows.find((row) => row[0] === label(cell) && row[4] === cell.sifter)[3];
+    assert.ok(Math.abs(time - cell.elapsed_s * 1e6) <= 1e-9 * time, `${cell.sifter}: ${time}`);
+  }
+  assert.equal(await page.locator("#table-1 tbody tr").count(), lines.length / 2);
+  await done();
+});
+
+test("a description shows the sifters of --json", { skip }, async () => {
+  const { page: path, lines: [json] } = run("advised", "describe", trace, "--sift");
+  const { page, done } = await open(path);
+  const { rows } = await data(page, "sift-kept");
+  assert.deepEqual(rows.map((row) => row[2]), json.sift.sifters.map((row) => row.name));
+  rows.forEach(([, , name, again, kept], n) => {
+    const row = json.sift.sifters[n];
+    assert.ok(Math.abs(again - row.fetched_again_share) < 1e-6 && Math.abs(kept - row.kept_share) < 1e-6, name);
+  });
+  assert.ok((await page.locator("#sift").textContent()).includes(json.sift.command));
   await done();
 });
 

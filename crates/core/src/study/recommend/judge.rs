@@ -63,18 +63,27 @@ impl Judgement {
     }
 }
 
-/// Returns the percentile bootstrap of a sum (Efron & Tibshirani, "An Introduction to the
-/// Bootstrap", 1993, §13.3): slices are drawn with replacement. The seed is fixed.
+/// Returns the interval of a sum over the slices.
 fn interval(savings: &[f64]) -> (f64, f64) {
-    if savings.is_empty() {
+    bootstrap(savings.len(), |drawn| drawn.iter().map(|slice| savings[*slice]).sum())
+}
+
+/// Returns the 95 % interval of a statistic of this many slices, a percentile bootstrap (Efron &
+/// Tibshirani, "An Introduction to the Bootstrap", 1993, §13.3): slices are drawn with replacement,
+/// and `statistic` gets the numbers of those drawn. The seed is fixed. Without slices it is 0.
+pub fn bootstrap(slices: usize, statistic: impl Fn(&[usize]) -> f64) -> (f64, f64) {
+    if slices == 0 {
         return (0.0, 0.0);
     }
     let mut random = Pcg64::seed_from_u64(SEED);
-    let mut draw = || savings[random.random_range(0..savings.len())];
-    let mut sums: Vec<f64> =
-        (0..RESAMPLES).map(|_| (0..savings.len()).map(|_| draw()).sum()).collect();
-    sums.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| sums[(share * (RESAMPLES - 1) as f64).round() as usize];
+    let mut drawn = vec![0; slices];
+    let mut resample = || {
+        drawn.fill_with(|| random.random_range(0..slices));
+        statistic(&drawn)
+    };
+    let mut found: Vec<f64> = (0..RESAMPLES).map(|_| resample()).collect();
+    found.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| found[(share * (RESAMPLES - 1) as f64).round() as usize];
     (at(0.025), at(0.975))
 }
 
