@@ -43,6 +43,11 @@ class Kinds(unittest.TestCase):
             ("p/Code Cache/js/index-dir/the-real-index", False),
             ("h/.cache/app/thumbs.db-wal", False),
             ("p/Service Worker/CacheStorage/1/2/3_0", False),
+            ("p/Service Worker/ScriptCache/00ff_0", False),
+            ("h/.cache/app/records/000003.log", False),
+            ("h/.cache/mozilla/firefox/p/cache2/entries/00FF", True),
+            ("h/.cache/mozilla/firefox/p/thumbnails/a.png", False),
+            (f"{FIREFOX}/cache/morgue/12/{{{UUID}}}.final", False),
         ):
             self.assertEqual(kinds.dropped_by_rule(path), dropped, path)
 

@@ -60,7 +60,7 @@ def _shell(pattern):
     return re.compile("".join({"*": ".*", "?": "."}.get(part, re.escape(part)) for part in pattern), re.S)
 
 
-NO_CACHE = _names("NO_CACHE")
+NO_CACHE = [_shell(pattern) for pattern in _names("NO_CACHE")]
 PINNED = [_shell(pattern) for pattern in _names("INDEXES")]
 DATABASE = re.compile(r".*\.(db|db3|sqlite|sqlite3|sqlitedb)|.+-(journal|wal|shm)|.*-mj[0-9A-F]{6}9[0-9A-F]{2}", re.I)
 
@@ -69,7 +69,7 @@ def dropped_by_rule(path):
     """Whether `Droppable::caches()` has this path."""
     path = f"/{path}"
     name = path.rpartition("/")[2]
-    return (in_cache(path) and not any(_shell(f"*{part}*").fullmatch(path) for part in NO_CACHE)
+    return (in_cache(path) and not any(pattern.fullmatch(path) for pattern in NO_CACHE)
             and not DATABASE.fullmatch(name) and not any(pattern.fullmatch(name) for pattern in PINNED))
 
 
@@ -110,15 +110,15 @@ def block_cache(data):
 # --- the verdict ---
 
 ORDER = ("harmless", "costly", "harmful")
-# Files that a browser writes anew, under another name, and renames: a new one is no loss.
-RENAMED = ("the-real-index", "index.txt", "journal.baj", "snapshot.baf", "cache2/index", "cache2/index.log",
-           ".json", ".bin")
+# Files about others, which browsers write anew and rename. They hold no content.
+REWRITTEN = ("the-real-index", "index.txt", "journal.baj", "snapshot.baf", "cache2/index", "cache2/index.log",
+             ".json", ".bin")
 # Compiled code of scripts, which is of no use once the script is fetched again.
 DERIVED = "Code Cache/"
 
 
 def compared(trial, controls):
-    """What a trial has beside all undisturbed runs of the same seed and mode.
+    """Returns what a trial has beside all undisturbed runs of the same seed and mode.
 
     All hold `phases` (each with `asked`: url to requests and bytes, `problems`, `code`), `gone`
     and `remade` (kind to number of files that the experiment did not delete). Bytes of `own` URLs,
@@ -135,7 +135,7 @@ def compared(trial, controls):
             side = "own" if url in own else "other"
             result[f"{side}_requests"] += more
             result[f"{side}_bytes"] += bytes_more
-            if side == "other" and more:
+            if side == "other" and bytes_more:
                 result["others"].append(url)
         known = {problem for one in usual for problem in one["problems"]}
         result["problems"] += [f"{phase['name']}: {problem}" for problem in phase["problems"] if problem not in known]
@@ -143,7 +143,7 @@ def compared(trial, controls):
             result["problems"].append(f"{phase['name']}: exit status {phase['code']}")
     for what in ("gone", "remade"):
         for kind, count in trial[what].items():
-            if what == "remade" and kind.endswith(RENAMED) or own and kind.startswith(DERIVED):
+            if kind.endswith(REWRITTEN) or own and kind.startswith(DERIVED):
                 continue
             if (more := count - max((control[what].get(kind, 0) for control in controls), default=0)) > 0:
                 result[what][kind] = more
@@ -155,7 +155,7 @@ def verdict(difference):
     files' own bytes is fetched or lost. Harmless: all else."""
     if difference["problems"]:
         return "harmful"
-    if difference["other_requests"] or difference["gone"] or difference["remade"]:
+    if difference["other_bytes"] or difference["gone"] or difference["remade"]:
         return "costly"
     return "harmless"
 

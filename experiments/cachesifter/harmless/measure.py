@@ -76,7 +76,8 @@ class Seed:
             files = self.listed()
             trials = self.trials(files)
             plan.shuffle(trials)
-            number = 0
+            # Those of an earlier run stay: their profile was another one.
+            number = sum(trial["amount"] == "none" for trial in self._done)
             for at, trial in enumerate(trials):
                 if at % CONTROL_EVERY == 0:
                     for mode in self.args.modes:
@@ -257,7 +258,7 @@ class Seed:
             if path.endswith("/index") and (was := self.block_cache(self.template, path)):
                 now = self.block_cache(self.home, path)
                 if now is None or was[1] != now[1]:
-                    remade[f"{kind_of(path).removesuffix('index')}: all of {was[0]} entries"] += 1
+                    remade[f"{kind_of(path).removesuffix('/index')}, all entries"] += 1
         trial["gone"], trial["remade"] = gone, remade
         if trial["phases"]:
             with contextlib.suppress(IndexError):

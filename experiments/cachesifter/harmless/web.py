@@ -268,7 +268,7 @@ def _wasm(rng, functions):
     for _ in range(functions):
         code = b"\x20\0"
         for _ in range(120):
-            code += constant(rng.randrange(1, 64)) + rng.choice((b"\x6a", b"\x6c", b"\x73"))  # add mul xor
+            code += constant(rng.randrange(1, 64)) + rng.choice((b"\x6a", b"\x6c", b"\x73"))
         bodies.append(function(code))
     calls = b"\x20\0" + b"".join(b"\x10" + _leb(number) for number in range(functions))
     bodies.append(function(calls))
