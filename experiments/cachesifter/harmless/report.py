@@ -65,12 +65,13 @@ divided by that of the undisturbed runs. The machine had other work, so *start* 
 `stored` rows are no caches. They show that the experiment sees a loss."""
 RULE_TEXT = """## The rule of the product
 
-`core/src/sift/droppable.rs` decides by names. Kinds on which the rule and the verdict differ:"""
+`core/src/sift/droppable.rs` decides by names. Kinds on which the rule and the verdict differ (those
+that it dropped before this experiment and does not now are in the next section):"""
 CONCLUSIONS = """## What follows for the rule
 
 - **Files of the HTTP caches** (`Cache/Cache_Data`, `Code Cache`, `cache2/entries`) are what a sifter
-  may drop: their bytes are fetched again, compiled code is made again, and nothing else changes.
-  They are open only for moments, also while the browser runs.
+  may drop: their bytes are fetched again, compiled code is made again, and nothing else changes. No
+  sample saw one of them open.
 - **Scripts of service workers** (Chromium's `Service Worker/ScriptCache`): if one is missing,
   Chromium forgets the service worker until the page registers it again. An application that should
   work without a network does not. The rule dropped them before this experiment; now it does not.
@@ -80,16 +81,18 @@ CONCLUSIONS = """## What follows for the rule
 - **Thumbnails of Firefox**: {thumbnails}. The rule dropped them before; now it does not.
 - **Caches of block files** (GPU caches) are made anew without their index or a block file. They are
   pinned, and always open.
-- **Indexes of simple caches** (`index`, `the-real-index`) and of `cache2` are harmless: both
-  browsers build them again from the entries, and keep these. They stay pinned, because an `index`
-  of block files has the same name, and because all of them together have {pinned} bytes.
+- **Indexes of simple caches** (`index`, `the-real-index`) and of `cache2` are harmless: the entries
+  are served without them. Chromium writes them again; Firefox had not at the end of a trial. They
+  stay pinned, because an `index` of block files has the same name, and because all of them together
+  have {pinned} bytes.
 - **Logs of LevelDB**: without `Local Storage/leveldb/N.log` alone, localStorage is lost. No such log
   lay in a cache directory here, but the rule would have dropped one. Now it pins `0?????.log`, as it
   pins LevelDB's other files.
 - **SQLite** in caches is harmless for shaders (`GPUPersistentCache`) and harmful for Firefox's
   `caches.sqlite`. The rule pins all of them: a name does not tell them apart, and they are open.
-- **Start-up caches of Firefox** are made again at the next start. All but the previous generation
-  are open while it runs.
+- **Start-up caches of Firefox** are made again. The three large ones in use
+  (`scriptCache-current.bin`, `scriptCache-child-current.bin`, `startupCache.8.little`) are always
+  open; the previous generation is not.
 
 ## Limits
 
@@ -97,7 +100,7 @@ The server still has all content at the same addresses. A resource that its serv
 not regenerable; no trial looks at that. Deletions while a browser runs come at one moment, between
 two visits. Shaders come from SwiftShader, and Firefox had no WebGL, so it has no shader cache here.
 Firefox's lists of unsafe pages were not downloaded. On Linux, Chromium keeps pages in its simple
-cache; other systems may have block files."""
+cache; other systems may have block files, and jump lists."""
 
 
 def trials_of(paths):
@@ -302,9 +305,9 @@ def page(entries, trials, machine):
                     textwrap.fill(line, 100, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
                                   break_on_hyphens=False) for line in lines))
     thumbnails = next((entry for entry in entries if entry["kind"].startswith("thumbnails/")), None)
-    cost = (f"{size(thumbnails['bytes'])} bytes of them are missing, and Firefox fetches "
-            f"{size(thumbnails['other_bytes'])} bytes of whole pages to draw them again" if thumbnails
-            else "Firefox made none")
+    cost = (f"if {size(thumbnails['bytes'])} bytes of them are missing, Firefox fetches "
+            f"{size(thumbnails['other_bytes'])} bytes of whole pages in the background to draw them again"
+            if thumbnails else "Firefox made none")
     pinned = sum(entry["bytes"] or 0 for entry in entries if entry["rule"] == "pins" and
                  entry["verdict"] == "harmless" and entry["kind"].endswith(("/index", "the-real-index")))
     parts += [RULE_TEXT, rule_table(entries),
