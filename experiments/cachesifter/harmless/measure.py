@@ -14,6 +14,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -46,6 +47,9 @@ def main():
     parser.add_argument("--only", metavar="PATTERN", help="kinds in which this regular expression is found")
     parser.add_argument("--modes", nargs="+", choices=("between", "running"), default=["between", "running"])
     args = parser.parse_args()
+    # The ways to end it are errors here, so that the browser ends and its profile goes.
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     if not installed(args.browser):
         sys.exit(f"{args.browser} is not installed")
     done = [json.loads(line) for line in args.trials.read_text().splitlines()] if args.trials.exists() else []

@@ -58,11 +58,13 @@ of the same seed: a request counts only beyond those. Compiled code of a script 
 again is not a loss of its own.
 
 In the tables, *open* is how often a file of the kind was open or mapped, over samples after each
-page; a live sifter never drops an open file. *own again* and *other again* are bytes fetched again
+page; a live sifter never drops an open file. *held open*, *not there*: no file could be deleted
+while the browser ran. *own again* and *other again* are bytes fetched again
 after all files of the kind were deleted between runs (median). *back* is the share of deleted files
 that exist at the end. *start* is the time from the start of the browser to its first answer,
-divided by that of the undisturbed runs. The machine had other work, so *start* is only a hint.
-`stored` rows are no caches. They show that the experiment sees a loss."""
+divided by that of the undisturbed runs. It is only a hint where the machine has other work.
+`stored` rows are no caches. They show that the experiment sees a loss. A kind with fewer *seeds*
+did not exist in the profiles of the others."""
 RULE_TEXT = """## The rule of the product
 
 `core/src/sift/droppable.rs` decides by names. Kinds on which the rule and the verdict differ (those
@@ -141,14 +143,14 @@ def summaries(trials):
     for trial in judged(trials):
         by_kind[trial["browser"], trial["kind"]].append(trial)
     held = collections.defaultdict(lambda: [0, 0])
-    never = collections.Counter()
+    never, absent = collections.Counter(), collections.Counter()
     for trial in trials:
         if trial["amount"] == "none":
             for kind, (there_open, there) in trial["open"].items():
                 held[trial["browser"], kind][0] += there_open
                 held[trial["browser"], kind][1] += there
         elif not trial["phases"]:
-            never[trial["browser"], trial["kind"]] += 1
+            (never if trial["held"] else absent)[trial["browser"], trial["kind"]] += 1
     entries = []
     for (browser, kind), mine in sorted(by_kind.items()):
         entry = {"browser": browser, "kind": kind, "rule": rule_of(browser, kind), "trials": len(mine),
@@ -157,7 +159,7 @@ def summaries(trials):
         entry["bytes"] = median(trial["bytes"] for trial in everything) if everything else None
         there_open, there = held[browser, kind]
         entry["open"] = round(there_open / there, 3) if there else None
-        entry["held_trials"] = never[browser, kind]
+        entry["held_trials"], entry["absent_trials"] = never[browser, kind], absent[browser, kind]
         entry["verdict"] = worst(trial["verdict"] for trial in mine)
         entry["verdicts"] = {
             mode: {amount: counted([trial["verdict"] for trial in mine
@@ -242,7 +244,7 @@ def kinds_table(entries):
     for entry in entries:
         running = words(entry["verdicts"]["running"])
         if not entry["verdicts"]["running"]:
-            running = "held open" if entry["held_trials"] else "–"
+            running = "held open" if entry["held_trials"] else "not there" if entry["absent_trials"] else "–"
         rows.append([f"`{entry['kind']}`" if entry["rule"] else entry["kind"], f"{entry['files']:.0f}",
                      entry["seeds"], size(entry["bytes"]), entry["rule"] or "–",
                      "–" if entry["open"] is None else f"{100 * entry['open']:.0f} %",
@@ -291,7 +293,7 @@ def page(entries, trials, machine):
     facts = (f"{machine['chromium']}; {machine['firefox']}; both headless, on Linux {machine['kernel']} with "
              f"{machine['cpus']} processors, {machine['date']}. {count:,} trials of up to "
              f"{max(entry['seeds'] for entry in entries)} seeds, and {len(controls):,} undisturbed runs between them, "
-             f"of which {failing} had a problem. No phone was measured.")
+             f"of which {failing} had a problem. No phone was measured. {machine.get('note', '')}").strip()
     parts = [TITLE, HOW.format(facts=fill(facts))]
     for browser in BROWSERS:
         mine = [entry for entry in entries if entry["browser"] == browser]

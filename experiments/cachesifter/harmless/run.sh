@@ -16,8 +16,10 @@ mkdir -p "$out"
 measure() { python3 -B "$here/measure.py" "$out/$1.jsonl" --browser "$@"; }
 measure chromium "$@" &
 chromium=$!
+trap 'kill "$chromium" 2> /dev/null || true' EXIT
 measure firefox "$@"
 wait "$chromium"
+trap - EXIT
 if (( $# > 0 )); then
   exec python3 -B "$here/report.py" --print "$out/chromium.jsonl" "$out/firefox.jsonl"
 fi
