@@ -3,19 +3,39 @@
 use crate::names::{file_name, in_cache, is_synced_database};
 use wildmatch::WildMatch;
 
-/// Directories whose name contains `cache` although their files cannot be fetched again. Chromium
-/// keeps what a web application stored itself in `CacheStorage`.
-const NO_CACHE: [&str; 1] = ["/CacheStorage/"];
+/// Files in cache directories whose loss costs more than their own bytes, as
+/// `experiments/cachesifter/harmless` saw with the real programs.
+const NO_CACHE: [&str; 4] = [
+    // Chromium: content that a web application stored itself.
+    "*/CacheStorage/*",
+    // Chromium forgets a service worker of which a script is missing.
+    "*/Service Worker/ScriptCache/*",
+    // Firefox: as the two above. It serves a missing file as an empty one.
+    "*/cache/morgue/*",
+    // Firefox loads a whole page again for its picture.
+    "*/firefox/*/thumbnails/*",
+];
 
-/// Names of files that describe the others of a cache. Chromium throws all its entries away when
-/// `index` or a block file (`data_0` to `data_3`) is missing.
-const INDEXES: [&str; 8] =
-    ["index", "the-real-index", "index-log", "data_?", "LOCK", "CURRENT", "MANIFEST-*", "*.ldb"];
+/// Names of files that describe the others of a cache. Chromium throws all entries of a cache of
+/// block files away when `index` or a block file (`data_0` to `data_3`) is missing. LevelDB loses
+/// its last records with its log.
+const INDEXES: [&str; 9] = [
+    "index",
+    "the-real-index",
+    "index-log",
+    "data_?",
+    "LOCK",
+    "CURRENT",
+    "MANIFEST-*",
+    "*.ldb",
+    "0?????.log",
+];
 
 /// Decides by its name whether a file may be dropped.
 #[derive(Clone, Debug)]
 pub struct Droppable {
     patterns: Vec<WildMatch>,
+    no_cache: Vec<WildMatch>,
     pinned: Vec<WildMatch>,
 }
 
@@ -31,6 +51,7 @@ impl Droppable {
         let compiled = |pattern: &str| WildMatch::new(pattern);
         Self {
             patterns: patterns.iter().map(|pattern| compiled(pattern)).collect(),
+            no_cache: NO_CACHE.iter().map(|pattern| compiled(pattern)).collect(),
             pinned: INDEXES.iter().map(|pattern| compiled(pattern)).collect(),
         }
     }
@@ -39,7 +60,7 @@ impl Droppable {
     /// caches may not, whatever the patterns say.
     pub fn has(&self, path: &str) -> bool {
         let chosen = match &self.patterns[..] {
-            [] => in_cache(path) && !NO_CACHE.iter().any(|directory| path.contains(directory)),
+            [] => in_cache(path) && !self.no_cache.iter().any(|pattern| pattern.matches(path)),
             patterns => patterns.iter().any(|pattern| pattern.matches(path)),
         };
         let name = file_name(path);
@@ -56,9 +77,14 @@ mod tests {
     #[test]
     fn caches_are_droppable_but_for_their_indexes_and_databases() {
         let caches = Droppable::caches();
-        for path in
-            ["/h/.cache/app/a", "/p/Default/Cache/Cache_Data/00ff_0", "/p/Code Cache/js/a_0"]
-        {
+        for path in [
+            "/h/.cache/app/a",
+            "/h/.cache/app/update-1.log",
+            "/h/.cache/mozilla/firefox/p/cache2/entries/00FF",
+            "/h/.cache/thumbnails/normal/a.png",
+            "/p/Default/Cache/Cache_Data/00ff_0",
+            "/p/Code Cache/js/a_0",
+        ] {
             assert!(caches.has(path), "{path}");
         }
         for path in [
@@ -70,6 +96,10 @@ mod tests {
             "/h/.cache/app/thumbs.db",
             "/h/.cache/app/thumbs.db-wal",
             "/p/Service Worker/CacheStorage/1/2/3_0",
+            "/p/Service Worker/ScriptCache/00ff_0",
+            "/h/.cache/app/records/000003.log",
+            "/p/storage/default/http+++a/cache/morgue/12/{6146e4ba}.final",
+            "/h/.cache/mozilla/firefox/p/thumbnails/a.png",
         ] {
             assert!(!caches.has(path), "{path}");
         }
