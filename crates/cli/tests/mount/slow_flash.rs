@@ -93,5 +93,8 @@ fn files_in_ram_do_not_wait_for_flash() {
         settling.join().unwrap().unwrap();
     });
     assert_eq!(fs::read(mounted.below("first")).unwrap(), b"first");
-    assert_eq!(mounted.status()["never_written"], 1);
+    // The kernel reports the last close of a file after close(2) has returned: the first status
+    // that followed it still had 0 once.
+    let mut counts = (0..1000).map(|_| mounted.status()["never_written"].clone());
+    assert_eq!(counts.find(|count| *count != 0), Some(1.into()));
 }

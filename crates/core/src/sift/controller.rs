@@ -5,8 +5,7 @@
 //! those that will probably be fetched again for all drops with this one, stay within the share
 //! `again` of the bytes that have left RAM. Otherwise the file that is most likely to be used again
 //! goes to flash: the others grow older in RAM, and their chance of a later use falls. The chances
-//! are learned from all files, dropped or not ([`chances`]), because the uses of a file on flash are
-//! seen as well.
+//! are learned from all files ([`chances`]), because uses of files on flash are seen as well.
 //!
 //! `cap` bounds what a program could cost that wants every dropped file at once.
 

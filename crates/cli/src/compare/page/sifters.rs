@@ -9,6 +9,9 @@ use flashsift_report::{
     Table, Unit, View,
 };
 
+/// A number of bytes of a slice.
+type OfSlice = fn(&SiftSlice) -> u64;
+
 /// Builds the page.
 pub(in crate::compare) fn build(run: &SiftRun<'_>, name: &str, input: &Input) -> Page {
     let sizes: Vec<&[Cell]> =
@@ -191,12 +194,12 @@ impl Sifters<'_> {
         let end_us = self.run.end_us;
         let ends_us: Vec<u64> =
             self.run.begins_us.iter().copied().chain([end_us, end_us]).collect();
-        let panels: [(&str, &str, fn(&SiftSlice) -> u64); 2] = [
+        let panels: [(&str, &str, OfSlice); 2] = [
             ("Data of droppable files to flash", "bytes so far", |slice| slice.droppable),
             ("Fetched again", "bytes so far", |slice| slice.fetched_again),
         ];
         let charts = |cells: &[Cell]| {
-            let chart = |(title, axis, of): &(&str, &str, fn(&SiftSlice) -> u64)| {
+            let chart = |(title, axis, of): &(&str, &str, OfSlice)| {
                 let line = |cell: &Cell| {
                     let mut sum = 0;
                     let sifted = &cell.sifted;

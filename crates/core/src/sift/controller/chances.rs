@@ -1,10 +1,10 @@
 //! How likely a file is to be used again, learned from what became of other files.
 //!
-//! Idle time is cut into levels, two for each doubling. For each directory and number of uses, a row counts
-//! how many files reached a level, and how many of them were used or deleted in it. The chance of a
-//! later use follows from the shares of all levels from the file's own on (Kaplan and Meier,
-//! "Nonparametric estimation from incomplete observations", 1958): files that are still idle count
-//! in the levels that they have passed.
+//! Idle time is cut into levels, two for each doubling. For each directory and number of uses, a
+//! row counts how many files reached a level, and how many of them were used or deleted in it. The
+//! chance of a later use follows from the shares of all levels from the file's own on (Kaplan and
+//! Meier, "Nonparametric estimation from incomplete observations", 1958): files that are still idle
+//! count in the levels that they have passed.
 //!
 //! A row that has seen little leans on all directories with the same number of uses, and these on
 //! all files. A level that most files have not left yet has the mean share of the levels below it.
@@ -19,7 +19,7 @@ use std::hash::{BuildHasher, Hasher};
 pub(super) const LEVELS: usize = 46;
 /// Classes of directories. Class 0 is all of them; the others are chosen by a hash of the path.
 const CLASSES: u16 = 64;
-/// Numbers of uses that are told apart: none, one, more.
+/// Numbers of uses that have rows of their own: none, one, more.
 const USES: u16 = 3;
 /// Rows of the table.
 pub(super) const ROWS: usize = (CLASSES * USES) as usize;
@@ -27,8 +27,7 @@ pub(super) const ROWS: usize = (CLASSES * USES) as usize;
 const PRIOR_FILES: f64 = 8.0;
 /// Share of files used in a level, before anything is known.
 const FIRST_SHARE: f64 = 0.025;
-/// In the mean that replaces the share of a level that is not known yet, weight of a level beside the
-/// next one.
+/// Weight of a level beside the next one in the mean that replaces a share that is not known yet.
 const FADE: f64 = 0.8;
 /// Levels above that of the time since the start which count: two doublings.
 pub(super) const AHEAD: usize = 4;

@@ -85,7 +85,7 @@ fn chances_are_the_shares_of_the_files_that_were_used() {
     }
 }
 
-/// A time that nobody has seen yet does not count.
+/// A time that has not been seen yet does not count.
 #[test]
 fn levels_far_beyond_the_time_since_the_start_do_not_count() {
     let mut chances = Chances::new();
@@ -97,7 +97,7 @@ fn levels_far_beyond_the_time_since_the_start_do_not_count() {
     assert!(first < later, "{first} {later}: {AHEAD} levels more than have been seen");
 }
 
-/// Directories are told apart, but for those whose names are numbers.
+/// Directories have rows of their own, but for those whose names are numbers.
 #[test]
 fn rows_are_of_directories_and_uses() {
     assert_eq!(Row::of("/m/tiles/16/a3/5.png"), Row::of("/m/tiles/17/4/6.png"));

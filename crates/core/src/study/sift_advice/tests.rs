@@ -166,7 +166,6 @@ fn sessions_are_parted_by_pauses() {
 #[test]
 fn slices_add_up_to_the_whole_trace() {
     for seed in 1..20 {
-        println!("seed {seed}");
         let mut dice = Dice::new(seed);
         let mut events = Vec::new();
         let (mut now, mut files) = (0, 0);
@@ -208,9 +207,10 @@ fn slices_add_up_to_the_whole_trace() {
             ];
             assert_eq!(cut.slices.len(), begins_us.len() + 1);
             for (of, halves) in all {
-                assert_eq!(sum(&cut.slices, of), halves.all, "{}", sifter.label());
-                assert_eq!(sum(&cut.slices[half + 1..], of), halves.second, "{}", sifter.label());
-                assert_eq!(sum(&whole.slices, of), halves.all, "one slice");
+                let at = format!("{}, seed {seed}", sifter.label());
+                assert_eq!(sum(&cut.slices, of), halves.all, "{at}");
+                assert_eq!(sum(&cut.slices[half + 1..], of), halves.second, "{at}");
+                assert_eq!(sum(&whole.slices, of), halves.all, "{at}: one slice");
             }
             assert_eq!(SiftOutcome { slices: whole.slices.clone(), ..cut }, whole);
         }

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Prints the tables of RESULTS.md: what each sifter keeps from flash, and what is fetched again."""
+
+import argparse
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Recordings with files that may be dropped, and the patterns of those outside of directories whose
+# name contains `cache`. `test` are those on which nothing was tuned (`split` of their cards).
+TRACES = {
+    "browser": ("browser.parquet", [], ""),
+    "feed": ("feed.parquet", ["*/images/*", "*/clips/*"], ""),
+    "map": ("map.parquet", ["*/tiles/*"], ""),
+    "video": ("video.parquet", ["*/buffer/*"], ""),
+    "game": ("game.parquet", ["*/shaders/*"], ""),
+    "browser-days-1": ("days/browser-days-1.parquet", [], "train"),
+    "browser-days-2": ("days/browser-days-2.parquet", [], "tune"),
+    "browser-days-3": ("days/browser-days-3.parquet", [], "test"),
+    "browser-days-4": ("days/browser-days-4.parquet", [], "tune"),
+    "browser-days-5": ("days/browser-days-5.parquet", [], "train"),
+    "firefox-days-1": ("days/firefox-days-1.parquet", [], "test"),
+    "desktop-1": ("days/desktop-1.parquet", [], "train"),
+    "desktop-3": ("days/desktop-3.parquet", [], "test"),
+}
+
+MEMORIES = ["8MiB", "16MiB", "32MiB", "64MiB", "128MiB", "256MiB"]
+
+SIFTERS = [
+    "none:expire=600s",
+    "tmpfs",
+    "keep",
+    "drop-all",
+    "drop-all:order=fifo",
+    "touch",
+    "random:p=0.2",
+    "s3-fifo",
+    "reject-first",
+    "cachesifter:checkstop=off",
+    "cachesifter",
+    "controller",
+    "oracle",
+]
+
+# Table 6 of CacheSifter varies K1 and MS; here every parameter of both sifters that are not rules.
+VARIED = [
+    "cachesifter:checkstop=off,k1=10s",
+    "cachesifter:checkstop=off,k1=40s",
+    "cachesifter:checkstop=off,k2=120s",
+    "cachesifter:checkstop=off,t1=5s",
+    "cachesifter:checkstop=off,t1=40s",
+    "cachesifter:checkstop=off,e1=10s",
+    "cachesifter:checkstop=off,e1=80s",
+    "cachesifter:checkstop=off,t2=5s",
+    "cachesifter:checkstop=off,t2=80s",
+    "cachesifter:checkstop=off,ms=5",
+    "cachesifter:checkstop=off,ms=10",
+    "cachesifter:checkstop=off,ms=80",
+    "cachesifter:checkstop=off,w1=25",
+    "cachesifter:checkstop=off,w1=80",
+    "cachesifter:checkstop=off,w2=60",
+    "cachesifter:checkstop=off,s2=40",
+    "controller:again=0.02",
+    "controller:again=0.1",
+    "controller:again=0.2",
+    "controller:price=4",
+    "controller:price=16",
+    "controller:cap-mib=8",
+    "controller:settle=1h",
+    "controller:ghosts=1000",
+]
+VARIED_ON = ["browser", "feed", "map", "browser-days-3"]
+
+FIELDS = [
+    "trace", "split", "sifter", "memory_bytes", "sifter_bytes", "stock_bytes", "flash_bytes",
+    "kept_share", "fetched_again_share", "later_kept_share", "later_fetched_again_share",
+    "other_flash_bytes", "journal_writes", "metadata_writes", "device_reads", "device_writes",
+    "elapsed_s", "kept_share_max",
+]
+
+
+def cells(program, name, sifters, memories):
+    """Yields the records of `compare --json`."""
+    path, patterns, split = TRACES[name]
+    command = [
+        program, "compare", str(ROOT / "testdata" / path), "--metadata", "ext4", "--device", "emmc-5.1", "--json",
+    ]
+    for option, values in [("--sift", sifters), ("--memory", memories), ("--droppable", patterns)]:
+        for value in values:
+            command += [option, value]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(command)}\n{result.stderr}")
+    for line in result.stdout.splitlines():
+        record = json.loads(line)
+        yield {"split": split} | record | {"trace": name}
+
+
+def size(number):
+    return f"{number >> 20} MiB"
+
+
+def percent(record, key):
+    return f"{100 * record[key]:.1f}"
+
+
+def table(rows):
+    header, *rows = rows
+    print(f"| {' | '.join(header)} |")
+    print(f"|{'---|' + '---:|' * (len(header) - 1)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+
+
+def frontier(records, traces, memory, keys):
+    """Prints kept/again of each sifter on each trace."""
+    here = [record for record in records if record["memory_bytes"] == memory]
+    of = {(record["sifter"], record["trace"]): record for record in here}
+    sifters = list(dict.fromkeys(record["sifter"] for record in here if record["sifter"] != "none"))
+    rows = [["sifter", *traces]]
+    for sifter in sifters:
+        row = [f"`{sifter}`"]
+        for trace in traces:
+            record = of.get((sifter, trace))
+            shown = "/".join(percent(record, key) for key in keys) if record else ""
+            row.append(shown)
+        rows.append(row)
+    bounds = [of.get(("oracle", trace), {}) for trace in traces]
+    if any(bound.get("kept_share_max") is not None for bound in bounds):
+        rows.append(["upper bound", *(percent(bound, "kept_share_max") for bound in bounds)])
+    table(rows)
+
+
+def goals(records):
+    """Prints what the controller reaches of the oracle, by memory."""
+    of = {(r["sifter"], r["trace"], r["memory_bytes"]): r for r in records}
+    memories = sorted({record["memory_bytes"] for record in records})
+    rows = [["recording", "split", *map(size, memories)]]
+    for name, (_, _, split) in TRACES.items():
+        row = [name, split]
+        for memory in memories:
+            own, oracle = of.get(("controller", name, memory)), of.get(("oracle", name, memory))
+            if own and oracle and oracle["kept_share"] > 0:
+                share = 100 * own["kept_share"] / oracle["kept_share"]
+                row.append(f"{share:.0f} / {percent(own, 'fetched_again_share')}")
+            else:
+                row.append("")
+        if any(row[2:]):
+            rows.append(row)
+    table(rows)
+
+
+def never_more(records):
+    """Returns the cells in which more bytes reach flash than without a sifter."""
+    stock = {
+        (r["trace"], r["memory_bytes"]): r["flash_bytes"] + r["other_flash_bytes"]
+        for r in records
+        if r["sifter"] == "none"
+    }
+    for record in records:
+        total = record["flash_bytes"] + record["other_flash_bytes"]
+        if total > stock[record["trace"], record["memory_bytes"]]:
+            yield record
+
+
+def beside(record, base):
+    """Yields all writes, those of the file system itself, and the time, as ratios."""
+    for keys in [
+        ["device_writes", "journal_writes", "metadata_writes"],
+        ["journal_writes", "metadata_writes"],
+        ["elapsed_s"],
+    ]:
+        whole = sum(base[key] for key in keys)
+        yield f"{sum(record[key] for key in keys) / whole:.3f}" if whole else ""
+
+
+def device(records, memory):
+    """Prints writes and time of the whole device beside those without a sifter."""
+    here = [record for record in records if record["memory_bytes"] == memory]
+    stock = {record["trace"]: record for record in here if record["sifter"] == "none"}
+    rows = [["recording", "sifter", "all writes", "journal, metadata", "time on eMMC"]]
+    for record in here:
+        if record["sifter"] in ("none", "tmpfs", "none:expire=600s"):
+            continue
+        base = stock[record["trace"]]
+        rows.append([record["trace"], f"`{record['sifter']}`", *beside(record, base)])
+    table(rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flashsift", default="flashsift")
+    parser.add_argument("--only", nargs="+", choices=TRACES, default=list(TRACES))
+    args = parser.parse_args()
+    records, varied = [], []
+    for name in args.only:
+        begin = time.monotonic()
+        records += cells(args.flashsift, name, SIFTERS, MEMORIES)
+        if name in VARIED_ON:
+            varied += cells(args.flashsift, name, VARIED, ["32MiB"])
+        print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
+    out = pathlib.Path(__file__).with_name("cells.csv")
+    with out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records + varied)
+    apps = [name for name in args.only if not TRACES[name][2]]
+    days = [name for name in args.only if TRACES[name][2]]
+    for memory in sorted({record["memory_bytes"] for record in records}):
+        for names in (apps, days):
+            if names:
+                print(f"\n### {size(memory)}, kept/again %\n")
+                keys = ["kept_share", "fetched_again_share"]
+                frontier(records, names, memory, keys)
+    print("\n### 32 MiB, second half, kept/again %\n")
+    later = ["later_kept_share", "later_fetched_again_share"]
+    frontier(records, apps, 32 << 20, later)
+    print("\n### The controller: % of the oracle's saving / bytes fetched again in %\n")
+    goals(records)
+    print("\n### The whole device beside no sifter, 32 MiB\n")
+    device(records, 32 << 20)
+    print("\n### Parameters, 32 MiB, kept/again %\n")
+    names = [name for name in VARIED_ON if name in args.only]
+    if names:
+        chosen = ("cachesifter:checkstop=off", "controller")
+        plain = [
+            r for r in records
+            if r["sifter"] in chosen and r["trace"] in names and r["memory_bytes"] == 32 << 20
+        ]
+        frontier(plain + varied, names, 32 << 20, ["kept_share", "fetched_again_share"])
+    print("\n### More file data to flash than without a sifter\n")
+    more = list(never_more(records + [r for r in varied]))
+    for record in more:
+        print(f"- {record['trace']}, {size(record['memory_bytes'])}: `{record['sifter']}`")
+    if not more:
+        print("None.")
+
+
+if __name__ == "__main__":
+    main()
