@@ -2,7 +2,7 @@
 //! names them.
 //!
 //! A file belongs to the directory of the name that it was created with. Directories with
-//! [`FANNED_OUT_MIN`] or more siblings whose names are hexadecimal digits count as their parent:
+//! four or more siblings whose names are hexadecimal digits count as their parent:
 //! `cache/00` to `cache/ff` are one cache.
 //!
 //! A file is read again if a read comes [`IDLE_US`] or more after the use before: by then Linux has
