@@ -143,9 +143,17 @@ impl Controller {
         self.expected_bytes = self.tracked.expected_bytes(&mut self.chances);
     }
 
+    /// Returns the number of a file in RAM, or on its way out of it. It is forgotten if
+    /// many files have left after it.
+    fn known(&self, file: &Held<Known>) -> Option<Known> {
+        let known = self.tracked.get(file.state)?;
+        (known.id == file.id && known.place != Place::Free).then_some(file.state)
+    }
+
     /// Returns the probability that a file in RAM is used again.
     fn chance(&mut self, now: Micros, file: &Held<Known>) -> f32 {
-        let Some(known) = self.tracked.get(file.state) else { return 1.0 };
+        let known = self.known(file).and_then(|known| self.tracked.get(known));
+        let Some(known) = known else { return 1.0 };
         let level = level_of(now.saturating_sub(known.used_us));
         self.chances.of(known.row, level).later
     }
@@ -214,19 +222,22 @@ impl Judge for Controller {
     fn created(&mut self, now: Micros, slot: Slot, file: &mut Held<Known>) {
         let row = self.back(now, &file.name).unwrap_or_else(|| Row::of(&file.name));
         self.chances.begins(row);
-        file.state = self.tracked.hold(now, slot, row);
+        file.state = self.tracked.hold(now, file.id, slot, row);
     }
 
     fn used(&mut self, now: Micros, file: &mut Held<Known>, _: Use) -> bool {
-        self.tracked.used(now, file.state, &mut self.chances);
+        if let Some(known) = self.known(file) {
+            self.tracked.used(now, known, &mut self.chances);
+        }
         true
     }
 
     fn named(&mut self, now: Micros, file: &mut Held<Known>) {
         let back = self.back(now, &file.name);
-        let Some(known) = self.tracked.get(file.state).copied() else { return };
-        let row = back.unwrap_or_else(|| known.row.moved(&file.name));
-        self.tracked.moved(file.state, row, &mut self.chances);
+        let Some(known) = self.known(file) else { return };
+        let Some(row) = self.tracked.get(known).map(|known| known.row) else { return };
+        let row = back.unwrap_or_else(|| row.moved(&file.name));
+        self.tracked.moved(known, row, &mut self.chances);
     }
 
     fn judge(&mut self, now: Micros, shelf: &Shelf<Known>) -> Option<(Slot, Verdict)> {
@@ -248,25 +259,35 @@ impl Judge for Controller {
         if verdict == Verdict::Drop {
             self.expected_bytes += f64::from(self.chance(now, file)) * bytes(file) as f64;
         }
-        self.tracked.leave(file.state, key, file.pages);
-    }
-
-    fn stays(&mut self, slot: Slot, file: &Held<Known>) {
-        if self.tracked.get(file.state).is_some_and(|known| matches!(known.place, Place::Left(_))) {
-            self.left_bytes -= bytes(file).min(self.left_bytes);
-            self.tracked.stay(file.state, slot);
-            self.tick_us = 0;
+        if let Some(known) = self.known(file) {
+            self.tracked.leave(known, key, file.pages);
         }
     }
 
+    fn stays(&mut self, slot: Slot, file: &mut Held<Known>) {
+        let place = |known| self.tracked.get(known).map(|known| known.place);
+        match self.known(file).map(|known| (known, place(known))) {
+            // It was to be written for another reason than space.
+            Some((_, Some(Place::Ram(_)))) => return,
+            Some((known, _)) => self.tracked.stay(known, slot),
+            None => {
+                let row = Row::of(&file.name);
+                self.chances.begins(row);
+                file.state = self.tracked.hold(file.used_us, file.id, slot, row);
+            }
+        }
+        self.left_bytes -= bytes(file).min(self.left_bytes);
+        self.tick_us = 0;
+    }
+
     fn removed(&mut self, now: Micros, file: &Held<Known>, died: bool) {
-        let Some(known) = self.tracked.get(file.state).copied() else { return };
-        match known.place {
-            _ if died => self.tracked.died(now, file.state, &mut self.chances),
+        let Some(known) = self.known(file) else { return };
+        match self.tracked.get(known).map(|known| known.place) {
+            _ if died => self.tracked.died(now, known, &mut self.chances),
             // Written for another reason than space.
-            Place::Ram(_) => {
+            Some(Place::Ram(_)) => {
                 self.left_bytes += bytes(file);
-                self.tracked.leave(file.state, Key::Written(file.id), file.pages);
+                self.tracked.leave(known, Key::Written(file.id), file.pages);
             }
             _ => {}
         }
@@ -304,7 +325,8 @@ impl Judge for Controller {
         for slot in shelf.all() {
             let file = &shelf[slot];
             if file.list() != super::shelf::Shelved::Leaving {
-                let known = self.tracked.get(file.state).expect("a file in RAM is tracked");
+                let known = self.known(file).and_then(|known| self.tracked.get(known));
+                let known = known.expect("a file in RAM is tracked");
                 assert_eq!(known.place, Place::Ram(slot), "{:?}", file.id);
                 assert_eq!(known.used_us, file.used_us, "{:?}", file.id);
             }

@@ -57,7 +57,7 @@ pub(super) trait Judge {
     fn leaves(&mut self, _now: Micros, _file: &Held<Self::State>, _verdict: Verdict) {}
 
     /// A file stays in RAM: flash did not take it.
-    fn stays(&mut self, _slot: Slot, _file: &Held<Self::State>) {}
+    fn stays(&mut self, _slot: Slot, _file: &mut Held<Self::State>) {}
 
     /// A file is no longer in RAM: it was deleted (`died`), or a decision on it is done.
     fn removed(&mut self, _now: Micros, _file: &Held<Self::State>, _died: bool) {}
@@ -298,7 +298,7 @@ impl<J: Judge> Sift for OnPressure<J> {
             Err(_) => {
                 self.shelf[slot].refused = true;
                 self.shelf.stay(slot);
-                self.judge.stays(slot, &self.shelf[slot]);
+                self.judge.stays(slot, &mut self.shelf[slot]);
             }
         }
     }

@@ -50,6 +50,8 @@ pub(super) enum Place {
 /// A tracked file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct File {
+    /// Its identity when it was in RAM.
+    pub(super) id: FileId,
     pub(super) place: Place,
     pub(super) used_us: Micros,
     /// Size when it left RAM, pages.
@@ -167,9 +169,16 @@ impl Tracked {
     }
 
     /// Begins to track a file in RAM.
-    pub(super) fn hold(&mut self, now: Micros, slot: Slot, row: Row) -> Known {
-        let file =
-            File { place: Place::Ram(slot), used_us: now, pages: 0, row, level: 0, left_level: 0 };
+    pub(super) fn hold(&mut self, now: Micros, id: FileId, slot: Slot, row: Row) -> Known {
+        let file = File {
+            id,
+            place: Place::Ram(slot),
+            used_us: now,
+            pages: 0,
+            row,
+            level: 0,
+            left_level: 0,
+        };
         let item = self.free.pop().unwrap_or_else(|| {
             self.rows.grow();
             self.levels.grow();
