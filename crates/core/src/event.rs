@@ -367,6 +367,12 @@ impl Renamed<'static> {
 }
 
 impl Renamed<'_> {
+    /// Returns the path that a file below the renamed directory has now; `None` if it is elsewhere.
+    pub fn moved(&self, path: &str) -> Option<String> {
+        let rest = path.strip_prefix(&*self.from)?;
+        rest.starts_with('/').then(|| format!("{}{rest}", &*self.to))
+    }
+
     /// Returns the same pair with owned names.
     pub fn to_static(&self) -> Renamed<'static> {
         Renamed { from: MaybeOwned::owned_str(&self.from), to: MaybeOwned::owned_str(&self.to) }

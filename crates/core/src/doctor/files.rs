@@ -24,12 +24,8 @@ impl Names {
             Action::Bind { file, name } => self.name(*file, name),
             Action::Rename { file, names } => self.name(*file, &names.to),
             Action::RenameDirectory { names } => {
-                let below = |name: &str| {
-                    let rest = name.strip_prefix(&*names.from)?;
-                    rest.starts_with('/').then(|| format!("{}{rest}", names.to))
-                };
                 for name in self.files.values_mut() {
-                    if let Some(moved) = below(name) {
+                    if let Some(moved) = names.moved(name) {
                         *name = moved.into();
                     }
                 }

@@ -661,14 +661,10 @@ impl Sift for CacheSifter {
                 all.into_iter().for_each(|id| self.write_back(now, id, Reason::All));
             }
             Action::RenameDirectory { names } => {
-                let below = |name: &str| {
-                    let rest = name.strip_prefix(&*names.from)?;
-                    rest.starts_with('/').then(|| format!("{}{rest}", &*names.to))
-                };
                 let mut moved: Vec<(FileId, String)> = self
                     .files
                     .iter()
-                    .filter_map(|(id, file)| Some((*id, below(&file.name)?)))
+                    .filter_map(|(id, file)| Some((*id, names.moved(&file.name)?)))
                     .collect();
                 moved.sort_unstable();
                 moved.into_iter().for_each(|(id, name)| self.named(now, id, &name));

@@ -7,7 +7,7 @@
 //! goes to flash: the others grow older in RAM, and their chance of a later use falls. The chances
 //! are learned from all files ([`chances`]), because uses of files on flash are seen as well.
 //!
-//! `cap` bounds what a program could cost that wants every dropped file at once.
+//! `cap-mib` bounds the cost of a program that uses at once every dropped file that is remembered.
 
 use super::{
     Spec,
@@ -116,7 +116,8 @@ struct Controller {
     fetched_bytes: u64,
     /// Bytes of dropped files that will probably come back.
     expected_bytes: f64,
-    tick_us: Micros,
+    /// Time at which they were summed up; `None`: a file has come back since.
+    tick_us: Option<Micros>,
 }
 
 impl Controller {
@@ -128,23 +129,23 @@ impl Controller {
             left_bytes: 0,
             fetched_bytes: 0,
             expected_bytes: 0.0,
-            tick_us: 0,
+            tick_us: None,
         }
     }
 
     /// Lets time pass for all files, at most once in [`TICK_US`].
     fn advance(&mut self, now: Micros) {
-        if now.abs_diff(self.tick_us) < TICK_US {
+        if self.tick_us.is_some_and(|tick_us| now.abs_diff(tick_us) < TICK_US) {
             return;
         }
-        self.tick_us = now;
+        self.tick_us = Some(now);
         self.tracked.advance(now, self.settings.settle_us, &mut self.chances);
         self.chances.advance(now);
         self.expected_bytes = self.tracked.expected_bytes(&mut self.chances);
     }
 
-    /// Returns the number of a file in RAM, or on its way out of it. It is forgotten if
-    /// many files have left after it.
+    /// Returns the number of a file in RAM, or on its way out of it. It is forgotten if many files
+    /// have left after it.
     fn known(&self, file: &Held<Known>) -> Option<Known> {
         let known = self.tracked.get(file.state)?;
         (known.id == file.id && known.place != Place::Free).then_some(file.state)
@@ -175,9 +176,9 @@ impl Controller {
 
     /// Returns whether a file of this size and chance may be dropped.
     fn may_drop(&self, bytes: u64, chance: f32) -> bool {
-        let chance = f64::from(chance) * self.error();
-        let due =
-            self.fetched_bytes as f64 + self.expected_bytes * self.error() + chance * bytes as f64;
+        let error = self.error();
+        let chance = f64::from(chance) * error;
+        let due = self.fetched_bytes as f64 + self.expected_bytes * error + chance * bytes as f64;
         due <= self.settings.again * (self.left_bytes + bytes) as f64
             && self.may_trust(bytes)
             && self.tracked.dropped_bytes() + bytes <= self.settings.cap_bytes
@@ -207,7 +208,7 @@ impl Controller {
         let dropped = self.tracked.find(Key::of_path(name))?;
         let back = self.tracked.returned(now, dropped, &mut self.chances)?;
         self.fetched_bytes += back.bytes();
-        self.tick_us = 0;
+        self.tick_us = None;
         Some(back.row)
     }
 }
@@ -277,7 +278,7 @@ impl Judge for Controller {
             }
         }
         self.left_bytes -= bytes(file).min(self.left_bytes);
-        self.tick_us = 0;
+        self.tick_us = None;
     }
 
     fn removed(&mut self, now: Micros, file: &Held<Known>, died: bool) {

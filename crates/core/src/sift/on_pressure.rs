@@ -273,14 +273,10 @@ impl<J: Judge> Sift for OnPressure<J> {
                 all.into_iter().for_each(|slot| self.write_back(slot, Reason::All));
             }
             Action::RenameDirectory { names } => {
-                let below = |name: &str| {
-                    let rest = name.strip_prefix(&*names.from)?;
-                    rest.starts_with('/').then(|| format!("{}{rest}", &*names.to))
-                };
                 let moved: Vec<(Slot, String)> = self
                     .shelf
                     .all()
-                    .filter_map(|slot| Some((slot, below(&self.shelf[slot].name)?)))
+                    .filter_map(|slot| Some((slot, names.moved(&self.shelf[slot].name)?)))
                     .collect();
                 moved.into_iter().for_each(|(slot, name)| self.named(now, slot, &name));
             }

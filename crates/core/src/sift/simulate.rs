@@ -19,7 +19,7 @@
 
 use super::{Birth, Decision, Reason, Sift};
 use crate::{
-    event::{Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, Micros, OpenId},
+    event::{Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, Micros, OpenId, Renamed},
     page::PAGE_BYTES,
     structure::{
         Extents,
@@ -225,7 +225,7 @@ impl<S: Sift> Sifted<S> {
                 below(event);
             }
             Action::RenameDirectory { names } => {
-                self.files.values_mut().for_each(|file| file.moved(&names.from, &names.to));
+                self.files.values_mut().for_each(|file| file.moved(names));
                 self.through(event, below);
             }
             action => match action.file() {
@@ -635,10 +635,10 @@ impl File {
     }
 
     /// Handles the rename of a directory.
-    fn moved(&mut self, from: &str, to: &str) {
+    fn moved(&mut self, names: &Renamed<'_>) {
         for name in &mut self.names {
-            if let Some(rest) = name.strip_prefix(from).filter(|rest| rest.starts_with('/')) {
-                *name = format!("{to}{rest}").into();
+            if let Some(moved) = names.moved(name) {
+                *name = moved.into();
             }
         }
     }

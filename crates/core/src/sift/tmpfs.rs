@@ -160,12 +160,9 @@ impl Sift for Tmpfs {
                 }
             }
             Action::RenameDirectory { names } => {
-                let below = |name: &str| {
-                    let rest = name.strip_prefix(&*names.from)?;
-                    rest.starts_with('/').then(|| format!("{}{rest}", &*names.to))
-                };
                 let files = self.shelf.all();
-                let moved = files.filter_map(|slot| Some((slot, below(&self.shelf[slot].name)?)));
+                let moved =
+                    files.filter_map(|slot| Some((slot, names.moved(&self.shelf[slot].name)?)));
                 let moved: Vec<(Slot, String)> = moved.collect();
                 moved.into_iter().for_each(|(slot, name)| self.named(slot, &name));
             }
