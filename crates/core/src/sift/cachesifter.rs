@@ -290,6 +290,8 @@ impl Models {
 
 struct CacheSifter {
     settings: Settings,
+    /// MS as given; a small RAM allows less.
+    wanted_ms_bytes: u64,
     models: Option<Models>,
     last_uses: LastUses,
     droppable: Droppable,
@@ -316,10 +318,12 @@ struct CacheSifter {
 impl CacheSifter {
     fn new(setup: &SifterSetup<'_>, params: &Params) -> Result<Self, SetupError> {
         let mut settings = Settings::of(params);
-        settings.ms_bytes = settings.ms_bytes.min(setup.budget_bytes / 2);
+        let wanted_ms_bytes = settings.ms_bytes;
+        settings.ms_bytes = wanted_ms_bytes.min(setup.budget_bytes / 2);
         let models = Models::of(setup, params)?;
         Ok(Self {
             settings,
+            wanted_ms_bytes,
             models,
             last_uses: setup.last_uses.cloned().unwrap_or_default(),
             droppable: setup.droppable.clone(),
@@ -702,6 +706,12 @@ impl Sift for CacheSifter {
         {
             self.write_back(now, *id, Reason::Space);
         }
+    }
+
+    fn resize(&mut self, now: Micros, budget_bytes: u64) {
+        self.budget_bytes = budget_bytes;
+        self.settings.ms_bytes = self.wanted_ms_bytes.min(budget_bytes / 2);
+        self.keep_within(now);
     }
 
     fn next_deadline(&self) -> Option<Micros> {

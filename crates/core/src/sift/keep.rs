@@ -587,6 +587,12 @@ impl Sift for Keep {
         chosen.into_iter().for_each(|slot| self.decide(slot, false, Reason::Space));
     }
 
+    fn resize(&mut self, now: Micros, budget_bytes: u64) {
+        self.now(now);
+        self.budget_bytes = budget_bytes;
+        self.keep_within_budget();
+    }
+
     fn next_deadline(&self) -> Option<Micros> {
         [self.retry_us, self.due_us()].into_iter().flatten().min()
     }

@@ -47,6 +47,7 @@ mod drop_all;
 mod droppable;
 pub mod features;
 mod keep;
+pub mod live;
 pub mod model;
 mod none;
 mod on_pressure;
@@ -85,6 +86,9 @@ pub trait Sift {
     /// file can be removed. A file that was read or changed at this very time is not dropped.
     fn need_space(&mut self, now: Micros, bytes: u64);
 
+    /// Changes the RAM for files, bytes. If it is less than before, decisions that free it follow.
+    fn resize(&mut self, now: Micros, budget_bytes: u64);
+
     /// Returns the time at which [`Sift::handle_deadline`] is due, if no other call comes before.
     /// Any other call may change it.
     fn next_deadline(&self) -> Option<Micros>;
@@ -117,6 +121,10 @@ impl<S: Sift + ?Sized> Sift for Box<S> {
 
     fn need_space(&mut self, now: Micros, bytes: u64) {
         (**self).need_space(now, bytes);
+    }
+
+    fn resize(&mut self, now: Micros, budget_bytes: u64) {
+        (**self).resize(now, budget_bytes);
     }
 
     fn next_deadline(&self) -> Option<Micros> {
@@ -313,6 +321,8 @@ pub enum Reason {
 pub enum Blocked {
     /// The file is written to so often that no copy of it was complete.
     Changing,
+    /// The file is open, and so is not dropped.
+    InUse,
     /// Flash has no free space.
     NoSpace,
     /// Any other error of the device or its file system. The performer reports the details.

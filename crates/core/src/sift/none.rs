@@ -42,6 +42,8 @@ impl Sift for NoSifter {
 
     fn need_space(&mut self, _: Micros, _: u64) {}
 
+    fn resize(&mut self, _: Micros, _: u64) {}
+
     fn next_deadline(&self) -> Option<Micros> {
         None
     }

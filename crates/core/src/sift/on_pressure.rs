@@ -291,8 +291,9 @@ impl<J: Judge> Sift for OnPressure<J> {
         let Some(slot) = self.shelf.find(file) else { return };
         match result {
             Ok(()) => self.remove(now, slot, false),
-            Err(_) => {
-                self.shelf[slot].refused = true;
+            Err(why) => {
+                // A file that was only in use was not refused by flash.
+                self.shelf[slot].refused |= why != Blocked::InUse;
                 self.shelf.stay(slot);
                 self.judge.stays(slot, &mut self.shelf[slot]);
             }
@@ -305,6 +306,11 @@ impl<J: Judge> Sift for OnPressure<J> {
             let Some(more) = self.free_one(now) else { return };
             freed += more - FILE_COST_BYTES;
         }
+    }
+
+    fn resize(&mut self, now: Micros, budget_bytes: u64) {
+        self.budget_bytes = budget_bytes;
+        self.keep_within_budget(now);
     }
 
     fn next_deadline(&self) -> Option<Micros> {

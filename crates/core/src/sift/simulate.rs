@@ -181,6 +181,17 @@ impl<S: Sift> Sifted<S> {
         self.take(event, below);
     }
 
+    /// Calls the sifter at the time of the last event, and performs the decisions that follow.
+    pub fn call<T>(
+        &mut self,
+        call: impl FnOnce(&mut S, Micros) -> T,
+        below: &mut impl FnMut(&Event<'_>),
+    ) -> T {
+        let answer = call(&mut self.sift, self.now);
+        self.perform(below);
+        answer
+    }
+
     /// Ends the mount: files in RAM that have a name are written back.
     pub fn finish(&mut self, below: &mut impl FnMut(&Event<'_>)) {
         self.deadlines(self.now, below);

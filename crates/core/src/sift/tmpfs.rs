@@ -188,6 +188,16 @@ impl Sift for Tmpfs {
     /// Frees no space: the file that needs it goes to flash.
     fn need_space(&mut self, _: Micros, _: u64) {}
 
+    fn resize(&mut self, _: Micros, budget_bytes: u64) {
+        self.budget_bytes = budget_bytes;
+        let all: Vec<Slot> = self.shelf.all().filter(|slot| self.shelf[*slot].names > 0).collect();
+        for slot in all {
+            if self.shelf.held_bytes() > budget_bytes {
+                self.leaves(slot, Reason::Space);
+            }
+        }
+    }
+
     fn next_deadline(&self) -> Option<Micros> {
         None
     }

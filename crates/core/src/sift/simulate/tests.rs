@@ -309,6 +309,8 @@ impl Sift for Dropper {
         self.1.extend(self.0.pop_front().map(drop));
     }
 
+    fn resize(&mut self, _: Micros, _: u64) {}
+
     fn next_deadline(&self) -> Option<Micros> {
         None
     }
@@ -399,6 +401,8 @@ impl Sift for Dropless {
     fn done(&mut self, _: Micros, _: FileId, _: Result<(), Blocked>) {}
 
     fn need_space(&mut self, _: Micros, _: u64) {}
+
+    fn resize(&mut self, _: Micros, _: u64) {}
 
     fn next_deadline(&self) -> Option<Micros> {
         None

@@ -1,0 +1,446 @@
+//! The sifter of a mount: a sifter for the files that may be dropped, and [`Keep`] for all others.
+//!
+//! Each has RAM of its own. The sifter is the same object that a simulation runs. This machine adds
+//! what a user wants of a live one:
+//!
+//! - It can be [switched](Live::switch) at any time. A file that is in RAM stays with the machine
+//!   that got it; new files go where the mode says.
+//! - A [guard](Guard) watches the dropped names. When too many of them are created again, it
+//!   suspends the sifter: its drops become write-backs until a pause is over.
+//! - The RAM can be [changed](Live::resize), as memory pressure demands.
+
+use super::{
+    Birth, Blocked, BoxedSift, Decision, Droppable, Keep, KeepConfig, Reason, Selection,
+    SetupError, Sift, SifterSetup, model::FileModel,
+};
+use crate::event::{Action, Create, Event, FileId, Micros};
+use foldhash::fast::FixedState;
+use guard::Guard;
+use hashbrown::{HashMap, HashSet};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+mod guard;
+#[cfg(test)]
+mod tests;
+
+/// Divisor of the RAM: the part that the sifter gets if nothing else is said.
+pub const SIFTER_PART: u64 = 2;
+
+/// What a mount does with new files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LiveMode {
+    /// Every new file is created on flash.
+    Plain,
+    /// Every new file waits in RAM; none is dropped.
+    #[default]
+    Keep,
+    /// The sifter decides on files that may be dropped.
+    Sift,
+}
+
+impl LiveMode {
+    /// Every mode.
+    pub const ALL: [LiveMode; 3] = [LiveMode::Plain, LiveMode::Keep, LiveMode::Sift];
+
+    /// Returns the name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            LiveMode::Plain => "plain",
+            LiveMode::Keep => "keep",
+            LiveMode::Sift => "sift",
+        }
+    }
+}
+
+/// A sifter, and the files that it decides on.
+#[derive(Clone)]
+pub struct LiveSifter {
+    /// The sifter and its parameters. It may not be offline.
+    pub sifter: Selection,
+    /// The files that may be dropped.
+    pub droppable: Droppable,
+    /// The models that its parameters name, by the text that names them.
+    pub models: Vec<(String, Arc<FileModel>)>,
+    /// The part of the RAM that it gets, bytes.
+    pub budget_bytes: u64,
+}
+
+impl std::fmt::Debug for LiveSifter {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "LiveSifter({}, {} bytes)", self.sifter.label(), self.budget_bytes)
+    }
+}
+
+impl LiveSifter {
+    /// Builds the sifter with this much RAM, bytes.
+    ///
+    /// # Errors
+    /// The sifter knows the rest of the history, or its parameters name a model that does not suit.
+    pub fn build(&self, budget_bytes: u64) -> Result<BoxedSift, SetupError> {
+        if self.sifter.is_offline() {
+            let label = self.sifter.label();
+            return Err(SetupError(format!(
+                "{label} knows the rest of the history, and so exists in simulation only; choose \
+                 another sifter, such as controller"
+            )));
+        }
+        self.sifter.build(&SifterSetup {
+            budget_bytes,
+            patterns: &[],
+            droppable: &self.droppable,
+            knows_opens: true,
+            last_uses: None,
+            models: &self.models,
+        })
+    }
+}
+
+/// A number of files and their bytes, since the mount began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileBytes {
+    /// Number of files.
+    pub files: u64,
+    /// Their bytes: the end of each file's data.
+    pub bytes: u64,
+}
+
+impl FileBytes {
+    fn add(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// The files of a [`Live`] that may be dropped, since the mount began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveCounts {
+    /// In RAM now, with the sifter.
+    pub held: FileBytes,
+    /// Dropped: they never reached flash.
+    pub dropped: FileBytes,
+    /// Dropped files whose names were created again, with the bytes that they had.
+    pub created_again: FileBytes,
+    /// Moved from the sifter's RAM to flash.
+    pub written: FileBytes,
+    /// Deleted by their applications in the sifter's RAM.
+    pub died: FileBytes,
+}
+
+/// A file in the sifter's RAM.
+struct HeldFile {
+    name: Box<str>,
+    bytes: u64,
+}
+
+/// The sifter of a mount.
+pub struct Live {
+    mode: LiveMode,
+    /// RAM for all files, bytes.
+    budget_bytes: u64,
+    keep: Keep,
+    chosen: Option<LiveSifter>,
+    sifter: Option<BoxedSift>,
+    /// The sifter is on its way out: it gets no new file, and a new one follows when it has none.
+    is_stale: bool,
+    /// Files that the sifter has in RAM.
+    held: HashMap<FileId, HeldFile, FixedState>,
+    /// Those of them that are being dropped.
+    dropping: HashSet<FileId, FixedState>,
+    counts: LiveCounts,
+    guard: Guard,
+    /// A decision of the sifter that was looked at ahead of its turn.
+    ahead: Option<Decision>,
+}
+
+impl Live {
+    /// Returns a mount's sifter without a file.
+    pub fn new(keep: KeepConfig) -> Self {
+        Self {
+            mode: LiveMode::Keep,
+            budget_bytes: keep.budget_bytes,
+            keep: Keep::new(keep),
+            chosen: None,
+            sifter: None,
+            is_stale: false,
+            held: HashMap::default(),
+            dropping: HashSet::default(),
+            counts: LiveCounts::default(),
+            guard: Guard::default(),
+            ahead: None,
+        }
+    }
+
+    /// Returns the mode.
+    pub fn mode(&self) -> LiveMode {
+        self.mode
+    }
+
+    /// Returns the sifter that was chosen.
+    pub fn chosen(&self) -> Option<&LiveSifter> {
+        self.chosen.as_ref()
+    }
+
+    /// Returns the counts since the mount began.
+    pub fn counts(&self) -> LiveCounts {
+        let bytes = self.held.values().map(|file| file.bytes).sum();
+        LiveCounts { held: FileBytes { files: self.held.len() as u64, bytes }, ..self.counts }
+    }
+
+    /// Returns the time until which the sifter is suspended, µs.
+    pub fn suspended_until(&self, now: Micros) -> Option<Micros> {
+        self.guard.suspended_until(now)
+    }
+
+    /// Ends a suspension, and forgets why it was.
+    pub fn reset(&mut self) {
+        self.guard = Guard::default();
+    }
+
+    /// Chooses the sifter. Files in the RAM of the one before go to flash.
+    ///
+    /// # Errors
+    /// The sifter cannot be built. Nothing has changed then.
+    pub fn choose(&mut self, now: Micros, chosen: LiveSifter) -> Result<(), SetupError> {
+        chosen.build(self.sifters_part(chosen.budget_bytes))?;
+        self.chosen = Some(chosen);
+        self.guard = Guard::default();
+        self.replace_sifter(now);
+        Ok(())
+    }
+
+    /// Sets the mode for new files.
+    pub fn switch(&mut self, now: Micros, mode: LiveMode) {
+        if mode != self.mode {
+            self.mode = mode;
+            self.replace_sifter(now);
+        }
+    }
+
+    /// Changes the RAM for all files, bytes. If it is less than before, files leave it.
+    pub fn resize(&mut self, now: Micros, budget_bytes: u64) {
+        self.budget_bytes = budget_bytes;
+        self.share_out(now);
+    }
+
+    /// Sends the files of the sifter to flash, and builds the chosen one when it has none.
+    fn replace_sifter(&mut self, now: Micros) {
+        if let Some(sifter) = &mut self.sifter {
+            let action = Action::SyncAll;
+            sifter.handle(now, &Event { at_us: now, pid: 0, tid: 0, action });
+        }
+        self.is_stale = true;
+        self.rebuild(now);
+    }
+
+    fn rebuild(&mut self, now: Micros) {
+        if self.is_stale && self.held.is_empty() {
+            let bytes = self.chosen.as_ref().map_or(0, |chosen| chosen.budget_bytes);
+            let chosen = self.chosen.as_ref().filter(|_| self.mode == LiveMode::Sift);
+            // It could be built when it was chosen.
+            self.sifter = chosen.and_then(|one| one.build(self.sifters_part(bytes)).ok());
+            self.is_stale = false;
+        }
+        self.share_out(now);
+    }
+
+    fn sifters_part(&self, wanted_bytes: u64) -> u64 {
+        wanted_bytes.min(self.budget_bytes - self.budget_bytes / 4)
+    }
+
+    fn share_out(&mut self, now: Micros) {
+        let wanted = self.chosen.as_ref().map_or(0, |chosen| chosen.budget_bytes);
+        let part = if self.sifter.is_some() { self.sifters_part(wanted) } else { 0 };
+        if let Some(sifter) = &mut self.sifter {
+            sifter.resize(now, part);
+        }
+        self.keep.resize(now, self.budget_bytes - part);
+    }
+
+    /// Whether the sifter decides on a file with this name.
+    fn sifts(&self, create: &Create<'_>) -> bool {
+        let has = |chosen: &LiveSifter| chosen.droppable.has(&create.name);
+        self.mode == LiveMode::Sift
+            && self.sifter.is_some()
+            && !self.is_stale
+            && self.chosen.as_ref().is_some_and(has)
+    }
+
+    fn created(&mut self, now: Micros, event: &Event<'_>, create: &Create<'_>) {
+        let sifts = self.sifts(create);
+        match &mut self.sifter {
+            Some(sifter) if sifts => {
+                if sifter.birth(now, create) == Birth::Ram {
+                    let name = (*create.name).into();
+                    self.held.insert(create.file, HeldFile { name, bytes: 0 });
+                }
+                sifter.handle(now, event);
+            }
+            _ => self.keep.handle(now, event),
+        }
+    }
+
+    /// A file gets this name.
+    fn named(&mut self, now: Micros, name: &str) {
+        if let Some(bytes) = self.guard.created(now, name) {
+            self.counts.created_again.add(bytes);
+        }
+    }
+
+    /// Notes the effects of an event on the files that the sifter has.
+    fn note(&mut self, event: &Event<'_>) {
+        match &event.action {
+            Action::Create(create) => self.named(event.at_us, &create.name),
+            Action::Link { name, .. } => self.named(event.at_us, name),
+            Action::Rename { names, .. } => self.named(event.at_us, &names.to),
+            _ => {}
+        }
+        if self.held.is_empty() {
+            return;
+        }
+        if let Action::RenameDirectory { names } = &event.action {
+            for file in self.held.values_mut() {
+                if let Some(moved) = names.moved(&file.name) {
+                    file.name = moved.into();
+                }
+            }
+        }
+        let Some(id) = event.action.file() else { return };
+        let Some(file) = self.held.get_mut(&id) else { return };
+        match &event.action {
+            Action::Write { offset, len, .. } | Action::Direct { offset, len, write: true, .. } => {
+                file.bytes = file.bytes.max(offset.saturating_add(*len));
+            }
+            Action::Truncate { size, .. } => file.bytes = file.bytes.min(*size),
+            Action::Bind { name, .. } | Action::Link { name, .. } => file.name = (**name).into(),
+            Action::Rename { names, .. } => file.name = (*names.to).into(),
+            Action::Gone { .. } => {
+                self.counts.died.add(file.bytes);
+                self.held.remove(&id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Polls the sifter. One that is suspended, or on its way out, drops nothing.
+    fn poll_sifter(&mut self) -> Option<Decision> {
+        if let Some(ahead) = self.ahead.take() {
+            return Some(ahead);
+        }
+        let decision = self.sifter.as_mut()?.poll()?;
+        Some(match decision {
+            Decision::Drop { file, .. } if self.is_stale || self.guard.is_suspended() => {
+                Decision::WriteBack { file, keep_in_ram: false, why: Reason::Judged }
+            }
+            Decision::Drop { file, .. } => {
+                self.dropping.insert(file);
+                decision
+            }
+            _ => decision,
+        })
+    }
+
+    /// Whether this event is the performance of a drop, and no application's deletion.
+    pub fn drops(&self, event: &Event<'_>) -> bool {
+        let removes = matches!(event.action, Action::Unbind { .. } | Action::Gone { .. });
+        removes && event.action.file().is_some_and(|file| self.dropping.contains(&file))
+    }
+}
+
+impl Sift for Live {
+    fn birth(&mut self, now: Micros, create: &Create<'_>) -> Birth {
+        if self.mode == LiveMode::Plain {
+            return Birth::Flash(Reason::All);
+        }
+        let sifts = self.sifts(create);
+        match &mut self.sifter {
+            Some(sifter) if sifts => sifter.birth(now, create),
+            _ => self.keep.birth(now, create),
+        }
+    }
+
+    fn handle(&mut self, now: Micros, event: &Event<'_>) {
+        if self.drops(event) {
+            // The result of the decision follows, and says the same.
+            return;
+        }
+        self.guard.advance(now);
+        self.note(event);
+        match &event.action {
+            Action::Create(create) if self.mode != LiveMode::Plain => {
+                self.created(now, event, create);
+            }
+            Action::Create(_) => {}
+            _ => {
+                if let Some(sifter) = &mut self.sifter {
+                    sifter.handle(now, event);
+                }
+                self.keep.handle(now, event);
+            }
+        }
+    }
+
+    fn done(&mut self, now: Micros, file: FileId, result: Result<(), Blocked>) {
+        let is_drop = self.dropping.remove(&file);
+        if result.is_ok()
+            && let Some(held) = self.held.remove(&file)
+        {
+            match is_drop {
+                true => {
+                    self.counts.dropped.add(held.bytes);
+                    self.guard.dropped(now, &held.name, held.bytes);
+                }
+                false => self.counts.written.add(held.bytes),
+            }
+        }
+        if let Some(sifter) = &mut self.sifter {
+            sifter.done(now, file, result);
+        }
+        self.keep.done(now, file, result);
+        if self.is_stale {
+            self.rebuild(now);
+        }
+    }
+
+    fn need_space(&mut self, now: Micros, bytes: u64) {
+        if let Some(sifter) = &mut self.sifter {
+            sifter.need_space(now, bytes);
+            self.ahead = self.poll_sifter();
+        }
+        if self.ahead.is_none() {
+            self.keep.need_space(now, bytes);
+        }
+    }
+
+    fn resize(&mut self, now: Micros, budget_bytes: u64) {
+        Live::resize(self, now, budget_bytes);
+    }
+
+    fn next_deadline(&self) -> Option<Micros> {
+        let sifter = self.sifter.as_ref().and_then(|sifter| sifter.next_deadline());
+        sifter.into_iter().chain(self.keep.next_deadline()).min()
+    }
+
+    fn handle_deadline(&mut self, now: Micros) {
+        if let Some(sifter) = &mut self.sifter {
+            sifter.handle_deadline(now);
+        }
+        self.keep.handle_deadline(now);
+    }
+
+    fn poll(&mut self) -> Option<Decision> {
+        self.poll_sifter().or_else(|| self.keep.poll())
+    }
+
+    fn check(&self) {
+        self.keep.check();
+        self.guard.check();
+        if let Some(sifter) = &self.sifter {
+            sifter.check();
+        }
+        assert!(self.held.is_empty() || self.sifter.is_some(), "held files have a sifter");
+        assert!(self.dropping.iter().all(|file| self.held.contains_key(file)));
+        assert!(self.held.keys().all(|file| !self.keep.has(*file)), "each file has one machine");
+    }
+}

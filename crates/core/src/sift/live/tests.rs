@@ -1,0 +1,236 @@
+//! The sifter of a mount: over random histories with switches in between, and its guard.
+
+use super::*;
+use crate::{
+    event::{Knows, MaybeOwned},
+    policy::conformance::Dice,
+    sift::{simulate::Sifted, testing::History},
+};
+use std::collections::BTreeMap;
+
+const KNOWS: Knows = Knows { times: true, creations: true, opens: true, ..Knows::NOTHING };
+const BUDGET_BYTES: u64 = 1 << 17;
+
+fn live() -> Live {
+    Live::new(KeepConfig { budget_bytes: BUDGET_BYTES, ..KeepConfig::default() })
+}
+
+fn chosen(sifter: &str) -> LiveSifter {
+    LiveSifter {
+        sifter: Selection::parse(sifter).unwrap(),
+        droppable: Droppable::matching(&["/d0/*".into(), "/d1/*".into()]),
+        models: Vec::new(),
+        budget_bytes: BUDGET_BYTES / SIFTER_PART,
+    }
+}
+
+/// Whatever is switched, chosen and resized in between: no invariant breaks, files are dropped only
+/// while the sifter is on, only closed ones whose last name is droppable, and at the end RAM is
+/// empty.
+#[test]
+fn switches_at_any_time_keep_every_promise() {
+    let sifters = ["drop-all", "touch", "controller", "s3-fifo", "tmpfs", "random:p=0.5"];
+    let mut dropped_in_all = 0;
+    for seed in 0..60 {
+        let mut history = History::new(seed);
+        let mut dice = Dice::new(seed ^ 0xabc);
+        let mut sifted = Sifted::new(live(), BUDGET_BYTES, KNOWS).logged();
+        let mut names: BTreeMap<FileId, String> = BTreeMap::new();
+        let mut opens: BTreeMap<FileId, u32> = BTreeMap::new();
+        let (mut at_us, mut seen, mut mode) = (0, 0, LiveMode::Sift);
+        sifted.call(|live, now| live.choose(now, chosen("drop-all")), &mut |_| {}).unwrap();
+        sifted.call(|live, now| live.switch(now, mode), &mut |_| {});
+        for _ in 0..1500 {
+            at_us += u64::from(history.dice.below(2_000_000));
+            let event = Event { at_us, pid: 5, tid: 6, action: history.action() };
+            match &event.action {
+                Action::Create(create) => drop(names.insert(create.file, (*create.name).into())),
+                Action::Bind { file, name } | Action::Link { file, name } => {
+                    names.insert(*file, (**name).into());
+                }
+                Action::Rename { file, names: to } => drop(names.insert(*file, (*to.to).into())),
+                Action::RenameDirectory { names: moved } => {
+                    for name in names.values_mut() {
+                        if let Some(to) = moved.moved(name) {
+                            *name = to;
+                        }
+                    }
+                }
+                Action::Open { file, .. } => *opens.entry(*file).or_default() += 1,
+                Action::Close { file, .. } => *opens.entry(*file).or_default() -= 1,
+                _ => {}
+            }
+            sifted.event(&event, &mut |_| {});
+            let was = mode;
+            match dice.below(300) {
+                0 => {
+                    mode = LiveMode::ALL[dice.below(3) as usize];
+                    sifted.call(|live, now| live.switch(now, mode), &mut |_| {});
+                }
+                1 => {
+                    let name = sifters[dice.below(sifters.len() as u32) as usize];
+                    let choose = |live: &mut Live, now| live.choose(now, chosen(name));
+                    sifted.call(choose, &mut |_| {}).unwrap();
+                }
+                2 => {
+                    let bytes = BUDGET_BYTES / u64::from(1 + dice.below(8));
+                    sifted.call(|live, now| live.resize(now, bytes), &mut |_| {});
+                }
+                3 => sifted.call(|live, _| live.reset(), &mut |_| {}),
+                _ => {}
+            }
+            for (_, decision) in &sifted.log()[seen..] {
+                if let Decision::Drop { file, .. } = decision {
+                    let name = &names[file];
+                    dropped_in_all += 1;
+                    assert!([was, mode].contains(&LiveMode::Sift), "seed {seed}: {name}");
+                    assert!(name.starts_with("/d0/") || name.starts_with("/d1/"), "seed {seed}");
+                    assert_eq!(opens.get(file).copied().unwrap_or(0), 0, "seed {seed}: {name}");
+                }
+            }
+            seen = sifted.log().len();
+            sifted.check();
+        }
+        sifted.finish(&mut |_| {});
+        for made in std::mem::take(&mut history.files) {
+            for name in made.names {
+                let action = Action::Unbind { file: made.file, name: name.into() };
+                sifted.event(&Event { at_us, pid: 0, tid: 0, action }, &mut |_| {});
+            }
+            let action = Action::Gone { file: made.file };
+            sifted.event(&Event { at_us, pid: 0, tid: 0, action }, &mut |_| {});
+        }
+        let counts = sifted.call(|live, _| live.counts(), &mut |_| {});
+        assert_eq!(counts.held.files, 0, "seed {seed}");
+        assert_eq!(sifted.counters().ram_bytes, 0, "seed {seed}");
+    }
+    assert!(dropped_in_all > 100, "{dropped_in_all}");
+}
+
+/// A performer of decisions that creates and writes files.
+struct App {
+    live: Live,
+    now: Micros,
+    next: u64,
+    dropped: Vec<String>,
+    written: usize,
+}
+
+impl App {
+    fn new(sifter: &str) -> Self {
+        let mut live = live();
+        live.choose(0, chosen(sifter)).unwrap();
+        live.switch(0, LiveMode::Sift);
+        Self { live, now: 0, next: 0, dropped: Vec::new(), written: 0 }
+    }
+
+    fn saw(&mut self, action: Action<'_>) {
+        self.now += 1000;
+        self.live.handle(self.now, &Event { at_us: self.now, pid: 1, tid: 1, action });
+        while let Some(decision) = self.live.poll() {
+            match decision {
+                Decision::Drop { file, .. } => {
+                    let name = self.live.held[&file].name.to_string();
+                    // As the mount performs it: an unlink, and then the result.
+                    for action in
+                        [Action::Unbind { file, name: name.as_str().into() }, Action::Gone { file }]
+                    {
+                        let event = Event { at_us: self.now, pid: 0, tid: 0, action };
+                        assert!(self.live.drops(&event));
+                        self.live.handle(self.now, &event);
+                    }
+                    self.dropped.push(name);
+                }
+                Decision::WriteBack { .. } => self.written += 1,
+                Decision::CloseEpoch => {}
+            }
+            if let Some(file) = decision.file() {
+                self.live.done(self.now, file, Ok(()));
+            }
+            self.live.check();
+        }
+    }
+
+    fn write(&mut self, name: &str, len: u64) {
+        self.next += 1;
+        let file = FileId(self.next);
+        let create = Create { file, name: name.into(), owner: None, mode: None, sync: false };
+        self.saw(Action::Create(MaybeOwned::Borrowed(&create)));
+        self.saw(Action::Write { file, open: None, offset: 0, len, sync: false });
+    }
+}
+
+/// An application that writes every dropped file again at once: the sifter is suspended, drops
+/// nothing until its pause is over, and each further pause is longer. `reset` ends it.
+#[test]
+fn a_sifter_whose_drops_are_all_wrong_is_suspended() {
+    let mut app = App::new("drop-all");
+    let mut fill = 0;
+    let mut until_suspended = |app: &mut App| {
+        for _ in 0..10_000 {
+            fill += 1;
+            app.write(&format!("/d0/new{fill}"), 20_000);
+            if let Some(again) = app.dropped.pop() {
+                app.write(&again, 20_000);
+            }
+            if let Some(until) = app.live.suspended_until(app.now) {
+                return until - app.now;
+            }
+        }
+        panic!("never suspended");
+    };
+    let pause = until_suspended(&mut app);
+    assert!((3_599_000_000..=3_600_000_000).contains(&pause), "{pause}");
+    assert!(app.live.counts().created_again.files >= 16, "{:?}", app.live.counts());
+    app.dropped.clear();
+    let written = app.written;
+    for n in 0..200 {
+        app.write(&format!("/d0/quiet{n}"), 20_000);
+    }
+    assert!(app.dropped.is_empty() && app.written > written + 100);
+    app.now += 3_600_000_000;
+    assert_eq!(app.live.suspended_until(app.now), None);
+    let pause = until_suspended(&mut app);
+    assert!(pause > 7_190_000_000, "the second pause is longer: {pause}");
+    app.live.reset();
+    assert_eq!(app.live.suspended_until(app.now), None);
+}
+
+/// A drop is an unlink for everyone but the sifter, which must still remember the name: its ghost
+/// shows later whether the drop was wrong.
+#[test]
+fn the_performance_of_a_drop_is_no_deletion_by_an_application() {
+    let mut app = App::new("drop-all");
+    for n in 0..100 {
+        app.write(&format!("/d0/{n}"), 20_000);
+    }
+    let counts = app.live.counts();
+    assert_eq!(counts.dropped.files as usize, app.dropped.len());
+    assert!(counts.dropped.files > 50 && counts.died.files == 0, "{counts:?}");
+    app.write("/d0/0", 20_000);
+    assert_eq!(app.live.counts().created_again, FileBytes { files: 1, bytes: 20_000 });
+}
+
+#[test]
+fn a_sifter_that_knows_the_future_is_refused() {
+    let refused = live().choose(0, chosen("oracle")).unwrap_err().to_string();
+    assert!(refused.contains("oracle knows the rest of the history"), "{refused}");
+}
+
+/// Outside the patterns, and in every other mode, files are `keep`'s.
+#[test]
+fn only_droppable_files_are_the_sifters() {
+    let mut app = App::new("drop-all");
+    app.write("/home/document", 5_000);
+    assert_eq!(app.live.counts().held.files, 0);
+    app.write("/d0/a", 5_000);
+    assert_eq!(app.live.counts().held, FileBytes { files: 1, bytes: 5_000 });
+    app.live.switch(app.now, LiveMode::Keep);
+    app.write("/d0/b", 5_000);
+    assert_eq!(app.live.counts().held.files, 0);
+    assert_eq!(app.live.keep.files(), 2);
+    app.live.switch(app.now, LiveMode::Plain);
+    let create =
+        Create { file: FileId(99), name: "/x".into(), owner: None, mode: None, sync: false };
+    assert_eq!(app.live.birth(app.now, &create), Birth::Flash(Reason::All));
+}
