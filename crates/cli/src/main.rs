@@ -3,7 +3,7 @@
 
 use clap::{Parser, Subcommand};
 use logging::Verbosity;
-use mount::{control, helper};
+use mount::{control, helper, sift};
 use std::{ffi::OsString, io, process::ExitCode};
 use usage::Usage;
 
@@ -82,6 +82,7 @@ enum Command {
     Profile(profile::Args),
     Mount(mount::Args),
     Status(control::StatusArgs),
+    Sift(sift::Args),
     #[command(visible_alias = "flush")]
     Settle(control::SettleArgs),
     Unmount(control::UnmountArgs),
@@ -156,6 +157,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Profile(args) => profile::run(&args),
         Command::Mount(args) => mount::run(&args, words),
         Command::Status(args) => control::status(&args),
+        Command::Sift(args) => sift::run(&args),
         Command::Settle(args) => control::settle(&args),
         Command::Unmount(args) => control::unmount(&args),
         Command::MountTmpfs(args) => mount::send_tmpfs(&args),

@@ -8,8 +8,10 @@ pub(crate) mod control;
 pub(crate) mod helper;
 mod recording;
 mod settings;
+pub(crate) mod sift;
 mod status;
 
+use crate::usage::Usage;
 use anyhow::Context;
 use flashsift_mount::{
     attach::user_tmpfs,
@@ -22,7 +24,7 @@ use flashsift_mount::{
 /// directory that is readable without flashsift. A file that is deleted before then never reaches
 /// flash. A file that a program syncs is written back at once and is as durable as without
 /// flashsift.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:
   flashsift mount ~/.cache/chromium ~/.cache/chromium     in place
   flashsift unmount ~/.cache/chromium                     the end of it
@@ -30,11 +32,16 @@ use flashsift_mount::{
   sudo mount -t fuse.flashsift /data/app /mnt/app -o lose_at_most=10m,budget=64M
   flashsift mount --enable ~/.cache/chromium --budget 64MiB    in place, at every start from now on
   flashsift mount --disable ~/.cache/chromium             and undone
+  flashsift mount ~/.cache ~/.cache --sift controller --dry-run    which files could be dropped?
+  flashsift sift on ~/.cache                              drop them from now on
 
 A file for --config has the same settings; the command line overrides them:
   lose-at-most = \"10m\"
   budget = \"64MiB\"
   settled = [\"*.log\"]
+  sift = \"controller:again=0.02\"
+  profiles = [\"chromium\", \"pip\"]
+  drop = [\"*/my-app/cache/*\"]
   no-passthrough = true
   options = [\"noatime\"]
 
@@ -85,8 +92,9 @@ pub(crate) struct Args {
     #[arg(long, group = "start", conflicts_with_all = ["foreground", "record"])]
     disable: bool,
 
-    /// With --enable and --disable: print what they would write and remove, and change nothing
-    #[arg(long, requires = "start")]
+    /// With --sift: drop nothing, and show what would have been dropped (`flashsift status`). With
+    /// --enable and --disable: print what they would write and remove, and change nothing
+    #[arg(long)]
     dry_run: bool,
 
     #[arg(long, hide = true, conflicts_with_all = ["foreground", "start"])]
@@ -95,10 +103,12 @@ pub(crate) struct Args {
 
 /// `words` are those of the command line, without the program.
 pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
-    let in_file =
-        args.config.as_deref().map(settings::Settings::from_file).transpose()?.unwrap_or_default();
-    let mut wanted =
-        args.settings.clone().or(in_file).wanted(rustix::process::geteuid().is_root())?;
+    let mut wanted = wanted(args)?;
+    if args.dry_run && !args.enable && !args.disable && wanted.sift.is_none() {
+        let why =
+            "--dry-run needs --sift, --enable or --disable: a mount without them drops nothing";
+        return Err(Usage(why.to_owned()).into());
+    }
     let mountpoint = args.mountpoint.as_ref().unwrap_or(&args.backing);
     if args.disable {
         return boot::disable(mountpoint, args.dry_run);
@@ -106,6 +116,7 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     if args.enable {
         return boot::enable(&args.backing, mountpoint, &words_of(args)?, args.dry_run);
     }
+    let sift = wanted.sift.as_ref().map(|sift| sift::sifter_of(sift, mountpoint)).transpose()?;
     // Reads and writes by passthrough do not reach us, so a recording needs a mount without it.
     wanted.passthrough &= args.record.is_none();
     if !args.foreground && !args.in_background {
@@ -125,10 +136,33 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         allow_other: wanted.allow_other,
         kernel: wanted.options,
         serving: Serving { passthrough: wanted.passthrough, threads: wanted.threads },
+        sift,
+        reload: args.config.is_some().then(|| reload(args.clone(), mountpoint.clone())),
         record,
         to_journal: crate::logging::to_journal,
         in_background: args.in_background,
     })?)
+}
+
+/// Reads the settings: of the command line, and of the file.
+fn wanted(args: &Args) -> anyhow::Result<settings::Wanted> {
+    let in_file =
+        args.config.as_deref().map(settings::Settings::from_file).transpose()?.unwrap_or_default();
+    let mut settings = args.settings.clone().or(in_file);
+    if args.dry_run && !args.enable && !args.disable {
+        settings = settings.rehearsing();
+    }
+    Ok(settings.wanted(rustix::process::geteuid().is_root())?)
+}
+
+/// Reads the sifter again from the file of --config.
+fn reload(args: Args, mountpoint: PathBuf) -> daemon::Reload {
+    Box::new(move || {
+        let read = || -> anyhow::Result<_> {
+            wanted(&args)?.sift.map(|sift| sift::sifter_of(&sift, &mountpoint)).transpose()
+        };
+        read().map_err(|why| format!("{why:#}"))
+    })
 }
 
 /// The options of this mount as words of a command line that works in every directory.

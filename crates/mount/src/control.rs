@@ -1,5 +1,6 @@
 //! The status and the control requests of a mount, as extended attributes of its directory.
 
+use crate::fs::sifting::SiftWish;
 use crate::fs::types::Status;
 use flashsift_host::mounts::{self, Mount};
 use rustix::{
@@ -23,6 +24,13 @@ pub const SETTLE: &str = "user.flashsift.settle";
 /// As [`SETTLE`], but BACKING's file system may keep what it gets in memory: for an unmount,
 /// which makes everything durable at its end.
 pub const WRITE_BACK: &str = "user.flashsift.write_back";
+
+/// Reading this attribute makes the thread that reads it the one that announces drops. Only a
+/// thread of the daemon may.
+pub(crate) const ANNOUNCE: &str = "user.flashsift.announce";
+/// Reading the attribute of this name and a [wish](SiftWish) for the sifter makes it come true;
+/// `reset` ends a suspension. Only root and the user of the mount may.
+pub const SIFT: &str = "user.flashsift.sift.";
 
 /// The status of a mount. Root also reaches mounts of other users.
 ///
@@ -57,6 +65,33 @@ pub fn settle(mount: &Mount) -> io::Result<()> {
 /// The error of the first file that could not be written back, or of the request itself.
 pub fn write_back(mount: &Mount) -> io::Result<()> {
     reach(mount, |point| Ok(rustix::fs::getxattr(point, WRITE_BACK, &mut [0; 1]).map(drop)?))
+}
+
+/// Sets what the sifter of a mount does from now on.
+///
+/// # Errors
+///
+/// The mount has no sifter (`ENODATA`); or the request fails.
+pub fn sift(mount: &Mount, wish: SiftWish) -> io::Result<()> {
+    ask(mount, &format!("{SIFT}{}", wish.name()))
+}
+
+/// Ends a suspension of the sifter of a mount.
+///
+/// # Errors
+///
+/// The request fails.
+pub fn reset_sifter(mount: &Mount) -> io::Result<()> {
+    ask(mount, &format!("{SIFT}reset"))
+}
+
+fn ask(mount: &Mount, attribute: &str) -> io::Result<()> {
+    reach(mount, |point| Ok(rustix::fs::getxattr(point, attribute, &mut [0; 1]).map(drop)?))
+}
+
+/// Makes the calling thread the one that announces drops.
+pub(crate) fn announce(root: impl std::os::fd::AsFd) -> rustix::io::Result<()> {
+    rustix::fs::fgetxattr(root, ANNOUNCE, &mut [0; 1]).map(drop)
 }
 
 /// Whether the server of this mount is gone: its process was killed.

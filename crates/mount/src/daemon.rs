@@ -3,6 +3,7 @@
 //! Nothing ends the process while a file is only in RAM, except a SIGTERM that is sent after the
 //! daemon has reported that some files cannot be written back.
 
+mod announce;
 mod background;
 mod ending;
 mod error;
@@ -20,15 +21,22 @@ use crate::attach::{
     place::{self, LockedPlace, Refused, Sign},
     undo, user_tmpfs,
 };
-use crate::fs::{Fs, store::Store, types::Config};
+use crate::fs::{
+    Fs,
+    sifting::{SiftError, SiftWish},
+    store::Store,
+    types::Config,
+};
 pub use error::Error;
 use flashsift_core::event::Event;
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::show;
+use flashsift_core::sift::live::LiveSifter;
 use flashsift_core::writeback::flusher::FlusherSettings;
 use flashsift_host::mounts::{self, Mount};
 use rustix::fs::minor;
 use sd_notify::NotifyState;
+use signal_hook::consts::SIGHUP;
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
@@ -70,6 +78,10 @@ pub struct Options {
     pub kernel: Vec<String>,
     /// How requests are served.
     pub serving: session::Serving,
+    /// The sifter, and what it does at first.
+    pub sift: Option<(LiveSifter, SiftWish)>,
+    /// Reads the sifter again, after a SIGHUP.
+    pub reload: Option<Reload>,
     /// Records every event.
     pub record: Option<StartRecording>,
     /// Makes messages go to the journal; for a process in the background.
@@ -77,6 +89,9 @@ pub struct Options {
     /// This process was started to run in the background.
     pub in_background: bool,
 }
+
+/// Reads the sifter from the file that it came from. The error is for the user.
+pub type Reload = Box<dyn FnMut() -> Result<Option<(LiveSifter, SiftWish)>, String>>;
 
 /// Any error of a recording.
 pub type RecordingError = Box<dyn std::error::Error + Send + Sync>;
@@ -152,6 +167,12 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         }
     };
     let write_back = write_back::start(daemon.fs.clone())?;
+    let announce = announce::start(daemon.fs.clone(), daemon.mount.clone())?;
+    let mut reload = options.reload.take();
+    let sifting = match options.sift.take() {
+        Some((sifter, wish)) => daemon.fs.choose_sifter(sifter, wish).context("--sift"),
+        None => Ok(()),
+    };
     let watchdog = Watchdog::start(daemon.fs.clone(), daemon.mount.clone())?;
 
     let report = report(&place, &options);
@@ -165,7 +186,8 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     let status = format!("files are written back to {}", place.backing.display());
     notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
     let mounted = match &reported {
-        Ok(_) => daemon.wait(),
+        Ok(_) if sifting.is_err() => true,
+        Ok(_) => daemon.wait(reload.as_mut()),
         // The process that started this one is gone: its user has interrupted it.
         Err(why) => {
             warn!("ends again: reporting that it is mounted: {why}");
@@ -175,7 +197,9 @@ pub fn run(mut options: Options) -> Result<(), Error> {
 
     let ended = daemon.end(mounted);
     daemon.fs.end_decisions();
+    daemon.fs.end_drops();
     let _ = write_back.join();
+    let _ = announce.join();
     if let Some(watchdog) = watchdog {
         watchdog.stop();
     }
@@ -189,7 +213,8 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         None => Ok(()),
     };
     let in_backing = matches!(reported, Ok(Messages::InBacking));
-    recorded.and(leave(place, in_backing, tidied))
+    let left = leave(place, in_backing, tidied);
+    sifting.and(recorded).and(left)
 }
 
 /// Makes BACKING an ordinary directory, and everything in it durable: in this order, so that one
@@ -408,14 +433,32 @@ fn report(place: &LockedPlace, options: &Options) -> String {
 
 impl Daemon {
     /// Waits until the mount is to end. Whether it is still mounted then.
-    fn wait(&self) -> bool {
-        match self.wakes.recv() {
-            Ok(Wake::Ended(ended)) => {
-                warn_of_error(ended);
-                false
+    fn wait(&self, mut reload: Option<&mut Reload>) -> bool {
+        loop {
+            match (self.wakes.recv(), &mut reload) {
+                (Ok(Wake::Ended(ended)), _) => {
+                    warn_of_error(ended);
+                    return false;
+                }
+                (Ok(Wake::Signal(SIGHUP)), Some(reload)) => self.reload(reload),
+                // Without a sender no signal can come any more.
+                (Ok(Wake::Signal(_)) | Err(_), _) => return true,
             }
-            // Without a sender no signal can come any more.
-            Ok(Wake::Signal(_)) | Err(_) => true,
+        }
+    }
+
+    /// Reads the sifter again. After an error nothing changes.
+    fn reload(&self, reload: &mut Reload) {
+        match reload() {
+            Ok(Some((sifter, wish))) => match self.fs.choose_sifter(sifter, wish) {
+                Ok(()) => info!("read the sifter's settings again"),
+                Err(why) => warn!("the sifter stays as it was: {why}"),
+            },
+            Ok(None) => match self.fs.switch_sifter(SiftWish::Off) {
+                Ok(()) | Err(SiftError::NoSifter) => info!("the settings name no sifter"),
+                Err(why) => warn!("switching the sifter off: {why}"),
+            },
+            Err(why) => warn!("the sifter stays as it was: {why}"),
         }
     }
 }

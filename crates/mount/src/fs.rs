@@ -4,6 +4,7 @@ pub(crate) mod backing;
 mod caller;
 mod content;
 pub(crate) mod decisions;
+pub(crate) mod drops;
 mod events;
 pub(crate) mod failures;
 mod flash_state;
@@ -12,6 +13,7 @@ pub(crate) mod open_files;
 pub(crate) mod opens;
 mod processes;
 mod reservation;
+pub(crate) mod sifting;
 pub(crate) mod store;
 mod table;
 mod temps;
@@ -23,6 +25,7 @@ mod xattrs;
 
 use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
 use self::content::{Content, Place};
+use self::drops::Drops;
 use self::events::{At, Events};
 use self::failures::Failing;
 use self::opens::Opens;
@@ -34,7 +37,7 @@ use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
 use self::writes::BlockDevice;
 use flashsift_core::event::{Action, Micros};
 use flashsift_core::sift::account::Account;
-use flashsift_core::sift::{Keep, KeepConfig};
+use flashsift_core::sift::{KeepConfig, live::Live};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
 use rustix::io::{Errno, Result};
@@ -79,6 +82,7 @@ pub struct Fs {
     pub(crate) unnamed_us: Micros,
     /// The block device of BACKING, where it is known.
     device: Option<BlockDevice>,
+    pub(crate) drops: Drops,
 }
 
 impl Fs {
@@ -99,7 +103,7 @@ impl Fs {
             write_ahead: backing.volume.one_sync_covers_earlier(),
         };
         let unnamed_us = config.lose_at_most_us.min(UNNAMED_US);
-        let (clock, sift) = (config.clock.clone(), Box::new(Keep::new(keep)));
+        let (clock, sift) = (config.clock.clone(), Live::new(keep));
         let reservation = Reservation::new(backing.root.as_fd())?;
         let device = BlockDevice::of(&backing.root);
         Ok(Fs {
@@ -116,6 +120,7 @@ impl Fs {
             failing: Mutex::default(),
             handed_over: Mutex::default(),
             unnamed_us,
+            drops: Drops::default(),
         })
     }
 
@@ -250,6 +255,7 @@ impl Fs {
         if let Ok((used, budget)) = self.store.usage() {
             (status.ram_bytes, status.budget_bytes) = (used, budget);
         }
+        status.sift = self.sift_status();
         status.writes = Some(self.writes(self.store.content().ok().map(|(used, _)| used)));
         status
     }

@@ -13,8 +13,9 @@ mod passthrough;
 use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
-use crate::control::{SETTLE, STATUS, WRITE_BACK};
+use crate::control::{ANNOUNCE, SETTLE, SIFT, STATUS, WRITE_BACK};
 use crate::fs::Fs;
+use crate::fs::sifting::{SiftError, SiftWish};
 use crate::fs::types::{Access, Attr, Changes, ROOT};
 use flashsift_core::event::OpenId;
 use fuser::{
@@ -88,6 +89,23 @@ impl Adapter {
         }
     }
 
+    /// Makes a wish for the sifter come true.
+    fn sift(&self, wish: &str) -> Result<Vec<u8>> {
+        if wish == "reset" {
+            self.fs.reset_sifter();
+            return Ok(Vec::new());
+        }
+        let wish = SiftWish::of(wish).ok_or(rustix::io::Errno::NODATA)?;
+        self.fs.switch_sifter(wish).map(|()| Vec::new()).map_err(|why| {
+            tracing::warn!("switching the sifter: {why}");
+            match why {
+                SiftError::NoSifter => rustix::io::Errno::NODATA,
+                SiftError::Setup(_) | SiftError::NotAnnounced => rustix::io::Errno::OPNOTSUPP,
+                SiftError::Failed(failures) => failures.into(),
+            }
+        })
+    }
+
     fn xattr(reply: ReplyXattr, size: u32, value: Result<Vec<u8>>) {
         match value {
             Ok(value) if size == 0 => reply.size(value.len() as u32),
@@ -133,9 +151,12 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.answer("lookup", || match self.fs.lookup(parent.0, name) {
-            Err(rustix::io::Errno::NOENT) => reply.entry(&REMEMBER, &nothing(), Generation(0)),
+            Err(rustix::io::Errno::NOENT) => match self.fs.dropped(request.pid(), parent.0, name) {
+                Some(attr) => reply.entry(&Duration::ZERO, &file_attr(&attr), Generation(0)),
+                None => reply.entry(&REMEMBER, &nothing(), Generation(0)),
+            },
             found => self.entry(reply, found),
         });
     }
@@ -593,6 +614,16 @@ impl Filesystem for Adapter {
                 (ROOT, Some(WRITE_BACK)) if is_ours(request) => {
                     self.fs.write_back_all().map(|()| Vec::new()).map_err(Into::into)
                 }
+                (ROOT, Some(ANNOUNCE)) => match is_our_thread(request.pid()) {
+                    true => {
+                        self.fs.set_announcer(request.pid());
+                        Ok(Vec::new())
+                    }
+                    false => Err(rustix::io::Errno::PERM),
+                },
+                (ROOT, Some(name)) if name.starts_with(SIFT) && is_ours(request) => {
+                    self.sift(&name[SIFT.len()..])
+                }
                 _ => self.fs.get_xattr(ino.0, name),
             };
             Adapter::xattr(reply, size, value);
@@ -677,6 +708,11 @@ fn opened(handle: FileHandle) -> Result<OpenId> {
 /// Whether the request comes from root or from the user of the mount.
 fn is_ours(request: &Request) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&request.uid())
+}
+
+/// Whether this is a thread of this process.
+fn is_our_thread(tid: u32) -> bool {
+    tid != 0 && Path::new(&format!("/proc/self/task/{tid}")).exists()
 }
 
 /// Flags by which every access reaches us, and writers of one file do not wait for one another.

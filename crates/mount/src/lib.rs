@@ -23,10 +23,12 @@ pub mod fuse;
 
 pub use fs::Fs;
 pub use fs::decisions::SiftNotice;
+pub use fs::drops::DroppedName;
 pub use fs::failures::{Step, WriteBackError, WriteBackFailures};
+pub use fs::sifting::{SiftError, SiftWish};
 pub use fs::store::Store;
 pub use fs::types::{
-    Access, Attr, Caller, Changes, Clock, Config, Device, Entry, Failure, Ino, Model, Opened, ROOT,
-    Status, Time, Writes,
+    Access, Attr, Caller, Changes, Clock, Config, Device, DroppedIn, Entry, Failure, Ino, Model,
+    Opened, ROOT, RehearsalStatus, SiftStatus, Status, Time, Writes,
 };
 pub use rustix::io::Errno;

@@ -88,7 +88,7 @@ pub(crate) fn remount(point: &Path, allows: &Allows, stays: &[String]) -> anyhow
 }
 
 /// The mounts on these directories, or all mounts of flashsift.
-fn chosen(points: &[PathBuf]) -> anyhow::Result<Vec<Mount>> {
+pub(super) fn chosen(points: &[PathBuf]) -> anyhow::Result<Vec<Mount>> {
     if points.is_empty() {
         return Ok(mounts::all()?.into_iter().filter(|mount| mount.kind == KIND).collect());
     }
@@ -96,7 +96,7 @@ fn chosen(points: &[PathBuf]) -> anyhow::Result<Vec<Mount>> {
 }
 
 /// Whether the caller may give orders to this mount: root, or the user of the mount.
-fn may_order(mount: &Mount) -> bool {
+pub(super) fn may_order(mount: &Mount) -> bool {
     let us = rustix::process::geteuid();
     us.is_root() || mount.user.is_none_or(|(user, _)| user == us.as_raw())
 }

@@ -13,11 +13,17 @@ use std::{
 const NAMES: [&str; 2] = ["mount.fuse.flashsift", "mount.flashsift"];
 
 /// Options with a value, as in fstab and as on our command line.
-const VALUES: [(&str, &str); 7] = [
+const VALUES: [(&str, &str); 13] = [
     ("lose_at_most", "--lose-at-most"),
     ("settle_after", "--settle-after"),
     ("budget", "--budget"),
     ("settled", "--settled"),
+    ("sift", "--sift"),
+    ("sift_mode", "--sift-mode"),
+    ("sift_budget", "--sift-budget"),
+    ("profile", "--profile"),
+    ("drop", "--drop"),
+    ("pin", "--pin"),
     ("config", "--config"),
     ("record", "--record"),
     ("even_on", "--even-on"),

@@ -1,8 +1,10 @@
 //! Settings of a mount: from the command line, else from a file, else the defaults here.
 
+use super::sift;
 use crate::{size, usage::Usage};
 use anyhow::Context;
-use flashsift_core::duration::Exact;
+use flashsift_core::{duration::Exact, sift::live::SIFTER_PART};
+use flashsift_mount::SiftWish;
 use serde::{Deserialize, Deserializer, de};
 use std::{num::NonZero, path::Path, thread, time::Duration};
 
@@ -41,6 +43,34 @@ pub(super) struct Settings {
     #[arg(long, value_name = "PATTERN")]
     settled: Vec<String>,
 
+    /// Let this sifter decide which files of known caches are dropped from RAM and never reach
+    /// flash, such as controller or controller:again=0.02; `flashsift policies` lists sifters
+    #[arg(long, value_name = "NAME")]
+    sift: Option<String>,
+
+    #[arg(long, value_name = "MODE", value_parser = ["on", "dry-run", "off"],
+        help = "Drop files, or only show what would be dropped, or neither; `flashsift sift` \
+            switches it later [default: on]")]
+    sift_mode: Option<String>,
+
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes,
+        help = "The part of --budget that the sifter gets [default: half]")]
+    #[serde(deserialize_with = "bytes")]
+    sift_budget: Option<u64>,
+
+    /// Known caches whose files the sifter may drop: chromium, pip … (docs/profiles.md) [default:
+    /// all that were checked with the real program; `none`: none]
+    #[arg(long = "profile", value_name = "NAME", value_delimiter = ',')]
+    profiles: Vec<String>,
+
+    /// Further files that the sifter may drop, by path; `*` stands for any characters
+    #[arg(long, value_name = "PATTERN")]
+    drop: Vec<String>,
+
+    /// Files that it never drops, whatever else says that it may
+    #[arg(long, value_name = "PATTERN")]
+    pin: Vec<String>,
+
     /// Do not let the kernel read and write the files on flash directly; flashsift does it instead
     #[arg(long)]
     no_passthrough: bool,
@@ -62,10 +92,24 @@ pub(super) struct Wanted {
     pub(super) lose_at_most: Duration,
     pub(super) budget_bytes: u64,
     pub(super) settled: Vec<String>,
+    pub(super) sift: Option<SiftWanted>,
     pub(super) passthrough: bool,
     pub(super) allow_other: bool,
     pub(super) threads: usize,
     pub(super) options: Vec<String>,
+}
+
+/// The sifter that a user wants.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct SiftWanted {
+    /// As [`sift::selected`] reads it.
+    pub(super) sifter: String,
+    pub(super) wish: SiftWish,
+    /// The part of the RAM that it gets, bytes.
+    pub(super) budget_bytes: u64,
+    pub(super) profiles: Vec<String>,
+    pub(super) drop: Vec<String>,
+    pub(super) pin: Vec<String>,
 }
 
 impl Settings {
@@ -82,12 +126,23 @@ impl Settings {
         let one = [
             time.map(|us| format!("--lose-at-most={}", Exact(us))),
             self.budget.map(|bytes| format!("--budget={bytes}")),
+            self.sift.as_ref().map(|sifter| format!("--sift={sifter}")),
+            self.sift_mode.as_ref().map(|mode| format!("--sift-mode={mode}")),
+            self.sift_budget.map(|bytes| format!("--sift-budget={bytes}")),
             self.no_passthrough.then(|| "--no-passthrough".to_owned()),
             self.threads.map(|threads| format!("--threads={threads}")),
         ];
-        let settled = self.settled.iter().map(|pattern| format!("--settled={pattern}"));
+        let listed = [
+            ("settled", &self.settled),
+            ("profile", &self.profiles),
+            ("drop", &self.drop),
+            ("pin", &self.pin),
+        ];
+        let listed = listed.into_iter().flat_map(|(option, values)| {
+            values.iter().map(move |value| format!("--{option}={value}"))
+        });
         let options = self.options.iter().map(|option| format!("--option={option}"));
-        one.into_iter().flatten().chain(settled).chain(options).collect()
+        one.into_iter().flatten().chain(listed).chain(options).collect()
     }
 
     /// Merges two sources: these settings take precedence over `other`; patterns and options add
@@ -97,10 +152,21 @@ impl Settings {
             lose_at_most: self.lose_at_most.or(other.lose_at_most),
             budget: self.budget.or(other.budget),
             settled: [other.settled, self.settled].concat(),
+            sift: self.sift.or(other.sift),
+            sift_mode: self.sift_mode.or(other.sift_mode),
+            sift_budget: self.sift_budget.or(other.sift_budget),
+            profiles: [other.profiles, self.profiles].concat(),
+            drop: [other.drop, self.drop].concat(),
+            pin: [other.pin, self.pin].concat(),
             no_passthrough: self.no_passthrough || other.no_passthrough,
             threads: self.threads.or(other.threads),
             options: [other.options, self.options].concat(),
         }
+    }
+
+    /// Makes the sifter show what it would drop, and drop nothing.
+    pub(super) fn rehearsing(self) -> Self {
+        Self { sift_mode: Some(SiftWish::Rehearse.name().to_owned()), ..self }
     }
 
     /// Fills in the defaults. A plain user's differ: the kernel allows passthrough and access by
@@ -132,9 +198,42 @@ impl Settings {
         }
         let lose_at_most =
             self.lose_at_most.unwrap_or_else(|| size::parse_time(LOSE_AT_MOST).expect(default));
+        let budget_bytes = self.budget.unwrap_or_else(|| size::parse_bytes(BUDGET).expect(default));
+        let sift = match self.sift {
+            Some(sifter) => Some(SiftWanted {
+                sifter: sift::selected(&sifter)?.label(),
+                wish: match self.sift_mode {
+                    Some(mode) => SiftWish::of(&mode).ok_or_else(|| {
+                        Usage(format!("sift-mode: {mode:?} is none of on, dry-run, off"))
+                    })?,
+                    None => SiftWish::On,
+                },
+                budget_bytes: self.sift_budget.unwrap_or(budget_bytes / SIFTER_PART),
+                profiles: self.profiles,
+                drop: self.drop,
+                pin: self.pin,
+            }),
+            None => {
+                let given = [
+                    (self.sift_mode.is_some(), "sift-mode"),
+                    (self.sift_budget.is_some(), "sift-budget"),
+                    (!self.profiles.is_empty(), "profiles"),
+                    (!self.drop.is_empty(), "drop"),
+                    (!self.pin.is_empty(), "pin"),
+                ];
+                if let Some((_, name)) = given.into_iter().find(|(is_given, _)| *is_given) {
+                    return Err(Usage(format!(
+                        "{name} is for a sifter, and none is named; add --sift controller, or \
+                         sift = \"controller\" in the file"
+                    )));
+                }
+                None
+            }
+        };
         Ok(Wanted {
             lose_at_most,
-            budget_bytes: self.budget.unwrap_or_else(|| size::parse_bytes(BUDGET).expect(default)),
+            budget_bytes,
+            sift,
             settled: self.settled,
             passthrough: root && !self.no_passthrough,
             allow_other,
@@ -213,6 +312,12 @@ mod tests {
             lose_at_most: Some(Duration::from_millis(1500)),
             budget: Some(5000),
             settled: vec!["-a b*".into(), "$c".into()],
+            sift: Some("controller:again=0.02,price=2".into()),
+            sift_mode: Some("dry-run".into()),
+            sift_budget: Some(2000),
+            profiles: vec!["pip".into()],
+            drop: vec!["*/a b/*".into()],
+            pin: vec!["*/c".into()],
             no_passthrough: true,
             threads: Some(3),
             options: vec!["noatime".into(), "ro".into()],

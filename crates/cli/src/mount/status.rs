@@ -1,7 +1,8 @@
 //! The status of a mount in words.
 
 use crate::size;
-use flashsift_mount::{Failure, Status, Writes};
+use flashsift_core::sift::live::{FileBytes, LiveMode};
+use flashsift_mount::{Failure, RehearsalStatus, SiftStatus, Status, Writes};
 use std::path::Path;
 
 /// The status, one screen.
@@ -50,11 +51,72 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
             line("", format!("and {}", size::counted(more, "more file")));
         }
     }
+    if let Some(sift) = &status.sift {
+        text.push_str(&of_sifter(sift));
+    }
     match &status.writes {
         Some(writes) => text.push_str(&of_writes(writes)),
-        None => line("writes", "not counted by this daemon, which is older".to_owned()),
+        None => text.push_str("  writes         not counted by this daemon, which is older\n"),
     }
     text
+}
+
+/// The sifter, and what it has done or would have done.
+fn of_sifter(sift: &SiftStatus) -> String {
+    let mut text = String::new();
+    let mut line = |label: &str, value: String| text.push_str(&format!("  {label:<15}{value}\n"));
+    let amount =
+        |of: FileBytes| format!("{}, {}", size::counted(of.files, "file"), size::bytes(of.bytes));
+    let counts = &sift.counts;
+    let mode = match (sift.mode, &sift.rehearsal) {
+        (_, Some(_)) => "dry run: nothing is dropped".to_owned(),
+        (LiveMode::Sift, None) => format!("on, in {} of RAM", size::bytes(sift.budget_bytes)),
+        (LiveMode::Keep, None) => "off".to_owned(),
+        (LiveMode::Plain, None) => "off: new files go to flash at once".to_owned(),
+    };
+    line("sifter", format!("{}, {mode}", sift.sifter));
+    if let Some(seconds) = sift.suspended_s {
+        let time = size::duration(seconds.saturating_mul(1_000_000));
+        line("SUSPENDED", format!("for {time}: too many dropped files were created again"));
+    }
+    if counts.dropped.files > 0 || sift.mode == LiveMode::Sift {
+        line("  dropped", amount(counts.dropped));
+        line("  created anew", amount(counts.created_again));
+        line("  written", amount(counts.written));
+        line("  held", amount(counts.held));
+    }
+    if let Some(seen) = &sift.rehearsal {
+        for sentence in rehearsed(seen) {
+            line("", sentence);
+        }
+    }
+    text
+}
+
+/// What a rehearsal has shown, in lines.
+fn rehearsed(seen: &RehearsalStatus) -> Vec<String> {
+    let time = size::duration(seen.since_s.saturating_mul(1_000_000));
+    if seen.stock_bytes == 0 {
+        return vec![format!("in {time} no file was created that it may drop")];
+    }
+    let share = |part: f64| format!("{:.0}", 100.0 * part);
+    let kept = seen.kept_bytes as f64 / seen.stock_bytes as f64;
+    let interval = match seen.kept_share {
+        Some([_, low, high]) => format!("{}…{} %", share(low), share(high)),
+        None => "too early for an interval".to_owned(),
+    };
+    vec![
+        format!(
+            "in {time} it would have kept {} of {} of cache files",
+            signed(seen.kept_bytes),
+            size::bytes(seen.stock_bytes),
+        ),
+        format!(
+            "from flash ({} %, {interval}), at {} fetched again",
+            share(kept),
+            size::bytes(seen.fetched_again_bytes)
+        ),
+    ]
 }
 
 /// A row of the table of file data.

@@ -131,6 +131,11 @@ impl Account {
         self.in_ram.remove(&file);
     }
 
+    /// The file was dropped: it is no longer in RAM, and on a plain file system it would live on.
+    pub fn dropped(&mut self, file: FileId) {
+        self.in_ram.remove(&file);
+    }
+
     /// This many bytes of a file were copied and flushed. `synced`: an application waits for them.
     pub fn copied(&mut self, bytes: u64, synced: bool) {
         self.flushed(bytes.div_ceil(PAGE_BYTES), synced);

@@ -52,6 +52,7 @@ pub mod model;
 mod none;
 mod on_pressure;
 mod oracle;
+pub mod profile;
 mod random;
 mod reject_first;
 mod remembered;

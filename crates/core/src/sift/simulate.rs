@@ -28,7 +28,7 @@ use crate::{
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 #[cfg(test)]
 mod tests;
@@ -105,6 +105,9 @@ pub struct Sifted<S> {
     now: Micros,
     counters: Counters,
     log: Option<Vec<(Micros, Decision)>>,
+    /// Dropped files, the first of them first, and how many are remembered.
+    dropped: VecDeque<FileId>,
+    dropped_max: usize,
 }
 
 struct File {
@@ -155,6 +158,8 @@ impl<S: Sift> Sifted<S> {
             now: 0,
             counters: Counters::default(),
             log: None,
+            dropped: VecDeque::new(),
+            dropped_max: usize::MAX,
         }
     }
 
@@ -162,6 +167,18 @@ impl<S: Sift> Sifted<S> {
     pub fn logged(mut self) -> Self {
         self.log = Some(Vec::new());
         self
+    }
+
+    /// Makes the simulation remember at most this many dropped files. A use of one that it has
+    /// forgotten is one of a file that exists below.
+    pub fn remembering(mut self, most: usize) -> Self {
+        self.dropped_max = most;
+        self
+    }
+
+    /// Returns the size of a file, bytes, if it was dropped and not used since.
+    pub fn dropped_size(&self, file: FileId) -> Option<u64> {
+        self.files.get(&file).filter(|file| file.place == Place::Dropped).map(|file| file.size)
     }
 
     /// Returns the decisions so far, if they are kept.
@@ -414,6 +431,9 @@ impl<S: Sift> Sifted<S> {
                     let is_open = self.knows.opens && !dropped.opens.is_empty();
                     assert!(!is_open, "a file that is open is not dropped");
                     dropped.place = Place::Dropped;
+                    if self.dropped_max < usize::MAX {
+                        self.remember(file);
+                    }
                 }
                 Decision::CloseEpoch => below(&ours(self.now, Action::SyncAll)),
             }
@@ -422,6 +442,17 @@ impl<S: Sift> Sifted<S> {
             }
         }
         performed
+    }
+
+    /// Remembers a dropped file, and forgets the first ones if there are too many.
+    fn remember(&mut self, file: FileId) {
+        self.dropped.push_back(file);
+        while self.dropped.len() > self.dropped_max {
+            let Some(first) = self.dropped.pop_front() else { return };
+            if self.files.get(&first).is_some_and(|file| file.place == Place::Dropped) {
+                self.files.remove(&first);
+            }
+        }
     }
 
     /// Makes the file below equal to the one in RAM. Returns the number of bytes written.

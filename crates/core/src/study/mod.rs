@@ -52,6 +52,7 @@ pub mod readahead_advice;
 mod readahead_charges;
 pub mod readahead_curve;
 pub mod recommend;
+pub mod rehearsal;
 mod request;
 mod results;
 mod run;

@@ -1,7 +1,7 @@
 //! Errors of the start and the end of a mount.
 
-use crate::WriteBackFailures;
 use crate::attach::{place::Refused, user_tmpfs};
+use crate::{SiftError, WriteBackFailures};
 use std::{error, io, path::Path};
 
 /// The reason for a failure of the daemon.
@@ -31,6 +31,9 @@ pub enum Error {
     /// The recording.
     #[error(transparent)]
     Recording(Box<dyn error::Error + Send + Sync>),
+    /// The sifter.
+    #[error(transparent)]
+    Sift(#[from] SiftError),
     /// Anything that is said in one sentence.
     #[error("{0}")]
     Words(String),

@@ -12,7 +12,7 @@ use super::table::{self, Is};
 use super::types::Ino;
 use super::write_back::Job;
 use flashsift_core::event::{FileId, Micros};
-use flashsift_core::sift::{Blocked, Decision, Reason, Sift};
+use flashsift_core::sift::{Blocked, Decision, Reason, Sift, live::Live};
 use parking_lot::{Condvar, MutexGuard};
 use rustix::io::Errno;
 use std::collections::hash_map::Entry;
@@ -35,7 +35,7 @@ pub enum SiftNotice {
 
 /// The sifter, and its decisions that are not performed yet.
 pub(crate) struct Decisions {
-    sift: Box<dyn Sift + Send>,
+    pub(crate) sift: Live,
     pending: VecDeque<Decision>,
     sink: Option<Sink>,
     /// Decisions that are being performed, by file.
@@ -51,13 +51,13 @@ pub(crate) struct Waits {
 }
 
 impl Decisions {
-    pub(crate) fn new(sift: Box<dyn Sift + Send>) -> Decisions {
+    pub(crate) fn new(sift: Live) -> Decisions {
         Decisions { sift, pending: VecDeque::new(), sink: None, out: HashMap::new(), ended: false }
     }
 
     /// Calls the sifter, and collects the decisions that follow.
-    pub(crate) fn call<T>(&mut self, call: impl FnOnce(&mut dyn Sift) -> T) -> T {
-        let answer = call(&mut *self.sift);
+    pub(crate) fn call<T>(&mut self, call: impl FnOnce(&mut Live) -> T) -> T {
+        let answer = call(&mut self.sift);
         while let Some(decision) = self.sift.poll() {
             if let Some(sink) = &mut self.sink {
                 sink(SiftNotice::Decided(decision));
@@ -146,8 +146,8 @@ impl Fs {
                     }
                 }
                 Decision::Drop { file, .. } => {
-                    self.drop_file(table::number(file));
-                    performing.results.insert(file, Ok(()));
+                    let result = self.drop_file(table::number(file));
+                    performing.results.insert(file, result);
                 }
                 Decision::CloseEpoch => closes = true,
             }
@@ -168,22 +168,6 @@ impl Fs {
             done.and(self.backing.sync_all(false).map_err(|errno| failed(errno).into()))
         } else {
             done
-        }
-    }
-
-    /// Removes a file in RAM with all its names.
-    fn drop_file(&self, ino: Ino) {
-        let at = self.arrived(0);
-        let mut table = self.table();
-        let names = match table.node(ino) {
-            Some(node) if matches!(node.is, Is::Ram) => node.names.clone(),
-            _ => return,
-        };
-        for (dir, name) in names {
-            // BACKING may refuse the removal: then the name stays, and the file with it.
-            if let Err(errno) = self.unlink_in_ram(&mut table, at, dir, &name) {
-                tracing::warn!(errno = errno.raw_os_error(), "dropping a file: {errno}");
-            }
         }
     }
 

@@ -18,7 +18,9 @@ use crossbeam_queue::ArrayQueue;
 use flashsift_core::event::{Action, Create, Event, FileId, MaybeOwned, Micros, Renamed};
 use flashsift_core::names::escape_into;
 use flashsift_core::sift::account::Account;
-use flashsift_core::sift::{Birth, Sift};
+use flashsift_core::sift::{Birth, Sift, live::Live};
+use flashsift_core::study::rehearsal::Rehearsal;
+use flashsift_core::writeback::flusher::FlusherSettings;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsStr;
@@ -46,6 +48,8 @@ pub(crate) struct Events {
 pub(crate) struct Stream {
     sink: Option<Sink>,
     account: Account,
+    /// Another sifter, which only shows what it would do.
+    pub(crate) rehearsal: Option<Box<Rehearsal>>,
     pub(crate) decisions: Decisions,
     /// When the thread that waits for decisions looks again.
     pub(crate) looks_us: Option<Micros>,
@@ -73,8 +77,19 @@ impl Stream {
         if let Some(sink) = &mut self.sink {
             sink(&event);
         }
-        self.account.handle(&event);
+        if let Some(rehearsal) = &mut self.rehearsal {
+            rehearsal.event(&event);
+        }
+        match event.action.file() {
+            Some(file) if self.decisions.sift.drops(&event) => self.account.dropped(file),
+            _ => self.account.handle(&event),
+        }
         self.decisions.call(|sift| sift.handle(event.at_us, &event));
+    }
+
+    /// The settings by which the kernel writes dirty pages.
+    pub(crate) fn account_settings(&self) -> FlusherSettings {
+        self.account.settings()
     }
 
     /// This time, or that of the last event.
@@ -95,10 +110,11 @@ impl Stream {
 }
 
 impl Events {
-    pub(crate) fn new(clock: Clock, account: Account, sift: Box<dyn Sift + Send>) -> Events {
+    pub(crate) fn new(clock: Clock, account: Account, sift: Live) -> Events {
         let stream = Stream {
             sink: None,
             account,
+            rehearsal: None,
             decisions: Decisions::new(sift),
             looks_us: None,
             last_us: 0,

@@ -394,6 +394,9 @@ impl Fs {
     ///
     /// `ENOENT`, `EISDIR`, and the errors of BACKING's file system.
     pub fn unlink(&self, tid: u32, parent: Ino, name: &OsStr) -> Result<()> {
+        if let Some(answer) = self.announced(tid, parent, name) {
+            return answer;
+        }
         let at = self.arrived(tid);
         let mut table = self.table();
         let dir = self.dir(&mut table, parent)?;
@@ -424,17 +427,8 @@ impl Fs {
         Ok(())
     }
 
-    /// Removes the file in BACKING that a name in RAM hides.
-    fn remove_hidden(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
-        let dir = self.dir(table, parent)?;
-        match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
-            Err(Errno::NOENT) => Ok(()),
-            other => other,
-        }
-    }
-
     /// Removes one name of a file in RAM. Without names and opens, the file is deleted.
-    fn remove_name_in_ram(
+    pub(crate) fn remove_name_in_ram(
         &self,
         table: &mut Table,
         at: At,

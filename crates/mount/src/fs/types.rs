@@ -1,5 +1,6 @@
 //! Arguments and results of the file system's operations.
 
+use flashsift_core::sift::live::{FileBytes, LiveCounts, LiveMode};
 use flashsift_core::writeback::flusher::FlusherSettings;
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
 use serde::{Deserialize, Serialize};
@@ -216,7 +217,7 @@ pub struct Failure {
 }
 
 /// The state of a mount.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of this schema.
     pub schema: u32,
@@ -254,9 +255,61 @@ pub struct Status {
     pub passthrough: bool,
     /// Requests that failed inside us (each is in the log).
     pub faults: u64,
+    /// The sifter; `None` where none was chosen.
+    #[serde(default)]
+    pub sift: Option<SiftStatus>,
     /// Data written since the mount began; `None` of a daemon that does not count it.
     #[serde(default)]
     pub writes: Option<Writes>,
+}
+
+/// The state of a mount's sifter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SiftStatus {
+    /// The sifter and its parameters.
+    pub sifter: String,
+    /// What happens to new files.
+    pub mode: LiveMode,
+    /// The sifter runs beside the mount, and drops nothing.
+    pub rehearsal: Option<RehearsalStatus>,
+    /// Time until which it is suspended because its drops were wrong, s from now.
+    pub suspended_s: Option<u64>,
+    /// RAM of the sifter, bytes.
+    pub budget_bytes: u64,
+    /// Its files since the mount began.
+    pub counts: LiveCounts,
+    /// The directories with most bytes of dropped files, from the mounted directory on.
+    #[serde(default)]
+    pub directories: Vec<DroppedIn>,
+}
+
+/// Files that were dropped in a directory since the mount began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedIn {
+    /// From the mounted directory on.
+    pub directory: String,
+    /// Dropped.
+    pub dropped: FileBytes,
+    /// Created again under the same name.
+    pub created_again: FileBytes,
+}
+
+/// What a sifter would have done since its rehearsal began. Bytes are file data of droppable files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RehearsalStatus {
+    /// Time since it began, s.
+    pub since_s: u64,
+    /// Bytes that reach flash without the sifter; data that waits counts.
+    pub stock_bytes: u64,
+    /// Bytes that would not have reached flash; negative: the sifter writes more.
+    pub kept_bytes: i64,
+    /// The share of `stock_bytes` that is kept, with its 95 % interval: estimate, low, high.
+    /// `None`: there is not enough data yet.
+    pub kept_share: Option<[f64; 3]>,
+    /// Bytes that would have been fetched again.
+    pub fetched_again_bytes: u64,
+    /// Files that would have been dropped.
+    pub dropped: u64,
 }
 
 /// Time after which figures per day are given, s: before, a burst would be taken for a day.

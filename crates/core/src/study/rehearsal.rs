@@ -1,0 +1,305 @@
+//! A sifter's rehearsal on a live mount: it decides on the mount's events as in a simulation, and
+//! no file is dropped.
+//!
+//! The same objects run as in [`sifting`](super::sifting): a sifter with the files that it would
+//! have in RAM, and on either side the kernel's write-back of what is left. Only droppable files
+//! that are created during the rehearsal count. A dropped file that is opened again counts as
+//! fetched again, as a mount may not see its reads.
+//!
+//! The memory is bounded: the files that were dropped first are forgotten when there are more than
+//! 32,768, and the number of slices of time is at most [`SLICES_MAX`].
+
+use super::{
+    recommend::judge::SLICES_MIN,
+    sift_advice::{JudgedSifter, ShareInterval},
+    sifting::{SiftOutcome, SiftSlice},
+};
+use crate::{
+    event::{Action, Event, FileId, Knows, Micros},
+    page::PAGE_BYTES,
+    sift::{BoxedSift, SetupError, live::LiveSifter, simulate::Sifted},
+    writeback::flusher::{Flusher, FlusherSettings},
+};
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+
+/// Facts that the events of a mount contain.
+const KNOWS: Knows = Knows {
+    times: true,
+    syncs: true,
+    writes: true,
+    removals: true,
+    opens: true,
+    creations: true,
+    sizes: true,
+    names: true,
+    ..Knows::NOTHING
+};
+/// Dropped files that are remembered.
+const DROPPED_MAX: usize = 1 << 15;
+/// Length of a slice of time at first, µs; it doubles when there are too many.
+const SLICE_US: Micros = 3_600_000_000;
+/// Most slices of time.
+pub const SLICES_MAX: usize = 512;
+
+/// A sifter that decides on the files of a mount without any effect.
+pub struct Rehearsal {
+    chosen: LiveSifter,
+    began_us: Micros,
+    sifted: Sifted<BoxedSift>,
+    /// The droppable files that were created during the rehearsal.
+    files: HashSet<FileId, FixedState>,
+    stock: Flusher,
+    below: Flusher,
+    slice_us: Micros,
+    /// Slices without and with the sifter.
+    slices: Vec<[SiftSlice; 2]>,
+    /// Bytes written and fetched again when the last slice began: without, with, fetched.
+    before: [u64; 3],
+}
+
+/// The effects that a sifter would have had, in bytes of droppable files.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RehearsalResult {
+    /// Time since the rehearsal began, µs.
+    pub since_us: Micros,
+    /// Bytes that reach flash without the sifter, with those that wait.
+    pub stock_bytes: u64,
+    /// Bytes that would not have reached flash; negative: the sifter writes more.
+    pub kept_bytes: i64,
+    /// `kept_bytes` as a share of `stock_bytes`, over slices of time; `None`: there are too few.
+    pub kept: Option<ShareInterval>,
+    /// Bytes that would have been fetched again.
+    pub fetched_again_bytes: u64,
+    /// Files that would have been dropped.
+    pub dropped: u64,
+}
+
+impl Rehearsal {
+    /// Begins a rehearsal now.
+    ///
+    /// # Errors
+    /// The sifter cannot be built.
+    pub fn new(
+        now: Micros,
+        chosen: LiveSifter,
+        settings: FlusherSettings,
+    ) -> Result<Self, SetupError> {
+        let sifter = chosen.build(chosen.budget_bytes)?;
+        let sifted = Sifted::new(sifter, chosen.budget_bytes, KNOWS).remembering(DROPPED_MAX);
+        Ok(Self {
+            chosen,
+            began_us: now,
+            sifted,
+            files: HashSet::default(),
+            stock: Flusher::new(settings),
+            below: Flusher::new(settings),
+            slice_us: SLICE_US,
+            slices: vec![Default::default()],
+            before: [0; 3],
+        })
+    }
+
+    /// Returns whether this is the rehearsal of a sifter with these parameters and this RAM.
+    pub fn is_of(&self, chosen: &LiveSifter) -> bool {
+        self.chosen.sifter.label() == chosen.sifter.label()
+            && self.chosen.budget_bytes == chosen.budget_bytes
+    }
+
+    /// Takes the next event of the mount.
+    pub fn event(&mut self, event: &Event<'_>) {
+        match &event.action {
+            Action::Create(create) => {
+                if !self.chosen.droppable.has(&create.name) {
+                    return;
+                }
+                self.files.insert(create.file);
+            }
+            action => {
+                if action.file().is_some_and(|file| !self.files.contains(&file)) {
+                    return;
+                }
+            }
+        }
+        self.close_slices(event.at_us);
+        self.pass_on(event);
+        match event.action {
+            Action::Open { file, open, created: false } => {
+                if let Some(len) = self.sifted.dropped_size(file) {
+                    let action = Action::Read { file, open, offset: 0, len };
+                    self.pass_on(&Event { action, ..*event });
+                }
+            }
+            Action::Gone { file } => drop(self.files.remove(&file)),
+            _ => {}
+        }
+    }
+
+    fn pass_on(&mut self, event: &Event<'_>) {
+        self.stock.handle(event);
+        let below = &mut self.below;
+        self.sifted.event(event, &mut |event| below.handle(event));
+    }
+
+    /// Begins new slices up to this time.
+    fn close_slices(&mut self, now: Micros) {
+        let part = (now.saturating_sub(self.began_us) / self.slice_us) as usize;
+        if part < self.slices.len() {
+            return;
+        }
+        self.stock.advance(now);
+        self.below.advance(now);
+        self.charge();
+        let mut wanted = part + 1;
+        while wanted > SLICES_MAX {
+            self.slice_us *= 2;
+            wanted = wanted.div_ceil(2);
+            let pairs = self.slices.chunks(2).map(|pair| {
+                pair.iter().fold(<[SiftSlice; 2]>::default(), |sum, slice| {
+                    [0, 1].map(|side| add(sum[side], slice[side]))
+                })
+            });
+            self.slices = pairs.collect();
+        }
+        self.slices.resize(wanted.max(self.slices.len()), Default::default());
+    }
+
+    /// Charges what was written and fetched since the last call to the last slice.
+    fn charge(&mut self) {
+        let now = [
+            self.stock.written().all() * PAGE_BYTES,
+            self.below.written().all() * PAGE_BYTES,
+            self.sifted.counters().fetched_again.bytes,
+        ];
+        let [stock, below, fetched] = [0, 1, 2].map(|side| now[side] - self.before[side]);
+        if let Some([without, with]) = self.slices.last_mut() {
+            without.droppable += stock;
+            with.droppable += below;
+            with.fetched_again += fetched;
+        }
+        self.before = now;
+    }
+
+    /// Returns the effects until now.
+    pub fn result(&mut self, now: Micros) -> RehearsalResult {
+        self.close_slices(now);
+        self.stock.advance(now);
+        self.below.advance(now);
+        self.charge();
+        let counters = self.sifted.counters();
+        let waits = [
+            self.stock.dirty_pages() * PAGE_BYTES,
+            self.below.dirty_pages() * PAGE_BYTES + counters.ram_bytes,
+        ];
+        let [stock_bytes, with_bytes] = [0, 1].map(|side| self.before[side] + waits[side]);
+        let outcome = |side: usize| SiftOutcome {
+            slices: self.slices.iter().map(|slice| slice[side]).collect(),
+            at_end: SiftSlice { droppable: waits[side], ..SiftSlice::default() },
+            ..SiftOutcome::default()
+        };
+        let judged = JudgedSifter::of(self.chosen.sifter.label(), false, &outcome(0), outcome(1));
+        RehearsalResult {
+            since_us: now.saturating_sub(self.began_us),
+            stock_bytes,
+            kept_bytes: stock_bytes as i64 - with_bytes as i64,
+            kept: (judged.slices >= SLICES_MIN).then_some(judged.kept),
+            fetched_again_bytes: counters.fetched_again.bytes,
+            dropped: counters.dropped.files,
+        }
+    }
+}
+
+fn add(one: SiftSlice, other: SiftSlice) -> SiftSlice {
+    SiftSlice {
+        droppable: one.droppable + other.droppable,
+        others: one.others + other.others,
+        fetched_again: one.fetched_again + other.fetched_again,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::{Create, MaybeOwned},
+        sift::{Droppable, Selection},
+    };
+
+    fn rehearsal(sifter: &str) -> Rehearsal {
+        let chosen = LiveSifter {
+            sifter: Selection::parse(sifter).unwrap(),
+            droppable: Droppable::matching(&["/cache/*".into()]),
+            models: Vec::new(),
+            budget_bytes: 1 << 20,
+        };
+        Rehearsal::new(0, chosen, FlusherSettings::default()).unwrap()
+    }
+
+    fn create(rehearsal: &mut Rehearsal, at_us: Micros, n: u64, name: &str) {
+        let file = FileId(n);
+        let create = Create { file, name: name.into(), owner: None, mode: None, sync: false };
+        for action in [
+            Action::Create(MaybeOwned::Borrowed(&create)),
+            Action::Open { file, open: None, created: true },
+            Action::Write { file, open: None, offset: 0, len: 100_000, sync: false },
+            Action::Close { file, open: None },
+        ] {
+            rehearsal.event(&Event { at_us, pid: 1, tid: 1, action });
+        }
+    }
+
+    fn open(rehearsal: &mut Rehearsal, at_us: Micros, n: u64) {
+        let file = FileId(n);
+        for action in
+            [Action::Open { file, open: None, created: false }, Action::Close { file, open: None }]
+        {
+            rehearsal.event(&Event { at_us, pid: 1, tid: 1, action });
+        }
+    }
+
+    /// 2000 files that nobody reads again, a minute apart, and as many documents: all but what is
+    /// in RAM is kept from flash, with an interval over the hours. A dropped file that is opened
+    /// counts as fetched again, once.
+    #[test]
+    fn a_rehearsal_counts_what_would_be_kept_and_fetched_again() {
+        let mut rehearsal = rehearsal("drop-all");
+        for n in 0..2000 {
+            create(&mut rehearsal, n * 60_000_000, n, &format!("/cache/{n}"));
+            create(&mut rehearsal, n * 60_000_000, 10_000 + n, &format!("/home/{n}"));
+        }
+        let end_us = 2000 * 60_000_000;
+        let result = rehearsal.result(end_us);
+        assert_eq!(result.stock_bytes, 2000 * 25 * 4096, "documents do not count");
+        assert!(result.kept_bytes as u64 > 1980 * 25 * 4096, "{result:?}");
+        let kept = result.kept.unwrap();
+        assert!(kept.low > 0.9 && kept.share <= 1.0 && kept.high <= 1.0, "{kept:?}");
+        assert_eq!(result.fetched_again_bytes, 0);
+        open(&mut rehearsal, end_us, 3);
+        open(&mut rehearsal, end_us, 3);
+        assert_eq!(rehearsal.result(end_us).fetched_again_bytes, 100_000);
+    }
+
+    #[test]
+    fn without_hours_there_is_no_interval_and_nothing_is_no_share() {
+        let mut rehearsal = rehearsal("drop-all");
+        assert_eq!(rehearsal.result(5).kept, None);
+        create(&mut rehearsal, 7, 1, "/cache/1");
+        let result = rehearsal.result(60_000_000);
+        assert_eq!((result.kept, result.stock_bytes), (None, 25 * 4096));
+    }
+
+    /// A rehearsal of years keeps a fixed number of slices, and loses no byte of them.
+    #[test]
+    fn years_take_fixed_memory() {
+        let mut rehearsal = rehearsal("keep");
+        let day_us = 86_400_000_000;
+        for n in 0..3000 {
+            create(&mut rehearsal, n * day_us / 2, n, &format!("/cache/{n}"));
+        }
+        let result = rehearsal.result(1500 * day_us);
+        assert!(rehearsal.slices.len() <= SLICES_MAX && rehearsal.slices.len() > SLICES_MAX / 4);
+        let sum: u64 = rehearsal.slices.iter().map(|slice| slice[0].droppable).sum();
+        assert_eq!(sum, 3000 * 25 * 4096);
+        assert_eq!(result.stock_bytes, sum);
+    }
+}

@@ -1,0 +1,174 @@
+//! Dropping files, so that it looks like another process's unlink.
+//!
+//! A drop takes all names of the file from the table at once, under its lock. From then on the file
+//! is gone for every request. The kernel still remembers its names, and nobody who watches the
+//! directory knows. A thread of the daemon therefore unlinks each name once more, through the
+//! kernel: the kernel forgets the name, and tells the watchers. The request arrives here again. By
+//! its thread it is known as that one, and removes nothing: if the name has been created again
+//! meanwhile, the request fails, and the kernel keeps the new file.
+//!
+//! The thread that drops must not unlink through the kernel itself: it may answer a request for
+//! which the kernel holds the directory's lock.
+
+use super::Fs;
+use super::table::{Is, Table};
+use super::types::{Attr, Ino, ROOT};
+use flashsift_core::sift::Blocked;
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::AtFlags;
+use rustix::io::{Errno, Result};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A name of a dropped file, which the kernel does not know to be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DroppedName {
+    /// The directory when the file was dropped, from the mounted directory on.
+    pub directory: PathBuf,
+    /// The name in it.
+    pub name: OsString,
+}
+
+/// The names of dropped files that the kernel still remembers.
+#[derive(Debug, Default)]
+pub(crate) struct Drops {
+    unannounced: Mutex<Unannounced>,
+    arrived: Condvar,
+    /// The thread that announces them; 0: there is none yet.
+    announcer: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct Unannounced {
+    queue: VecDeque<DroppedName>,
+    /// Attributes of the dropped files by directory and name.
+    names: HashMap<(Ino, OsString), Attr>,
+    ended: bool,
+}
+
+impl Fs {
+    /// Removes a file in RAM with all its names.
+    ///
+    /// # Errors
+    ///
+    /// The file is open, or BACKING refuses to lose a file that one of the names hides. It is all
+    /// there then.
+    pub(crate) fn drop_file(&self, ino: Ino) -> std::result::Result<(), Blocked> {
+        let at = self.arrived(0);
+        let mut table = self.table();
+        let names = match table.node(ino) {
+            Some(node) if !matches!(node.is, Is::Ram) => return Ok(()),
+            Some(node) if node.opens > 0 => return Err(Blocked::InUse),
+            Some(node) => node.names.clone(),
+            None => return Ok(()),
+        };
+        if self.is_read_only() {
+            return Err(Blocked::Failed);
+        }
+        let refused = |errno: Errno| {
+            tracing::warn!(errno = errno.raw_os_error(), "dropping a file: {errno}");
+            Blocked::Failed
+        };
+        let attr = self.attr_of(&mut table, ino).map_err(refused)?;
+        // BACKING alone may refuse, so its files go first.
+        for (dir, name) in &names {
+            if table.in_ram(*dir, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
+                self.remove_hidden(&mut table, *dir, name).map_err(refused)?;
+            }
+        }
+        for (dir, name) in names {
+            self.remove_name_in_ram(&mut table, at, dir, &name).map_err(refused)?;
+            self.dir_changed(&mut table, dir);
+            if self.drops.announcer.load(Ordering::Relaxed) != 0 {
+                let dropped =
+                    DroppedName { directory: path(&table, dir), name: name.as_ref().into() };
+                let mut unannounced = self.drops.unannounced.lock();
+                unannounced.names.insert((dir, dropped.name.clone()), attr);
+                unannounced.queue.push_back(dropped);
+                self.drops.arrived.notify_one();
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes this thread the one that announces drops to the kernel.
+    pub(crate) fn set_announcer(&self, tid: u32) {
+        self.drops.announcer.store(tid, Ordering::Relaxed);
+    }
+
+    /// Whether drops are announced to the kernel.
+    pub fn announces_drops(&self) -> bool {
+        self.drops.announcer.load(Ordering::Relaxed) != 0
+    }
+
+    fn is_announcer(&self, tid: u32) -> bool {
+        tid != 0 && self.drops.announcer.load(Ordering::Relaxed) == tid
+    }
+
+    /// Waits for names that are to be announced. `None` after [`Fs::end_drops`].
+    pub(crate) fn wait_for_drops(&self) -> Option<Vec<DroppedName>> {
+        let mut unannounced = self.drops.unannounced.lock();
+        while unannounced.queue.is_empty() && !unannounced.ended {
+            self.drops.arrived.wait(&mut unannounced);
+        }
+        let drops: Vec<DroppedName> = unannounced.queue.drain(..).collect();
+        (!unannounced.ended).then_some(drops)
+    }
+
+    /// Ends the thread that announces drops.
+    pub(crate) fn end_drops(&self) {
+        self.drops.unannounced.lock().ended = true;
+        self.drops.arrived.notify_all();
+    }
+
+    /// The attributes of a dropped file whose name the announcing thread looks up.
+    pub(crate) fn dropped(&self, tid: u32, parent: Ino, name: &OsStr) -> Option<Attr> {
+        if !self.is_announcer(tid) {
+            return None;
+        }
+        self.drops.unannounced.lock().names.get(&(parent, name.to_owned())).copied()
+    }
+
+    /// Answers an unlink by the announcing thread; `None`: another thread asks.
+    pub(crate) fn announced(&self, tid: u32, parent: Ino, name: &OsStr) -> Option<Result<()>> {
+        if !self.is_announcer(tid) {
+            return None;
+        }
+        let mut table = self.table();
+        let known = self.drops.unannounced.lock().names.remove(&(parent, name.to_owned()));
+        let gone = known.is_some()
+            && table.in_ram(parent, name).is_none()
+            && matches!(self.in_backing(&mut table, parent, name), Ok(None));
+        Some(if gone { Ok(()) } else { Err(Errno::BUSY) })
+    }
+
+    /// Forgets a name that could not be announced.
+    pub(crate) fn give_up_announcing(&self, dropped: &DroppedName) {
+        let mut unannounced = self.drops.unannounced.lock();
+        unannounced.names.retain(|(_, name), _| *name != dropped.name);
+    }
+
+    /// Removes the file in BACKING that a name in RAM hides.
+    pub(crate) fn remove_hidden(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
+        let dir = self.dir(table, parent)?;
+        match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Returns the path of a directory from the mounted one on.
+fn path(table: &Table, dir: Ino) -> PathBuf {
+    let mut names = Vec::new();
+    let mut next = dir;
+    while next != ROOT
+        && let Some((parent, name)) = table.node(next).and_then(|node| node.names.first())
+    {
+        names.push(name.to_owned());
+        next = *parent;
+    }
+    names.iter().rev().map(|name| -> &OsStr { name }).collect()
+}

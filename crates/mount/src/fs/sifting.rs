@@ -1,0 +1,169 @@
+//! Switching the sifter of a mount, and its status.
+
+use super::Fs;
+use super::failures::WriteBackFailures;
+use super::types::{RehearsalStatus, SiftStatus};
+use flashsift_core::event::Micros;
+use flashsift_core::sift::SetupError;
+use flashsift_core::sift::live::{LiveMode, LiveSifter};
+use flashsift_core::study::rehearsal::Rehearsal;
+
+/// A user's wish for the sifter of a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SiftWish {
+    /// It drops nothing, and shows what it would have dropped.
+    #[default]
+    Rehearse,
+    /// It drops files.
+    On,
+    /// Files wait in RAM, and none is dropped.
+    Off,
+    /// New files are created on flash.
+    Plain,
+}
+
+impl SiftWish {
+    /// Every wish.
+    pub const ALL: [SiftWish; 4] =
+        [SiftWish::Rehearse, SiftWish::On, SiftWish::Off, SiftWish::Plain];
+
+    /// Returns the name, as users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SiftWish::Rehearse => "dry-run",
+            SiftWish::On => "on",
+            SiftWish::Off => "off",
+            SiftWish::Plain => "plain",
+        }
+    }
+
+    /// Returns the wish of this name.
+    pub fn of(name: &str) -> Option<SiftWish> {
+        SiftWish::ALL.into_iter().find(|wish| wish.name() == name)
+    }
+
+    fn mode(self) -> LiveMode {
+        match self {
+            SiftWish::On => LiveMode::Sift,
+            SiftWish::Off | SiftWish::Rehearse => LiveMode::Keep,
+            SiftWish::Plain => LiveMode::Plain,
+        }
+    }
+}
+
+/// The reason for which a mount's sifter cannot be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SiftError {
+    /// No sifter was chosen.
+    #[error("this mount has no sifter; mount with --sift, or name one in the file of --config")]
+    NoSifter,
+    /// The sifter cannot be built.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The kernel cannot be told that a file was dropped.
+    #[error(
+        "the kernel does not show the process of a request (the mount was made in another PID \
+         namespace), so it could not be told that a file was dropped"
+    )]
+    NotAnnounced,
+    /// Files of the sifter could not be written back.
+    #[error("files that the sifter had in RAM stay there: {0}")]
+    Failed(#[from] WriteBackFailures),
+}
+
+impl Fs {
+    /// Chooses the sifter and what it does from now on. Files in the RAM of the one before are
+    /// written to flash first.
+    ///
+    /// # Errors
+    ///
+    /// The sifter cannot be built, and nothing has changed; or files could not be written back.
+    pub fn choose_sifter(&self, chosen: LiveSifter, wish: SiftWish) -> Result<(), SiftError> {
+        {
+            // A creation asks where the file is to live, and reports it, under this lock.
+            let _table = self.table();
+            self.events.with_stream(|known, now| known.call(|sift| sift.choose(now, chosen)))?;
+        }
+        self.perform()?;
+        self.switch_sifter(wish)
+    }
+
+    /// Sets what the sifter does from now on.
+    ///
+    /// # Errors
+    ///
+    /// There is no sifter; or files that it had in RAM could not be written back.
+    pub fn switch_sifter(&self, wish: SiftWish) -> Result<(), SiftError> {
+        {
+            if wish == SiftWish::On && !self.announces_drops() {
+                return Err(SiftError::NotAnnounced);
+            }
+            let _table = self.table();
+            let mut stream = self.events.stream.lock();
+            self.events.deliver_queued(&mut stream);
+            let now = stream.now(self.events.now());
+            let chosen = stream.decisions.sift.chosen().cloned().ok_or(SiftError::NoSifter)?;
+            stream.rehearsal = match wish {
+                SiftWish::Rehearse => match stream.rehearsal.take() {
+                    Some(begun) if begun.is_of(&chosen) => Some(begun),
+                    _ => {
+                        let settings = stream.account_settings();
+                        Some(Box::new(Rehearsal::new(now, chosen, settings)?))
+                    }
+                },
+                _ => None,
+            };
+            stream.decisions.call(|sift| sift.switch(now, wish.mode()));
+        }
+        Ok(self.perform()?)
+    }
+
+    /// Ends a suspension of the sifter.
+    pub fn reset_sifter(&self) {
+        self.events.with_stream(|known, _| known.call(|sift| sift.reset()));
+    }
+
+    /// Changes the RAM that files may take, bytes, up to what the mount began with. Files leave it
+    /// if it becomes smaller.
+    ///
+    /// # Errors
+    ///
+    /// Files that had to leave RAM could not be written back.
+    pub fn set_budget(&self, budget_bytes: u64) -> Result<(), WriteBackFailures> {
+        let bytes = budget_bytes.min(self.budget_bytes);
+        self.events.with_stream(|known, now| known.call(|sift| sift.resize(now, bytes)));
+        self.perform()
+    }
+
+    /// The state of the sifter, if one was chosen.
+    pub(crate) fn sift_status(&self) -> Option<SiftStatus> {
+        let mut stream = self.events.stream.lock();
+        self.events.deliver_queued(&mut stream);
+        let now = stream.now(self.events.now());
+        let rehearsal = stream.rehearsal.as_mut().map(|rehearsal| status_of(rehearsal, now));
+        let sift = &stream.decisions.sift;
+        let chosen = sift.chosen()?;
+        let suspended = sift.suspended_until(now).map(|until| (until - now) / 1_000_000);
+        Some(SiftStatus {
+            sifter: chosen.sifter.label(),
+            mode: sift.mode(),
+            rehearsal,
+            suspended_s: suspended,
+            budget_bytes: chosen.budget_bytes,
+            counts: sift.counts(),
+            directories: Vec::new(),
+        })
+    }
+}
+
+fn status_of(rehearsal: &mut Rehearsal, now: Micros) -> RehearsalStatus {
+    let seen = rehearsal.result(now);
+    RehearsalStatus {
+        since_s: seen.since_us / 1_000_000,
+        stock_bytes: seen.stock_bytes,
+        kept_bytes: seen.kept_bytes,
+        kept_share: seen.kept.map(|kept| [kept.share, kept.low, kept.high]),
+        fetched_again_bytes: seen.fetched_again_bytes,
+        dropped: seen.dropped,
+    }
+}
