@@ -60,6 +60,7 @@ pub mod sift_advice;
 pub mod sift_directories;
 pub mod sifting;
 mod sizes;
+pub mod trial;
 mod verdict;
 
 #[cfg(test)]
