@@ -1,6 +1,8 @@
 //! Files that may be dropped: their application fetches or computes them again.
 
+use super::profile::CacheProfile;
 use crate::names::{file_name, in_cache, is_synced_database};
+use std::borrow::Cow;
 use wildmatch::WildMatch;
 
 /// Files in cache directories whose loss costs more than their own bytes, as
@@ -34,40 +36,131 @@ const INDEXES: [&str; 9] = [
 /// Decides by its name whether a file may be dropped.
 #[derive(Clone, Debug)]
 pub struct Droppable {
-    patterns: Vec<WildMatch>,
+    choice: Choice,
     no_cache: Vec<WildMatch>,
     pinned: Vec<WildMatch>,
+    /// Put before each path: empty, or a directory without a slash at its end.
+    root: String,
+}
+
+/// The files from which those that are never dropped are taken away.
+#[derive(Clone, Debug)]
+enum Choice {
+    /// Files in directories whose name contains `cache`.
+    Caches,
+    /// Files whose path matches a pattern.
+    Patterns(Vec<WildMatch>),
+    /// Files of known caches, and those that the user names.
+    Profiles { profiles: Vec<CompiledProfile>, drop: Vec<WildMatch>, pin: Vec<WildMatch> },
+}
+
+/// The patterns of a profile with its directories before each.
+#[derive(Clone, Debug)]
+struct CompiledProfile {
+    name: String,
+    drop: Vec<WildMatch>,
+    pin: Vec<WildMatch>,
+}
+
+impl CompiledProfile {
+    fn new(profile: &CacheProfile) -> Self {
+        let whole = |patterns: &[String]| {
+            let of = |directory: &String| {
+                let directory = directory.trim_end_matches('/').to_owned();
+                patterns.iter().map(move |end| WildMatch::new(&format!("{directory}/{end}")))
+            };
+            profile.directories.iter().flat_map(of).collect()
+        };
+        Self { name: profile.name.clone(), drop: whole(&profile.drop), pin: whole(&profile.pin) }
+    }
 }
 
 impl Droppable {
     /// Files in directories whose name contains `cache`.
     pub fn caches() -> Self {
-        Self::matching(&[])
+        Self::choosing(Choice::Caches)
     }
 
     /// Files whose path matches one of these shell patterns, in which `*` also stands for `/`; none
     /// given: [`Self::caches`].
     pub fn matching(patterns: &[String]) -> Self {
-        let compiled = |pattern: &str| WildMatch::new(pattern);
-        Self {
-            patterns: patterns.iter().map(|pattern| compiled(pattern)).collect(),
-            no_cache: NO_CACHE.iter().map(|pattern| compiled(pattern)).collect(),
-            pinned: INDEXES.iter().map(|pattern| compiled(pattern)).collect(),
+        match patterns {
+            [] => Self::caches(),
+            patterns => Self::choosing(Choice::Patterns(compiled(patterns))),
         }
+    }
+
+    /// Files that one of these profiles lets be dropped, or whose path matches one of the user's
+    /// patterns in `drop`, but for those that match one in `pin`. A file that neither names is
+    /// never dropped. The pins of a profile restrict that profile alone.
+    pub fn by_profiles(profiles: &[CacheProfile], drop: &[String], pin: &[String]) -> Self {
+        Self::choosing(Choice::Profiles {
+            profiles: profiles.iter().map(CompiledProfile::new).collect(),
+            drop: compiled(drop),
+            pin: compiled(pin),
+        })
+    }
+
+    /// Takes paths as those of a mount at this directory: `/a` is matched as `ROOT/a`. Events
+    /// escape names, and so must the directory ([`crate::names::escape`]).
+    #[must_use]
+    pub fn below(mut self, root: &str) -> Self {
+        root.trim_end_matches('/').clone_into(&mut self.root);
+        self
     }
 
     /// Returns whether the file with this path may be dropped. Databases of SQLite and indexes of
     /// caches may not, whatever the patterns say.
     pub fn has(&self, path: &str) -> bool {
-        let chosen = match &self.patterns[..] {
-            [] => in_cache(path) && !self.no_cache.iter().any(|pattern| pattern.matches(path)),
-            patterns => patterns.iter().any(|pattern| pattern.matches(path)),
-        };
-        let name = file_name(path);
-        chosen
-            && !is_synced_database(path)
-            && !self.pinned.iter().any(|pinned| pinned.matches(name))
+        self.profile_of(path).is_some()
     }
+
+    /// Returns the name of the profile that lets the file with this path be dropped, the first of
+    /// them, or `pattern` for the user's own patterns, or `cache` for [`Self::caches`].
+    pub fn profile_of(&self, path: &str) -> Option<&str> {
+        let path = &*self.whole(path);
+        let chosen = match &self.choice {
+            Choice::Caches => (in_cache(path) && !any(&self.no_cache, path)).then_some("cache"),
+            Choice::Patterns(patterns) => any(patterns, path).then_some("pattern"),
+            Choice::Profiles { pin, .. } if any(pin, path) => None,
+            Choice::Profiles { profiles, drop, .. } => {
+                let lets = |profile: &&CompiledProfile| {
+                    any(&profile.drop, path)
+                        && !any(&profile.pin, path)
+                        && !any(&self.no_cache, path)
+                };
+                let profile = profiles.iter().find(lets).map(|profile| profile.name.as_str());
+                profile.or_else(|| any(drop, path).then_some("pattern"))
+            }
+        };
+        chosen.filter(|_| !is_synced_database(path) && !any(&self.pinned, file_name(path)))
+    }
+
+    fn choosing(choice: Choice) -> Self {
+        let compiled = |names: &[&str]| names.iter().map(|name| WildMatch::new(name)).collect();
+        Self {
+            choice,
+            no_cache: compiled(&NO_CACHE),
+            pinned: compiled(&INDEXES),
+            root: String::new(),
+        }
+    }
+
+    fn whole<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        match &self.root[..] {
+            "" => Cow::Borrowed(path),
+            root if path.starts_with('/') => Cow::Owned(format!("{root}{path}")),
+            root => Cow::Owned(format!("{root}/{path}")),
+        }
+    }
+}
+
+fn compiled(patterns: &[String]) -> Vec<WildMatch> {
+    patterns.iter().map(|pattern| WildMatch::new(pattern)).collect()
+}
+
+fn any(patterns: &[WildMatch], text: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(text))
 }
 
 #[cfg(test)]
@@ -111,5 +204,73 @@ mod tests {
         assert!(images.has("/feed/images/a/b.jpg") && images.has("/tmp/x"));
         assert!(!images.has("/h/.cache/app/a") && !images.has("/tmp/xy"));
         assert!(!images.has("/feed/images/names.db"));
+    }
+
+    fn profile(name: &str, directory: &str, drop: &[&str], pin: &[&str]) -> CacheProfile {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        CacheProfile {
+            name: name.into(),
+            directories: owned(&[directory]),
+            drop: owned(drop),
+            pin: owned(pin),
+            ..CacheProfile::default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_droppable_outside_profiles_and_patterns() {
+        let nothing = Droppable::by_profiles(&[], &[], &[]);
+        let profiles = [
+            profile("first", "*/.cache/app", &["*"], &["keep/*", "*/keep/*"]),
+            profile("second", "*/.cache/app/keep/", &["*.bin"], &[]),
+        ];
+        let drop = ["*/mine/*".to_owned(), "*/.cache/app/keep/own/*".to_owned()];
+        let pin = ["*/treasure*".to_owned()];
+        let some = Droppable::by_profiles(&profiles, &drop, &pin);
+        for (path, by) in [
+            ("/h/.cache/app/a/b", Some("first")),
+            ("/h/.cache/app/treasure", None),
+            ("/h/.cache/app/keep/a", None),
+            ("/h/.cache/app/x/keep/a", None),
+            ("/h/.cache/app/keep/a.bin", Some("second")),
+            ("/h/.cache/app/keep/own/a", Some("pattern")),
+            ("/h/mine/a", Some("pattern")),
+            ("/h/mine/treasure/a", None),
+            ("/h/mine/names.sqlite", None),
+            ("/h/.cache/app/names.db-wal", None),
+            ("/h/.cache/app/index", None),
+            ("/h/.cache/app/data_0", None),
+            ("/h/.cache/app/CacheStorage/a", None),
+            ("/h/mine/CacheStorage/a", Some("pattern")),
+            ("/h/.cache/application/a", None),
+            ("/h/.cache/app", None),
+            ("/h/notes", None),
+            ("", None),
+        ] {
+            assert_eq!(some.profile_of(path), by, "{path}");
+            assert_eq!(some.has(path), by.is_some(), "{path}");
+            assert!(!nothing.has(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn paths_of_a_mount_are_matched_below_its_directory() {
+        let profiles = [profile("app", "*/.cache/app", &["Cache/*"], &[])];
+        let droppable = Droppable::by_profiles(&profiles, &[], &[]);
+        assert!(!droppable.has("/Cache/a"));
+        for root in ["/h/.cache/app", "/h/.cache/app/"] {
+            let below = droppable.clone().below(root);
+            assert_eq!(below.profile_of("/Cache/a"), Some("app"));
+            assert_eq!(below.profile_of("Cache/a"), Some("app"));
+            assert!(!below.has("/other/a"));
+        }
+        assert!(droppable.clone().below("/h").has("/.cache/app/Cache/a"));
+        assert!(droppable.below("/").has("/h/.cache/app/Cache/a"));
+        let caches = Droppable::caches().below("/h/.cache/app");
+        assert_eq!(caches.profile_of("/a"), Some("cache"));
+        assert_eq!(
+            Droppable::matching(&["/m/x".into()]).below("/m").profile_of("/x"),
+            Some("pattern")
+        );
     }
 }

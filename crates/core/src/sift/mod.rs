@@ -51,6 +51,7 @@ pub mod model;
 mod none;
 mod on_pressure;
 mod oracle;
+pub mod profile;
 mod random;
 mod reject_first;
 mod remembered;
