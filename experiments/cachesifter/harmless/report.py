@@ -13,6 +13,7 @@ import textwrap
 from pathlib import Path
 from statistics import median
 
+import programs
 from kinds import ORDER, compared, dropped_by_rule, verdict, worst
 
 HERE = Path(__file__).resolve().parent
@@ -314,6 +315,8 @@ def page(entries, trials, machine):
                  entry["verdict"] == "harmless" and entry["kind"].endswith(("/index", "the-real-index")))
     parts += [RULE_TEXT, rule_table(entries),
               wrapped(CONCLUSIONS.format(thumbnails=cost, pinned=f"{pinned:,.0f}"))]
+    if (records := HERE / "programs.json").exists():
+        parts.append(programs.section(json.loads(records.read_text())).rstrip("\n"))
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,0 +1,5 @@
+//! Prints docs/profiles.md.
+
+fn main() {
+    print!("{}", flashsift_core::sift::profile::markdown());
+}
