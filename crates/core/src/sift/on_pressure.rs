@@ -9,6 +9,7 @@
 use super::{
     Birth, Blocked, Decision, FILE_COST_BYTES, Reason, Sift, SifterSetup,
     droppable::Droppable,
+    explanation::{Explained, Explanation, Intent},
     shelf::{Held, Shelf, Shelved, Slot},
 };
 use crate::{
@@ -53,6 +54,10 @@ pub(super) trait Judge {
     /// Chooses one of the [idle](Shelf::idle) files. `None`: there is none.
     fn judge(&mut self, now: Micros, shelf: &Shelf<Self::State>) -> Option<(Slot, Verdict)>;
 
+    /// Explains what becomes of an idle file, by the same rules as [`Judge::judge`]. Right before or
+    /// after it has chosen the file, this is the explanation of its verdict.
+    fn explain(&self, now: Micros, shelf: &Shelf<Self::State>, slot: Slot) -> Explanation;
+
     /// A file leaves RAM by a verdict.
     fn leaves(&mut self, _now: Micros, _file: &Held<Self::State>, _verdict: Verdict) {}
 
@@ -81,6 +86,7 @@ pub(super) struct OnPressure<J: Judge> {
     /// The events tell when a file is open. Otherwise no file counts as open.
     knows_opens: bool,
     decisions: VecDeque<Decision>,
+    explained: Explained,
 }
 
 impl<J: Judge> OnPressure<J> {
@@ -92,6 +98,7 @@ impl<J: Judge> OnPressure<J> {
             droppable: setup.droppable.clone(),
             knows_opens: setup.knows_opens,
             decisions: VecDeque::new(),
+            explained: Explained::default(),
         }
     }
 
@@ -105,10 +112,17 @@ impl<J: Judge> OnPressure<J> {
         }
     }
 
-    fn write_back(&mut self, slot: Slot, why: Reason) {
+    fn write_back(&mut self, now: Micros, slot: Slot, why: Reason) {
         let file = self.shelf[slot].id;
+        self.explained.set(file, || {
+            Explanation::of_held(now, &self.shelf[slot], Intent::Write, why.sentence())
+        });
+        self.leave(slot, Decision::WriteBack { file, keep_in_ram: false, why });
+    }
+
+    fn leave(&mut self, slot: Slot, decision: Decision) {
         self.shelf.leave(slot);
-        self.decisions.push_back(Decision::WriteBack { file, keep_in_ram: false, why });
+        self.decisions.push_back(decision);
     }
 
     /// Moves one more file out of RAM. Returns its bytes; `None` if no file is left.
@@ -118,15 +132,16 @@ impl<J: Judge> OnPressure<J> {
             debug_assert!(self.shelf.is_idle(slot, now));
             // Flash did not take the file: it can only be dropped.
             let verdict = if self.shelf[slot].refused { Verdict::Drop } else { verdict };
+            let (file, why) = (self.shelf[slot].id, Reason::Space);
+            self.explained.set(file, || Self::verdict_on(&self.judge, now, &self.shelf, slot));
             self.judge.leaves(now, &self.shelf[slot], verdict);
-            match verdict {
-                Verdict::Write => self.write_back(slot, Reason::Space),
-                Verdict::Drop => {
-                    let file = self.shelf[slot].id;
-                    self.shelf.leave(slot);
-                    self.decisions.push_back(Decision::Drop { file, why: Reason::Space });
-                }
-            }
+            self.leave(
+                slot,
+                match verdict {
+                    Verdict::Write => Decision::WriteBack { file, keep_in_ram: false, why },
+                    Verdict::Drop => Decision::Drop { file, why },
+                },
+            );
             return Some(bytes);
         }
         let may_leave =
@@ -135,8 +150,22 @@ impl<J: Judge> OnPressure<J> {
         let busy = || self.shelf.oldest_first(Shelved::Busy).filter(may_leave);
         let slot = busy().find(named).or_else(|| busy().next())?;
         let bytes = self.shelf[slot].cost_bytes();
-        self.write_back(slot, Reason::Space);
+        self.write_back(now, slot, Reason::Space);
         Some(bytes)
+    }
+
+    /// Explains what becomes of an idle file.
+    fn verdict_on(judge: &J, now: Micros, shelf: &Shelf<J::State>, slot: Slot) -> Explanation {
+        let explanation = judge.explain(now, shelf, slot);
+        match shelf[slot].refused {
+            false => explanation,
+            true => Explanation {
+                intent: Intent::Drop,
+                rule: "Flash refused it: it can only be dropped.".into(),
+                criteria: Vec::new(),
+                ..explanation
+            },
+        }
     }
 
     fn keep_within_budget(&mut self, now: Micros) {
@@ -162,9 +191,9 @@ impl<J: Judge> OnPressure<J> {
         let file = &self.shelf[slot];
         let stays = file.list() != Shelved::Leaving && file.names > 0;
         if sync && stays {
-            self.write_back(slot, Reason::Sync);
+            self.write_back(now, slot, Reason::Sync);
         } else if stays && file.pages * PAGE_BYTES > self.budget_bytes / LARGE && !file.refused {
-            self.write_back(slot, Reason::Large);
+            self.write_back(now, slot, Reason::Large);
         }
         self.keep_within_budget(now);
     }
@@ -176,7 +205,7 @@ impl<J: Judge> OnPressure<J> {
         if self.droppable.has(name) {
             self.judge.named(now, &mut self.shelf[slot]);
         } else if !leaves {
-            self.write_back(slot, Reason::Name);
+            self.write_back(now, slot, Reason::Name);
         }
     }
 
@@ -191,6 +220,7 @@ impl<J: Judge> OnPressure<J> {
 
     fn remove(&mut self, now: Micros, slot: Slot, died: bool) {
         self.judge.removed(now, &self.shelf[slot], died);
+        self.explained.forget(self.shelf[slot].id);
         self.shelf.remove(slot);
     }
 
@@ -211,7 +241,7 @@ impl<J: Judge> OnPressure<J> {
                 let file = &self.shelf[slot];
                 // Each sync has a decision of its own. Without a name, a crash loses the file.
                 if file.names > 0 {
-                    self.write_back(slot, Reason::Sync);
+                    self.write_back(now, slot, Reason::Sync);
                 }
             }
             Action::Open { .. } if self.knows_opens => {
@@ -270,7 +300,7 @@ impl<J: Judge> Sift for OnPressure<J> {
             Action::SyncAll => {
                 let named = |slot: &Slot| self.shelf[*slot].names > 0;
                 let all: Vec<Slot> = self.shelf.all().filter(named).collect();
-                all.into_iter().for_each(|slot| self.write_back(slot, Reason::All));
+                all.into_iter().for_each(|slot| self.write_back(now, slot, Reason::All));
             }
             Action::RenameDirectory { names } => {
                 let moved: Vec<(Slot, String)> = self
@@ -293,6 +323,7 @@ impl<J: Judge> Sift for OnPressure<J> {
             Ok(()) => self.remove(now, slot, false),
             Err(_) => {
                 self.shelf[slot].refused = true;
+                self.explained.forget(file);
                 self.shelf.stay(slot);
                 self.judge.stays(slot, &mut self.shelf[slot]);
             }
@@ -320,6 +351,18 @@ impl<J: Judge> Sift for OnPressure<J> {
                 return Some(decision);
             }
         }
+    }
+
+    fn explain(&self, now: Micros, file: FileId) -> Option<Explanation> {
+        let slot = self.shelf.find(file)?;
+        let decided = self.explained.get(file).cloned();
+        let kept = || self.shelf[slot].is_kept(now);
+        let judged = || Self::verdict_on(&self.judge, now, &self.shelf, slot);
+        Some(decided.or_else(kept).unwrap_or_else(judged))
+    }
+
+    fn record_explanations(&mut self) {
+        self.explained.record();
     }
 
     fn check(&self) {

@@ -65,6 +65,11 @@ impl Row {
         self.0 % USES
     }
 
+    /// Returns the number of the class of directories.
+    pub(super) fn class(self) -> u16 {
+        self.0 / USES
+    }
+
     /// Returns this path's row with this row's number of uses.
     pub(super) fn moved(self, path: &str) -> Self {
         Self(Self::of(path).0 + self.uses())
@@ -229,6 +234,15 @@ impl Chances {
             self.chances[row.index()] = (self.generation, self.computed(row));
         }
         self.chances[row.index()].1[usize::from(level)]
+    }
+
+    /// Returns the same, but keeps nothing for later calls.
+    pub(super) fn peek(&self, row: Row, level: u8) -> Chance {
+        let (generation, chances) = &self.chances[row.index()];
+        match *generation == self.generation {
+            true => chances[usize::from(level)],
+            false => self.computed(row)[usize::from(level)],
+        }
     }
 
     fn computed(&self, row: Row) -> [Chance; LEVELS] {

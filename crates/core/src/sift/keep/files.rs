@@ -80,6 +80,10 @@ impl Count {
         self.0 = if self.0 == u16::MAX { u16::MAX } else { self.0.saturating_sub(1) };
     }
 
+    pub(super) fn get(self) -> u16 {
+        self.0
+    }
+
     pub(super) fn is_zero(self) -> bool {
         self.0 == 0
     }
