@@ -139,8 +139,8 @@ impl Cell {
         self.kept_share(stock, later)
     }
 
-    /// Returns the bytes that reach flash at least, and the share that is kept at most, of the whole
-    /// trace and of its second half, if no byte is fetched again. The cell of the oracle has them.
+    /// Returns the bytes that reach flash at least, and the share that is kept at most, if no byte
+    /// is fetched again: of the whole trace, and of its second half. The oracle's cell has them.
     pub(super) fn bound(&self, stock: &Cell) -> Option<[(u64, f64); 2]> {
         self.most_kept.map(|most_kept| bounded(stock, most_kept))
     }

@@ -442,8 +442,8 @@ impl CacheSifter {
         self.decisions.push_back(Decision::Drop { file: id, why });
     }
 
-    /// Returns the comparison that holds for files that are not of a phase's positive class. `None`:
-    /// every file is of that class, because there is no second model.
+    /// Returns the comparison that holds for files that are not of a phase's positive class.
+    /// `None`: every file is of that class, because there is no second model.
     fn criterion(&self, id: FileId, phase: Phase) -> Option<Criterion> {
         let file = &self.files[&id];
         let Some(models) = &self.models else {

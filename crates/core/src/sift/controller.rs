@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{
     event::{Action, Event, Micros},
-    page::PAGE_BYTES,
     params::{Param, ParamKind},
 };
 use chances::{Chances, Row, level_of};
@@ -149,7 +148,7 @@ impl Controller {
     /// have left after it.
     fn known(&self, file: &Held<Known>) -> Option<Known> {
         let known = self.tracked.get(file.state)?;
-        (known.id == file.id && known.place != Place::Free).then_some(file.state)
+        (known.id == file.id && known.place() != Place::Free).then_some(file.state)
     }
 
     /// Returns the row and the level of a file in RAM.
@@ -269,10 +268,6 @@ fn most_likely(
     best.map(|(_, slot)| slot)
 }
 
-fn bytes(file: &Held<Known>) -> u64 {
-    file.pages * PAGE_BYTES
-}
-
 impl Judge for Controller {
     type State = Known;
 
@@ -301,7 +296,7 @@ impl Judge for Controller {
         self.advance(now);
         let oldest = shelf.idle(now).next()?;
         let chance = self.chance(now, &shelf[oldest]);
-        if self.grounds(bytes(&shelf[oldest]), chance).allow_drop() {
+        if self.grounds(shelf[oldest].bytes(), chance).allow_drop() {
             return Some((oldest, Verdict::Drop));
         }
         let Self { tracked, chances, .. } = self;
@@ -311,7 +306,7 @@ impl Judge for Controller {
 
     fn explain(&self, now: Micros, shelf: &Shelf<Known>, slot: Slot) -> Explanation {
         let file = &shelf[slot];
-        let grounds = |file: &Held<Known>| self.grounds(bytes(file), self.peek_chance(now, file));
+        let grounds = |file: &Held<Known>| self.grounds(file.bytes(), self.peek_chance(now, file));
         let likely = || {
             let chance = |row, level| self.chances.peek(row, level).later;
             most_likely(now, &self.tracked, shelf, chance)
@@ -342,7 +337,7 @@ impl Judge for Controller {
         let (row, level) = self.row_and_level(now, file).unwrap_or_default();
         let own = judged
             .add_to(Explanation::of_held(now, file, intent, rule))
-            .chance(chance, chance * error * self.settings.price * bytes(file) as f64)
+            .chance(chance, chance * error * self.settings.price * file.bytes() as f64)
             .with("class", row.class().into())
             .with("uses", row.uses().into())
             .with("level", level.into())
@@ -355,28 +350,28 @@ impl Judge for Controller {
         match oldest {
             None => own,
             Some(oldest) => own
-                .with("oldest_bytes", bytes(oldest) as f64)
+                .with("oldest_bytes", oldest.bytes() as f64)
                 .with("oldest_idle_s", seconds(now.saturating_sub(oldest.used_us)))
                 .with("oldest_chance", self.peek_chance(now, oldest).into()),
         }
     }
 
     fn leaves(&mut self, now: Micros, file: &Held<Known>, verdict: Verdict) {
-        self.left_bytes += bytes(file);
+        self.left_bytes += file.bytes();
         let key = match verdict {
             Verdict::Drop => Key::of_path(&file.name),
             Verdict::Write => Key::Written(file.id),
         };
         if verdict == Verdict::Drop {
-            self.expected_bytes += f64::from(self.chance(now, file)) * bytes(file) as f64;
+            self.expected_bytes += f64::from(self.chance(now, file)) * file.bytes() as f64;
         }
         if let Some(known) = self.known(file) {
-            self.tracked.leave(known, key, file.pages);
+            self.tracked.leave(known, key, file.pages());
         }
     }
 
     fn stays(&mut self, slot: Slot, file: &mut Held<Known>) {
-        let place = |known| self.tracked.get(known).map(|known| known.place);
+        let place = |known| self.tracked.get(known).map(|known| known.place());
         match self.known(file).map(|known| (known, place(known))) {
             // It was to be written for another reason than space.
             Some((_, Some(Place::Ram(_)))) => return,
@@ -387,18 +382,18 @@ impl Judge for Controller {
                 file.state = self.tracked.hold(file.used_us, file.id, slot, row);
             }
         }
-        self.left_bytes -= bytes(file).min(self.left_bytes);
+        self.left_bytes -= file.bytes().min(self.left_bytes);
         self.tick_us = None;
     }
 
     fn removed(&mut self, now: Micros, file: &Held<Known>, died: bool) {
         let Some(known) = self.known(file) else { return };
-        match self.tracked.get(known).map(|known| known.place) {
+        match self.tracked.get(known).map(|known| known.place()) {
             _ if died => self.tracked.died(now, known, &mut self.chances),
             // Written for another reason than space.
             Some(Place::Ram(_)) => {
-                self.left_bytes += bytes(file);
-                self.tracked.leave(known, Key::Written(file.id), file.pages);
+                self.left_bytes += file.bytes();
+                self.tracked.leave(known, Key::Written(file.id), file.pages());
             }
             _ => {}
         }
@@ -438,7 +433,7 @@ impl Judge for Controller {
             if file.list() != super::shelf::Shelved::Leaving {
                 let known = self.known(file).and_then(|known| self.tracked.get(known));
                 let known = known.expect("a file in RAM is tracked");
-                assert_eq!(known.place, Place::Ram(slot), "{:?}", file.id);
+                assert_eq!(known.place(), Place::Ram(slot), "{:?}", file.id);
                 assert_eq!(known.used_us, file.used_us, "{:?}", file.id);
             }
         }

@@ -104,11 +104,11 @@ impl Explanation {
         intent: Intent,
         rule: &'static str,
     ) -> Self {
-        Self::new(intent, rule, file.pages * PAGE_BYTES)
+        Self::new(intent, rule, file.bytes())
             .with("age_s", seconds(now.saturating_sub(file.born_us)))
             .with("idle_s", seconds(now.saturating_sub(file.used_us)))
-            .with("opens", file.opens.into())
-            .with("names", file.names.into())
+            .with("opens", file.opens.get().into())
+            .with("names", file.names.get().into())
     }
 
     /// Adds a fact.
@@ -192,7 +192,7 @@ impl<S> Held<S> {
         let rule = match self.list() {
             Shelved::Idle => return None,
             Shelved::Leaving => "A decision moves it out of RAM.",
-            Shelved::Busy if self.opens > 0 => {
+            Shelved::Busy if !self.opens.is_zero() => {
                 "A process has it open: it is not dropped, and written only if no other file can \
                  leave RAM."
             }

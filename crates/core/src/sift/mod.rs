@@ -44,6 +44,7 @@ use std::sync::Arc;
 pub mod account;
 mod cachesifter;
 mod controller;
+mod count;
 mod drop_all;
 mod droppable;
 mod explanation;

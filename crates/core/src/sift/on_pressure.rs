@@ -54,8 +54,8 @@ pub(super) trait Judge {
     /// Chooses one of the [idle](Shelf::idle) files. `None`: there is none.
     fn judge(&mut self, now: Micros, shelf: &Shelf<Self::State>) -> Option<(Slot, Verdict)>;
 
-    /// Explains what becomes of an idle file, by the same rules as [`Judge::judge`]. Right before or
-    /// after it has chosen the file, this is the explanation of its verdict.
+    /// Explains what becomes of an idle file, by the same rules as [`Judge::judge`]. Right after that
+    /// has chosen the file, this is the explanation of its verdict.
     fn explain(&self, now: Micros, shelf: &Shelf<Self::State>, slot: Slot) -> Explanation;
 
     /// A file leaves RAM by a verdict.
@@ -146,7 +146,7 @@ impl<J: Judge> OnPressure<J> {
         }
         let may_leave =
             |slot: &Slot| !self.shelf[*slot].refused && self.shelf[*slot].used_us != now;
-        let named = |slot: &Slot| self.shelf[*slot].names > 0;
+        let named = |slot: &Slot| !self.shelf[*slot].names.is_zero();
         let busy = || self.shelf.oldest_first(Shelved::Busy).filter(may_leave);
         let slot = busy().find(named).or_else(|| busy().next())?;
         let bytes = self.shelf[slot].cost_bytes();
@@ -183,16 +183,16 @@ impl<J: Judge> OnPressure<J> {
 
     fn wrote(&mut self, now: Micros, slot: Slot, offset: u64, len: u64, sync: bool) {
         let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
-        let pages = self.shelf[slot].pages;
+        let pages = self.shelf[slot].pages();
         if len > 0 && end > pages {
             self.shelf.resize(slot, end);
         }
         self.used(now, slot, Use::Write { bytes: len });
         let file = &self.shelf[slot];
-        let stays = file.list() != Shelved::Leaving && file.names > 0;
+        let stays = file.list() != Shelved::Leaving && !file.names.is_zero();
         if sync && stays {
             self.write_back(now, slot, Reason::Sync);
-        } else if stays && file.pages * PAGE_BYTES > self.budget_bytes / LARGE && !file.refused {
+        } else if stays && file.bytes() > self.budget_bytes / LARGE && !file.refused {
             self.write_back(now, slot, Reason::Large);
         }
         self.keep_within_budget(now);
@@ -212,7 +212,7 @@ impl<J: Judge> OnPressure<J> {
     /// Handles the loss of a name or an open.
     fn lost(&mut self, now: Micros, slot: Slot) {
         let file = &self.shelf[slot];
-        match file.names == 0 && file.opens == 0 {
+        match file.names.is_zero() && file.opens.is_zero() {
             true => self.remove(now, slot, true),
             false => self.shelf.sort_in(slot),
         }
@@ -232,7 +232,7 @@ impl<J: Judge> OnPressure<J> {
             Action::Write { offset, len, sync, .. } => self.wrote(now, slot, *offset, *len, *sync),
             Action::Direct { offset, len, .. } => self.wrote(now, slot, *offset, *len, false),
             Action::Truncate { size, .. } => {
-                let pages = self.shelf[slot].pages.min(size.div_ceil(PAGE_BYTES));
+                let pages = self.shelf[slot].pages().min(size.div_ceil(PAGE_BYTES));
                 self.shelf.resize(slot, pages);
                 self.used(now, slot, Use::Cut);
             }
@@ -240,39 +240,39 @@ impl<J: Judge> OnPressure<J> {
             Action::Sync { .. } => {
                 let file = &self.shelf[slot];
                 // Each sync has a decision of its own. Without a name, a crash loses the file.
-                if file.names > 0 {
+                if !file.names.is_zero() {
                     self.write_back(now, slot, Reason::Sync);
                 }
             }
             Action::Open { .. } if self.knows_opens => {
-                self.shelf[slot].opens += 1;
+                self.shelf[slot].opens.up();
                 self.shelf.sort_in(slot);
             }
             Action::Close { .. } if self.knows_opens => {
-                self.shelf[slot].opens = self.shelf[slot].opens.saturating_sub(1);
+                self.shelf[slot].opens.down();
                 self.lost(now, slot);
             }
             Action::Bind { name, .. } => {
-                if self.shelf[slot].names == 0 {
-                    self.shelf[slot].names = 1;
+                if self.shelf[slot].names.is_zero() {
+                    self.shelf[slot].names.up();
                     self.shelf.sort_in(slot);
                 }
                 self.named(now, slot, name);
             }
             Action::Link { name, .. } => {
-                self.shelf[slot].names += 1;
+                self.shelf[slot].names.up();
                 self.shelf.sort_in(slot);
                 self.named(now, slot, name);
             }
             Action::Rename { names, .. } => {
-                if self.shelf[slot].names == 0 {
-                    self.shelf[slot].names = 1;
+                if self.shelf[slot].names.is_zero() {
+                    self.shelf[slot].names.up();
                     self.shelf.sort_in(slot);
                 }
                 self.named(now, slot, &names.to);
             }
             Action::Unbind { .. } => {
-                self.shelf[slot].names = self.shelf[slot].names.saturating_sub(1);
+                self.shelf[slot].names.down();
                 self.lost(now, slot);
             }
             Action::Gone { .. } => self.remove(now, slot, true),
@@ -298,7 +298,7 @@ impl<J: Judge> Sift for OnPressure<J> {
                 }
             }
             Action::SyncAll => {
-                let named = |slot: &Slot| self.shelf[*slot].names > 0;
+                let named = |slot: &Slot| !self.shelf[*slot].names.is_zero();
                 let all: Vec<Slot> = self.shelf.all().filter(named).collect();
                 all.into_iter().for_each(|slot| self.write_back(now, slot, Reason::All));
             }

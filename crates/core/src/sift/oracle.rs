@@ -13,10 +13,7 @@ use super::{
     shelf::{Held, Shelf, Shelved, Slot},
     uses::LastUses,
 };
-use crate::{
-    event::{FileId, Micros},
-    page::PAGE_BYTES,
-};
+use crate::event::{FileId, Micros};
 use std::{collections::BTreeSet, ops::Bound::Excluded};
 
 pub(super) const SPEC: Spec = Spec {
@@ -101,6 +98,6 @@ impl Judge for Oracle {
         let ahead_s = seconds(last_us.saturating_sub(now)) - seconds(now.saturating_sub(last_us));
         Explanation::of_held(now, file, intent, rule)
             .below("time until the last use, s", ahead_s, 0.0)
-            .chance(used_again, used_again * (file.pages * PAGE_BYTES) as f64)
+            .chance(used_again, used_again * file.bytes() as f64)
     }
 }

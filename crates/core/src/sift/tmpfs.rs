@@ -73,7 +73,7 @@ impl Tmpfs {
         rule: &'static str,
     ) -> Explanation {
         let file = &self.shelf[slot];
-        Explanation::new(intent, rule, file.pages * PAGE_BYTES)
+        Explanation::new(intent, rule, file.bytes())
             .with("age_s", seconds(now.saturating_sub(file.born_us)))
             .with("held_bytes", self.shelf.held_bytes() as f64)
             .with("budget_bytes", self.budget_bytes as f64)
@@ -101,7 +101,7 @@ impl Tmpfs {
 
     fn wrote(&mut self, now: Micros, slot: Slot, offset: u64, len: u64) {
         let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
-        if len > 0 && end > self.shelf[slot].pages {
+        if len > 0 && end > self.shelf[slot].pages() {
             self.shelf.resize(slot, end);
             if self.shelf.held_bytes() > self.budget_bytes {
                 self.leaves(now, slot, Reason::Space);
@@ -111,8 +111,8 @@ impl Tmpfs {
 
     fn named(&mut self, now: Micros, slot: Slot, name: &str) {
         self.shelf[slot].name = name.into();
-        if self.shelf[slot].names == 0 {
-            self.shelf[slot].names = 1;
+        if self.shelf[slot].names.is_zero() {
+            self.shelf[slot].names.up();
             self.shelf.sort_in(slot);
         }
         if !self.droppable.has(name) {
@@ -122,7 +122,7 @@ impl Tmpfs {
 
     /// Handles the loss of a name or an open.
     fn lost(&mut self, slot: Slot) {
-        match self.shelf[slot].names == 0 && self.shelf[slot].opens == 0 {
+        match self.shelf[slot].names.is_zero() && self.shelf[slot].opens.is_zero() {
             true => self.remove(slot),
             false => self.shelf.sort_in(slot),
         }
@@ -139,26 +139,26 @@ impl Tmpfs {
                 self.wrote(now, slot, *offset, *len);
             }
             Action::Truncate { size, .. } => {
-                let pages = self.shelf[slot].pages.min(size.div_ceil(PAGE_BYTES));
+                let pages = self.shelf[slot].pages().min(size.div_ceil(PAGE_BYTES));
                 self.shelf.resize(slot, pages);
             }
             Action::Open { .. } if self.knows_opens => {
-                self.shelf[slot].opens += 1;
+                self.shelf[slot].opens.up();
                 self.shelf.sort_in(slot);
             }
             Action::Close { .. } if self.knows_opens => {
-                self.shelf[slot].opens = self.shelf[slot].opens.saturating_sub(1);
+                self.shelf[slot].opens.down();
                 self.lost(slot);
             }
             Action::Bind { name, .. } => self.named(now, slot, name),
             Action::Rename { names, .. } => self.named(now, slot, &names.to),
             Action::Link { name, .. } => {
-                self.shelf[slot].names += 1;
+                self.shelf[slot].names.up();
                 self.shelf.sort_in(slot);
                 self.named(now, slot, name);
             }
             Action::Unbind { .. } => {
-                self.shelf[slot].names = self.shelf[slot].names.saturating_sub(1);
+                self.shelf[slot].names.down();
                 self.lost(slot);
             }
             Action::Gone { .. } => self.remove(slot),
@@ -184,7 +184,7 @@ impl Sift for Tmpfs {
                 let files: Vec<Slot> = self.shelf.all().collect();
                 for slot in files {
                     let file = &mut self.shelf[slot];
-                    if file.names > 0 && file.list() != Shelved::Leaving {
+                    if !file.names.is_zero() && file.list() != Shelved::Leaving {
                         file.state += 1;
                         let (file, why) = (file.id, Reason::All);
                         self.explain_write(now, slot, why);

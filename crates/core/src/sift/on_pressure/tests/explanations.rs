@@ -96,7 +96,7 @@ fn every_decision_has_an_explanation_that_is_consistent_with_it() {
         ("passes".to_owned(), model(2, 60, 0.2)),
     ];
     let variants = [
-        "touch:pause=0s",
+        "touch:pause=1ms",
         "random:p=0.3",
         "s3-fifo:reads=2,ghosts=3",
         "controller:again=0.5",
@@ -157,8 +157,8 @@ fn every_decision_has_an_explanation_that_is_consistent_with_it() {
     assert!(unexpected.is_empty(), "{unexpected:#?}");
 }
 
-/// The numbers of a decision by hand: files of one page, of which RAM holds three. A sixteenth of it
-/// is less than a page, so the first file cannot be dropped on trial.
+/// The numbers of a decision by hand: files of one page, of which RAM holds three. A sixteenth of
+/// it is less than a page, so the first file cannot be dropped on trial.
 #[test]
 fn a_write_of_the_controller_by_hand() {
     let (droppable, last) = (Droppable::matching(&["/d0/*".into()]), LastUses::default());
