@@ -54,8 +54,8 @@ pub(super) trait Judge {
     /// Chooses one of the [idle](Shelf::idle) files. `None`: there is none.
     fn judge(&mut self, now: Micros, shelf: &Shelf<Self::State>) -> Option<(Slot, Verdict)>;
 
-    /// Explains what becomes of an idle file, by the same rules as [`Judge::judge`]. Right after that
-    /// has chosen the file, this is the explanation of its verdict.
+    /// Explains what becomes of an idle file, by the same rules as [`Judge::judge`]. Right after
+    /// that has chosen the file, this is the explanation of its verdict.
     fn explain(&self, now: Micros, shelf: &Shelf<Self::State>, slot: Slot) -> Explanation;
 
     /// A file leaves RAM by a verdict.
