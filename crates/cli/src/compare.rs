@@ -51,6 +51,7 @@ mod verdict;
   flashsift compare trace.parquet --sift all --memory 32MiB     which cache files deserve flash
   flashsift compare trace.parquet --sift drop-all,touch --droppable '*/thumbnails/*'
   flashsift compare trace.parquet --sift all --memory 16MiB,64MiB --report sifters.html
+  flashsift compare trace.parquet --sift controller --explain '*/thumbnails/a*'   why each went
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -81,6 +82,11 @@ pub(crate) struct Args {
     /// for /. Default: files in directories whose name contains `cache`
     #[arg(long, value_name = "PATTERN", requires = "sift")]
     droppable: Vec<String>,
+
+    /// Explain the decisions on files with such names: shell patterns of their whole path, in which
+    /// * also stands for /. The tables show the first 50 of each sifter, --json all
+    #[arg(long, value_name = "PATTERN", requires = "sift")]
+    explain: Vec<String>,
 
     /// Modelled memory, whose time and energy are given; default with systems that have
     /// non-volatile memory: pcm-2016

@@ -26,11 +26,16 @@ use flashsift_traces::{events::Kept, open};
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt, io::Write, str::FromStr, sync::OnceLock};
 
+mod explained;
+
 /// Memory without `--memory`: 32 MiB, in pages.
 pub(crate) const MEMORY_PAGES: u32 = 8192;
 
 /// The sifter beside which the upper bound stands.
 const ORACLE: &str = "oracle";
+
+/// The name of its row.
+pub(super) const UPPER_BOUND: &str = "upper bound (offline)";
 
 /// RAM that a sifter takes of the memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -134,6 +139,12 @@ impl Cell {
         self.kept_share(stock, later)
     }
 
+    /// Returns the bytes that reach flash at least, and the share that is kept at most, if no byte
+    /// is fetched again: of the whole trace, and of its second half. The oracle's cell has them.
+    pub(super) fn bound(&self, stock: &Cell) -> Option<[(u64, f64); 2]> {
+        self.most_kept.map(|most_kept| bounded(stock, most_kept))
+    }
+
     fn kept_share(&self, stock: &Cell, of: fn(&SiftOutcome) -> u64) -> f64 {
         let stock = of(&stock.sifted) as f64;
         share(stock - of(&self.sifted) as f64, stock)
@@ -193,6 +204,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     for (path, model) in models {
         sifting.add_model(path, model);
     }
+    sifting.explain(args.explain.clone());
     let end_us = kept.events.last().map_or(0, |event| event.at_us);
     let begins_us = equal_parts(end_us, PARTS);
     if report.is_some() {
@@ -263,10 +275,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let by_memory = || cells.chunk_by(|a, b| a.memory_pages == b.memory_pages);
     match args.json {
-        true => by_memory().try_for_each(|cells| print_json(&mut out, &name, &sifting, cells))?,
+        true => {
+            by_memory().try_for_each(|cells| print_json(&mut out, &name, &sifting, cells))?;
+            cells.iter().try_for_each(|cell| explained::print_json(&mut out, &name, cell))?;
+        }
         false => {
             by_memory().try_for_each(|cells| print_table(&mut out, cells))?;
             print_legend(&mut out, &sifting, &cells)?;
+            if !args.explain.is_empty() {
+                explained::print(&mut out, &args.explain, &cells)?;
+            }
         }
     }
     out.flush().context("writing to standard output")
@@ -394,9 +412,9 @@ fn print_table(out: &mut impl Write, cells: &[Cell]) -> anyhow::Result<()> {
         .collect::<Vec<_>>()
     };
     let bound = |cell: &Cell| {
-        let [all, later] = bounded(stock, cell.most_kept?);
+        let [all, later] = cell.bound(stock)?;
         let mut row = vec![String::new(); header.len()];
-        row[0] = "upper bound (offline)".to_owned();
+        row[0] = UPPER_BOUND.to_owned();
         (row[1], row[2]) = (percent(all.1), percent(0.0));
         (row[3], row[4]) = (percent(later.1), percent(0.0));
         row[5] = size::bytes(all.0);
@@ -506,7 +524,7 @@ fn print_json(
         let none = cell.devices.is_empty().then_some(None);
         for device in devices.chain(none) {
             let (sifted, counters) = (&cell.sifted, &cell.sifted.counters);
-            let bound = cell.most_kept.map(|most_kept| bounded(stock, most_kept));
+            let bound = cell.bound(stock);
             let (bound, later_bound) = (bound.map(|[all, _]| all), bound.map(|[_, later]| later));
             let record = Record {
                 schema: 1,

@@ -117,6 +117,61 @@ fn sifters_save_time_and_metadata() {
     assert!(table.lines().any(|line| line.trim_start().starts_with("drop-all ")), "{table}");
 }
 
+/// With `--explain`, each decision on a file that matches is explained, and the cells stay the same.
+/// Each drop is one line, and those that are followed by a use are the files fetched again.
+#[test]
+fn decisions_are_explained() {
+    let trace = repository("testdata/browser.parquet");
+    let sifters = "controller,touch,cachesifter,oracle,keep";
+    let args = ["compare", &trace, "--sift", sifters, "--memory", "16MiB"];
+    let plain = cells(&args);
+    let lines = cells(&[&args[..], &["--explain", "*"]].concat());
+    let (explained, with): (Vec<Value>, Vec<Value>) =
+        lines.into_iter().partition(|line| line["decision"].is_object());
+    assert_eq!(with, plain);
+    for cell in &plain {
+        let sifter = cell["sifter"].as_str().unwrap();
+        let of_sifter = || {
+            let lines = explained.iter().filter(|line| line["sifter"] == sifter);
+            lines.map(|line| &line["decision"])
+        };
+        let drops = || of_sifter().filter(|decision| decision["intent"] == "drop");
+        assert_eq!(drops().count() as u64, number(cell, "dropped_files"), "{sifter}");
+        let again = || drops().filter(|decision| decision["followed"] == "use");
+        assert_eq!(again().count() as u64, number(cell, "fetched_again_files"), "{sifter}");
+        for decision in of_sifter() {
+            let rule = decision["rule"].as_str().unwrap();
+            assert!(rule.ends_with('.'), "{sifter}: {decision}");
+            let holds = |criterion: &Value| {
+                let number = |field: &str| criterion[field].as_f64().unwrap();
+                let (value, threshold) = (number("value"), number("threshold"));
+                value < threshold || criterion["or_equal"] == true && value == threshold
+            };
+            let criteria = decision["criteria"].as_array().unwrap();
+            let all = criteria.iter().all(holds);
+            let is_drop = decision["intent"] == "drop";
+            assert!(all == is_drop || criteria.is_empty(), "{sifter}: {decision}");
+        }
+    }
+    let words = |pattern: &str| {
+        let output = run(&[&args[..], &["--explain", pattern]].concat());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = words("*");
+    for part in [
+        "controller, memory of 16 MiB: ",
+        "dropped; never used again",
+        "dropped; fetched again after ",
+        "written; used again after ",
+        "more; --json has all of them",
+        "chance of a later use ",
+        "new reads 0 < 1",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    assert!(words("/nowhere/*").contains("No sifter decides on a file like /nowhere/*."));
+}
+
 #[test]
 fn what_cannot_be_sifted_is_refused() {
     let feed = repository("testdata/feed.parquet");
@@ -127,6 +182,7 @@ fn what_cannot_be_sifted_is_refused() {
         (&["--sift", "all", "--sift-memory", "100%"], "less than 100%"),
         (&["--sift", "all", "--system", "fslru"], "cannot be used with"),
         (&["--droppable", "*"], "--sift"),
+        (&["--explain", "*"], "--sift"),
         (&["--sift", "all", "--policy", "all"], "--policy takes one value"),
         (&["--sift", "all", "--policy", "lru,arc"], "--policy takes one value"),
         (

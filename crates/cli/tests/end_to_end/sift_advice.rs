@@ -242,6 +242,14 @@ fn sifters_have_pages() {
             assert!(compared.contains(&point), "{point}");
         }
     }
+    // The upper bound has a point on the frontier and a row in the table.
+    let with_oracle = ["compare", &browser, "--sift", "touch,oracle", "--memory", "16MiB"];
+    let shown = cells(&[&with_oracle[..], &report].concat());
+    let page = std::fs::read_to_string(&page).unwrap();
+    let most = shown.iter().find_map(|cell| cell["kept_share_max"].as_f64()).unwrap();
+    let point = format!("\"upper bound (offline)\",0,{most}]");
+    assert!(page.contains(&point), "{point}");
+    assert!(page.contains("<td>upper bound (offline)</td>"));
     let nowhere = ["--report", "/nowhere/page.html"];
     let output = flashsift().args(sifters).args(nowhere).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -32,7 +32,11 @@ use super::{
     Birth, Blocked, Decision, FILE_COST_BYTES, LastUses, Reason, SetupError, Sift, SifterSetup,
     Spec,
     droppable::Droppable,
-    features::{FileWindow, MAX_VALUES, Phase, Windows, examples::Category},
+    explanation::{Criterion, Explained, Explanation, Intent, seconds},
+    features::{
+        FileWindow, MAX_VALUES, Phase, Windows,
+        examples::{LONG_LIVING_US, TRANSIENT_US},
+    },
     model::FileModel,
 };
 use crate::{
@@ -313,6 +317,8 @@ struct CacheSifter {
     foreground: Option<u32>,
     check_stop: CheckStop,
     decisions: VecDeque<Decision>,
+    /// Of a file that stays, the scores of the last phase.
+    explained: Explained,
 }
 
 impl CacheSifter {
@@ -342,6 +348,7 @@ impl CacheSifter {
             foreground: None,
             check_stop: CheckStop::default(),
             decisions: VecDeque::new(),
+            explained: Explained::default(),
         })
     }
 
@@ -421,9 +428,11 @@ impl CacheSifter {
     fn remove(&mut self, now: Micros, id: FileId) {
         self.enter(now, id, List::Leaving);
         self.files.remove(&id);
+        self.explained.forget(id);
     }
 
     fn write_back(&mut self, now: Micros, file: FileId, why: Reason) {
+        self.record(now, file, Intent::Write, why);
         self.enter(now, file, List::Leaving);
         self.decisions.push_back(Decision::WriteBack { file, keep_in_ram: false, why });
     }
@@ -432,25 +441,32 @@ impl CacheSifter {
         if let Some(file) = self.files.get(&id) {
             self.check_stop.dropped(now, &file.name);
         }
+        self.record(now, id, Intent::Drop, why);
         self.enter(now, id, List::Leaving);
         self.decisions.push_back(Decision::Drop { file: id, why });
     }
 
-    /// Returns whether a file is of a phase's positive class.
-    fn is_positive(&self, id: FileId, phase: Phase) -> bool {
+    /// Returns the comparison that holds for files that are not of a phase's positive class.
+    /// `None`: every file is of that class, because there is no second model.
+    fn criterion(&self, id: FileId, phase: Phase) -> Option<Criterion> {
         let file = &self.files[&id];
         let Some(models) = &self.models else {
             let active_us = self.last_uses.of(id).saturating_sub(file.window.born_us());
-            let category = Category::of(active_us);
-            return match phase {
-                Phase::First => category != Category::Bar,
-                Phase::Second => category == Category::LongLiving,
+            let (threshold_us, or_equal) = match phase {
+                Phase::First => (TRANSIENT_US, false),
+                Phase::Second => (LONG_LIVING_US, true),
             };
+            return Some(Criterion {
+                score: "active period, s".into(),
+                value: seconds(active_us),
+                threshold: seconds(threshold_us),
+                or_equal,
+            });
         };
-        let model = match (phase, &models.second) {
-            (Phase::First, _) => &models.first,
-            (Phase::Second, Some(second)) => second,
-            (Phase::Second, None) => return true,
+        let (model, score) = match (phase, &models.second) {
+            (Phase::First, _) => (&models.first, "score of the first model"),
+            (Phase::Second, Some(second)) => (second, "score of the second model"),
+            (Phase::Second, None) => return None,
         };
         let mut values = [0.0; MAX_VALUES];
         let values = &mut values[..model.features().values()];
@@ -459,7 +475,92 @@ impl CacheSifter {
             Phase::First if self.settings.threshold > 0.0 => self.settings.threshold,
             _ => model.threshold(),
         };
-        model.score(values) >= threshold
+        Some(Criterion {
+            score: score.into(),
+            value: model.score(values).into(),
+            threshold: threshold.into(),
+            or_equal: false,
+        })
+    }
+
+    /// Returns whether a file is of a phase's positive class.
+    fn is_positive(&mut self, id: FileId, phase: Phase) -> bool {
+        let criterion = self.criterion(id, phase);
+        let is_positive = criterion.as_ref().is_none_or(|criterion| !criterion.holds());
+        if let Some(criterion) = criterion.filter(|_| self.explained.is_wanted()) {
+            let judged = self.judged(id, phase, criterion);
+            self.explained.set(id, || judged);
+        }
+        is_positive
+    }
+
+    /// Explains the judgement of a phase: its comparison, and the values that the model saw.
+    fn judged(&self, id: FileId, phase: Phase, criterion: Criterion) -> Explanation {
+        let mut judged = Explanation::new(Intent::Stay, "", 0);
+        judged.criteria.push(criterion);
+        let model = self.models.as_ref().and_then(|models| match phase {
+            Phase::First => Some(&models.first),
+            Phase::Second => models.second.as_ref(),
+        });
+        let Some(model) = model else { return judged };
+        let mut values = [0.0; MAX_VALUES];
+        let values = &mut values[..model.features().values()];
+        self.files[&id].window.values(phase, values);
+        let names = model.features().names();
+        let each = names.into_iter().zip(values.iter());
+        each.fold(judged, |judged, (name, value)| judged.with(name, f64::from(*value)))
+    }
+
+    /// Explains what becomes of a file for this reason. The judgement of its last phase is part of
+    /// it, with its comparison if that decides.
+    fn explained(
+        &self,
+        now: Micros,
+        file: &File,
+        intent: Intent,
+        rule: &'static str,
+        judged: Option<Explanation>,
+    ) -> Explanation {
+        let mut explanation = Explanation::new(intent, rule, file.pages * PAGE_BYTES)
+            .with("age_s", seconds(now.saturating_sub(file.window.born_us())))
+            .with("idle_s", seconds(now.saturating_sub(file.used_us)))
+            .with("opens", file.opens.into())
+            .with("names", file.names.into())
+            .with("waiting_bytes", self.waiting_bytes as f64)
+            .with("transient_bytes", self.transient_bytes as f64)
+            .with("ms_bytes", self.settings.ms_bytes as f64);
+        if let Some(judged) = judged {
+            explanation.criteria = judged.criteria;
+            explanation.features.extend(judged.features);
+        }
+        explanation
+    }
+
+    /// Records the explanation of a decision, if it is wanted.
+    fn record(&mut self, now: Micros, id: FileId, intent: Intent, why: Reason) {
+        let Some(file) = self.files.get(&id).filter(|_| self.explained.is_wanted()) else { return };
+        let is_transient = matches!(file.list, List::Active | List::Inactive);
+        let (rule, decides) = match (intent, why) {
+            (Intent::Drop, Reason::Judged) => ("It burns after reading.", true),
+            (Intent::Drop, _) => {
+                ("It is transient, and transient files take too much of the RAM.", true)
+            }
+            (_, Reason::Judged) => ("It is long-living.", true),
+            (_, Reason::Space) if is_transient => (
+                "Transient files take too much of the RAM, and none of them can be dropped.",
+                false,
+            ),
+            (_, Reason::Space) => {
+                ("It is the oldest file that waits to be judged, and RAM is full.", false)
+            }
+            _ => (why.sentence(), false),
+        };
+        let judged = self.explained.get(id).filter(|_| file.list != List::Leaving).cloned();
+        let mut explained = self.explained(now, file, intent, rule, judged);
+        if !decides {
+            explained.criteria.clear();
+        }
+        self.explained.set(id, || explained);
     }
 
     /// Categorises files that are old enough, and ends the active time of others.
@@ -687,6 +788,7 @@ impl Sift for CacheSifter {
             // It is tried again at the next tick.
             Err(_) => {
                 if self.files.get(&id).is_some_and(|file| file.list == List::Leaving) {
+                    self.explained.forget(id);
                     self.enter(now, id, List::Second);
                 }
             }
@@ -739,6 +841,41 @@ impl Sift for CacheSifter {
                 return Some(decision);
             }
         }
+    }
+
+    fn explain(&self, now: Micros, id: FileId) -> Option<Explanation> {
+        let file = self.files.get(&id)?;
+        let known = self.explained.get(id).cloned();
+        let (phase, intent, rule) = match file.list {
+            List::Leaving => {
+                let leaves = || {
+                    let rule = "A decision moves it out of RAM.";
+                    self.explained(now, file, Intent::Stay, rule, None)
+                };
+                return Some(known.unwrap_or_else(leaves));
+            }
+            List::First => (
+                Phase::First,
+                Intent::Stay,
+                "It waits for the first model, with this score so far.",
+            ),
+            List::Second => {
+                (Phase::First, Intent::Stay, "It does not burn, and waits for the second model.")
+            }
+            List::Burning => {
+                (Phase::First, Intent::Drop, "It burns after reading, as soon as it is closed.")
+            }
+            List::Active | List::Inactive => {
+                let rule = "It is transient: it is dropped when such files take too much RAM.";
+                (Phase::Second, Intent::Drop, rule)
+            }
+        };
+        let judge = || Some(self.judged(id, phase, self.criterion(id, phase)?));
+        Some(self.explained(now, file, intent, rule, known.or_else(judge)))
+    }
+
+    fn record_explanations(&mut self) {
+        self.explained.record();
     }
 
     fn check(&self) {

@@ -11,12 +11,12 @@
 
 use super::{
     Spec,
+    explanation::{Explanation, Intent, seconds},
     on_pressure::{Judge, OnPressure, Use, Verdict},
     shelf::{Held, Shelf, Slot},
 };
 use crate::{
     event::{Action, Event, Micros},
-    page::PAGE_BYTES,
     params::{Param, ParamKind},
 };
 use chances::{Chances, Row, level_of};
@@ -148,15 +148,25 @@ impl Controller {
     /// have left after it.
     fn known(&self, file: &Held<Known>) -> Option<Known> {
         let known = self.tracked.get(file.state)?;
-        (known.id == file.id && known.place != Place::Free).then_some(file.state)
+        (known.id == file.id && known.place() != Place::Free).then_some(file.state)
+    }
+
+    /// Returns the row and the level of a file in RAM.
+    fn row_and_level(&self, now: Micros, file: &Held<Known>) -> Option<(Row, u8)> {
+        let known = self.known(file).and_then(|known| self.tracked.get(known))?;
+        Some((known.row, level_of(now.saturating_sub(known.used_us))))
     }
 
     /// Returns the probability that a file in RAM is used again.
     fn chance(&mut self, now: Micros, file: &Held<Known>) -> f32 {
-        let known = self.known(file).and_then(|known| self.tracked.get(known));
-        let Some(known) = known else { return 1.0 };
-        let level = level_of(now.saturating_sub(known.used_us));
-        self.chances.of(known.row, level).later
+        let of = self.row_and_level(now, file);
+        of.map_or(1.0, |(row, level)| self.chances.of(row, level).later)
+    }
+
+    /// Returns the same, but keeps nothing for later calls.
+    fn peek_chance(&self, now: Micros, file: &Held<Known>) -> f32 {
+        let of = self.row_and_level(now, file);
+        of.map_or(1.0, |(row, level)| self.chances.peek(row, level).later)
     }
 
     /// Returns the factor by which more came back than the chances had said. Before anything could
@@ -166,40 +176,21 @@ impl Controller {
         (fetched / (self.tracked.due_bytes() + DOUBT_BYTES)).clamp(1.0, ERROR_MAX)
     }
 
-    /// Returns whether a file of this size may be dropped beside those of which it is not known yet
-    /// whether they come back. The first few drops show; then drops may grow with what has proved
-    /// right, as senders in a network grow the data that is on its way.
-    fn may_trust(&self, bytes: u64) -> bool {
-        let (unproven, proven) = self.tracked.unproven_and_proven_bytes();
-        unproven + bytes <= self.settings.trial_bytes + TRUST * proven
-    }
-
-    /// Returns whether a file of this size and chance may be dropped.
-    fn may_drop(&self, bytes: u64, chance: f32) -> bool {
+    /// Returns the numbers that decide whether a file of this size and chance may be dropped.
+    fn grounds(&self, bytes: u64, chance: f32) -> Grounds {
         let error = self.error();
         let chance = f64::from(chance) * error;
-        let due = self.fetched_bytes as f64 + self.expected_bytes * error + chance * bytes as f64;
-        due <= self.settings.again * (self.left_bytes + bytes) as f64
-            && self.may_trust(bytes)
-            && self.tracked.dropped_bytes() + bytes <= self.settings.cap_bytes
-            && chance * self.settings.price < 1.0
-    }
-
-    /// Returns the idle file that is most likely to be used again. In a row that is the one used
-    /// last, but for the few that are in use now.
-    fn most_likely(&mut self, now: Micros, shelf: &Shelf<Known>) -> Option<Slot> {
-        let mut best: Option<(f32, Slot)> = None;
-        for row in Row::all() {
-            let idle = |(slot, _): &(Slot, &tracked::File)| shelf.is_idle(*slot, now);
-            let newest = self.tracked.newest_first(row).take(BUSY_MAX).find(idle);
-            let Some((slot, file)) = newest else { continue };
-            let level = level_of(now.saturating_sub(file.used_us));
-            let chance = self.chances.of(row, level).later;
-            if best.is_none_or(|(most, _)| chance > most) {
-                best = Some((chance, slot));
-            }
+        let fetched_bytes = self.fetched_bytes as f64;
+        let (unproven_bytes, proven_bytes) = self.tracked.unproven_and_proven_bytes();
+        Grounds {
+            due_bytes: fetched_bytes + self.expected_bytes * error + chance * bytes as f64,
+            allowed_bytes: self.settings.again * (self.left_bytes + bytes) as f64,
+            unproven_bytes: unproven_bytes + bytes,
+            trusted_bytes: self.settings.trial_bytes + TRUST * proven_bytes,
+            dropped_bytes: self.tracked.dropped_bytes() + bytes,
+            cap_bytes: self.settings.cap_bytes,
+            cost: chance * self.settings.price,
         }
-        best.map(|(_, slot)| slot)
     }
 
     /// Returns the row of a file that is back: one with this name was dropped. It counts as fetched
@@ -213,8 +204,68 @@ impl Controller {
     }
 }
 
-fn bytes(file: &Held<Known>) -> u64 {
-    file.pages * PAGE_BYTES
+/// The numbers that decide whether a file may be dropped.
+struct Grounds {
+    /// Bytes fetched again so far, and those that will probably be with this drop.
+    due_bytes: f64,
+    /// The share `again` of the bytes that have left RAM.
+    allowed_bytes: f64,
+    /// Bytes of dropped files, with this one, of which it is not known yet whether they come back.
+    unproven_bytes: u64,
+    /// The most of them. The first few drops show; then drops may grow with what has proved right,
+    /// as senders in a network grow the data that is on its way.
+    trusted_bytes: u64,
+    /// Bytes of dropped files that are remembered, with this one.
+    dropped_bytes: u64,
+    cap_bytes: u64,
+    /// Bytes fetched again that the drop probably costs, per byte that it keeps from flash.
+    cost: f64,
+}
+
+impl Grounds {
+    fn allow_drop(&self) -> bool {
+        self.due_bytes <= self.allowed_bytes
+            && self.unproven_bytes <= self.trusted_bytes
+            && self.dropped_bytes <= self.cap_bytes
+            && self.cost < 1.0
+    }
+
+    fn add_to(&self, explanation: Explanation) -> Explanation {
+        explanation
+            .at_most("fetched again and expected, bytes", self.due_bytes, self.allowed_bytes)
+            .at_most(
+                "dropped and not proved right, bytes",
+                self.unproven_bytes as f64,
+                self.trusted_bytes as f64,
+            )
+            .at_most(
+                "dropped and remembered, bytes",
+                self.dropped_bytes as f64,
+                self.cap_bytes as f64,
+            )
+            .below("chance times price", self.cost, 1.0)
+    }
+}
+
+/// Returns the idle file that is most likely to be used again. In a row that is the one used last,
+/// but for the few that are in use now.
+fn most_likely(
+    now: Micros,
+    tracked: &Tracked,
+    shelf: &Shelf<Known>,
+    mut chance: impl FnMut(Row, u8) -> f32,
+) -> Option<Slot> {
+    let mut best: Option<(f32, Slot)> = None;
+    for row in Row::all() {
+        let idle = |(slot, _): &(Slot, &tracked::File)| shelf.is_idle(*slot, now);
+        let newest = tracked.newest_first(row).take(BUSY_MAX).find(idle);
+        let Some((slot, file)) = newest else { continue };
+        let chance = chance(row, level_of(now.saturating_sub(file.used_us)));
+        if best.is_none_or(|(most, _)| chance > most) {
+            best = Some((chance, slot));
+        }
+    }
+    best.map(|(_, slot)| slot)
 }
 
 impl Judge for Controller {
@@ -245,28 +296,82 @@ impl Judge for Controller {
         self.advance(now);
         let oldest = shelf.idle(now).next()?;
         let chance = self.chance(now, &shelf[oldest]);
-        if self.may_drop(bytes(&shelf[oldest]), chance) {
+        if self.grounds(shelf[oldest].bytes(), chance).allow_drop() {
             return Some((oldest, Verdict::Drop));
         }
-        Some((self.most_likely(now, shelf).unwrap_or(oldest), Verdict::Write))
+        let Self { tracked, chances, .. } = self;
+        let likely = most_likely(now, tracked, shelf, |row, level| chances.of(row, level).later);
+        Some((likely.unwrap_or(oldest), Verdict::Write))
+    }
+
+    fn explain(&self, now: Micros, shelf: &Shelf<Known>, slot: Slot) -> Explanation {
+        let file = &shelf[slot];
+        let grounds = |file: &Held<Known>| self.grounds(file.bytes(), self.peek_chance(now, file));
+        let likely = || {
+            let chance = |row, level| self.chances.peek(row, level).later;
+            most_likely(now, &self.tracked, shelf, chance)
+        };
+        let (mut judged, mut oldest) = (grounds(file), None);
+        let (intent, rule) = match shelf.idle(now).next() {
+            None => (Intent::Stay, "It is in use."),
+            Some(first) if grounds(&shelf[first]).allow_drop() => match first == slot {
+                true => (Intent::Drop, "It was used least recently, and the budget allows a drop."),
+                false => {
+                    (Intent::Stay, "Another file was used less recently: it is dropped first.")
+                }
+            },
+            Some(first) if likely().unwrap_or(first) == slot => {
+                (judged, oldest) = (grounds(&shelf[first]), Some(&shelf[first]));
+                let rule = "The file used least recently may not be dropped, and of all files this \
+                            one is the most likely to be used again.";
+                (Intent::Write, rule)
+            }
+            Some(_) => {
+                let rule = "The file used least recently may not be dropped: the most likely to be \
+                            used again is written first.";
+                (Intent::Stay, rule)
+            }
+        };
+        let chance = f64::from(self.peek_chance(now, file));
+        let error = self.error();
+        let (row, level) = self.row_and_level(now, file).unwrap_or_default();
+        let own = judged
+            .add_to(Explanation::of_held(now, file, intent, rule))
+            .chance(chance, chance * error * self.settings.price * file.bytes() as f64)
+            .with("class", row.class().into())
+            .with("uses", row.uses().into())
+            .with("level", level.into())
+            .with("correction_factor", error)
+            .with("price", self.settings.price)
+            .with("fetched_again_bytes", self.fetched_bytes as f64)
+            .with("expected_bytes", self.expected_bytes)
+            .with("left_ram_bytes", self.left_bytes as f64)
+            .with("again_share", self.settings.again);
+        match oldest {
+            None => own,
+            Some(oldest) => own
+                .with("oldest_bytes", oldest.bytes() as f64)
+                .with("oldest_idle_s", seconds(now.saturating_sub(oldest.used_us)))
+                .with("oldest_chance", self.peek_chance(now, oldest).into()),
+        }
     }
 
     fn leaves(&mut self, now: Micros, file: &Held<Known>, verdict: Verdict) {
-        self.left_bytes += bytes(file);
+        self.left_bytes += file.bytes();
         let key = match verdict {
             Verdict::Drop => Key::of_path(&file.name),
             Verdict::Write => Key::Written(file.id),
         };
         if verdict == Verdict::Drop {
-            self.expected_bytes += f64::from(self.chance(now, file)) * bytes(file) as f64;
+            self.expected_bytes += f64::from(self.chance(now, file)) * file.bytes() as f64;
         }
         if let Some(known) = self.known(file) {
-            self.tracked.leave(known, key, file.pages);
+            self.tracked.leave(known, key, file.pages());
         }
     }
 
     fn stays(&mut self, slot: Slot, file: &mut Held<Known>) {
-        let place = |known| self.tracked.get(known).map(|known| known.place);
+        let place = |known| self.tracked.get(known).map(|known| known.place());
         match self.known(file).map(|known| (known, place(known))) {
             // It was to be written for another reason than space.
             Some((_, Some(Place::Ram(_)))) => return,
@@ -277,18 +382,18 @@ impl Judge for Controller {
                 file.state = self.tracked.hold(file.used_us, file.id, slot, row);
             }
         }
-        self.left_bytes -= bytes(file).min(self.left_bytes);
+        self.left_bytes -= file.bytes().min(self.left_bytes);
         self.tick_us = None;
     }
 
     fn removed(&mut self, now: Micros, file: &Held<Known>, died: bool) {
         let Some(known) = self.known(file) else { return };
-        match self.tracked.get(known).map(|known| known.place) {
+        match self.tracked.get(known).map(|known| known.place()) {
             _ if died => self.tracked.died(now, known, &mut self.chances),
             // Written for another reason than space.
             Some(Place::Ram(_)) => {
-                self.left_bytes += bytes(file);
-                self.tracked.leave(known, Key::Written(file.id), file.pages);
+                self.left_bytes += file.bytes();
+                self.tracked.leave(known, Key::Written(file.id), file.pages());
             }
             _ => {}
         }
@@ -328,7 +433,7 @@ impl Judge for Controller {
             if file.list() != super::shelf::Shelved::Leaving {
                 let known = self.known(file).and_then(|known| self.tracked.get(known));
                 let known = known.expect("a file in RAM is tracked");
-                assert_eq!(known.place, Place::Ram(slot), "{:?}", file.id);
+                assert_eq!(known.place(), Place::Ram(slot), "{:?}", file.id);
                 assert_eq!(known.used_us, file.used_us, "{:?}", file.id);
             }
         }

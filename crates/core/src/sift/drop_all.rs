@@ -2,6 +2,7 @@
 
 use super::{
     Spec,
+    explanation::{Explanation, Intent},
     on_pressure::{Judge, OnPressure, Use, Verdict},
     shelf::{Held, Shelf, Slot},
 };
@@ -54,5 +55,13 @@ impl Judge for DropAll {
 
     fn judge(&mut self, now: Micros, shelf: &Shelf<()>) -> Option<(Slot, Verdict)> {
         Some((shelf.idle(now).next()?, Verdict::Drop))
+    }
+
+    fn explain(&self, now: Micros, shelf: &Shelf<()>, slot: Slot) -> Explanation {
+        let rule = match self.order {
+            Order::Lru => "Every file is dropped, the one used least recently first.",
+            Order::Fifo => "Every file is dropped, the one created first first.",
+        };
+        Explanation::of_held(now, &shelf[slot], Intent::Drop, rule)
     }
 }

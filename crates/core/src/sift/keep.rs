@@ -34,7 +34,10 @@
 //! it, and the need for space moves it last. Its time counts from the moment at which it gets a
 //! name.
 
-use super::{Birth, Blocked, Decision, Reason, Sift, SifterSetup, Spec};
+use super::{
+    Birth, Blocked, Decision, Reason, Sift, SifterSetup, Spec,
+    explanation::{Explained, Explanation, Intent, seconds},
+};
 use crate::{
     event::{Action, Create, Event, FileId, Micros},
     names::{Patterns, is_synced_database},
@@ -154,6 +157,7 @@ pub struct Keep {
     pause_us: Micros,
     last_us: Micros,
     decisions: VecDeque<Decision>,
+    explained: Explained,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -189,6 +193,7 @@ impl Keep {
             pause_us: PAUSE_US[0],
             last_us: 0,
             decisions: VecDeque::new(),
+            explained: Explained::default(),
         }
     }
 
@@ -293,6 +298,10 @@ impl Keep {
 
     /// Decides to write a file back.
     fn decide(&mut self, slot: Slot, keep_in_ram: bool, why: Reason) {
+        if self.explained.is_wanted() {
+            let explanation = self.explained(self.last_us, slot, why.sentence());
+            self.explained.set(self.files[slot].id, || explanation);
+        }
         let (cost_bytes, before) = (self.cost_bytes(slot), self.list_of(slot));
         let pending = self.pending.entry(slot).or_default();
         let left = pending.leaves();
@@ -308,6 +317,22 @@ impl Keep {
         self.sort_in(slot, before);
         let file = self.files[slot].id;
         self.decisions.push_back(Decision::WriteBack { file, keep_in_ram, why });
+    }
+
+    /// Explains the write-back of a file: no file is dropped.
+    fn explained(&self, now: Micros, slot: Slot, rule: &'static str) -> Explanation {
+        let file = self.files[slot];
+        let (dirty_us, bytes) = match file.since_us {
+            CLEAN => (0, 0),
+            since_us => (now.saturating_sub(since_us), self.files.pages(slot) * PAGE_BYTES),
+        };
+        Explanation::new(Intent::Write, rule, bytes)
+            .with("dirty_s", seconds(dirty_us))
+            .with("lose_at_most_s", seconds(self.lose_at_most_us))
+            .with("opens", file.opens.get().into())
+            .with("names", file.names.get().into())
+            .with("held_bytes", self.held_bytes as f64)
+            .with("budget_bytes", self.budget_bytes as f64)
     }
 
     /// Handles a sync of the file. A file without a name gets no decision: a crash loses it in any
@@ -401,6 +426,7 @@ impl Keep {
         if !pending.leaves() {
             self.held_bytes -= self.cost_bytes(slot);
         }
+        self.explained.forget(self.files[slot].id);
         self.files.remove(slot);
         self.pending.remove(&slot);
         if self.pending.is_empty() && self.pending.capacity() > IDLE {
@@ -561,6 +587,9 @@ impl Sift for Keep {
         if before.leaves() && !after.leaves() {
             self.held_bytes += self.cost_bytes(slot);
         }
+        if after.out == 0 {
+            self.explained.forget(id);
+        }
         match after.out > 0 || after.failed {
             true => drop(self.pending.insert(slot, after)),
             false => drop(self.pending.remove(&slot)),
@@ -626,6 +655,25 @@ impl Sift for Keep {
                 return Some(decision);
             }
         }
+    }
+
+    fn explain(&self, now: Micros, file: FileId) -> Option<Explanation> {
+        let slot = self.files.find(file)?;
+        let rule = match self.list_of(slot) {
+            List::Out => "A decision writes it back.",
+            List::Clean => "Flash has this version: it leaves RAM first when RAM is full.",
+            List::Dirty => {
+                "It is written when RAM is full, or as long as a crash may take changes."
+            }
+            List::Failed => "Flash refused it: it is tried again.",
+            List::Unnamed => "It has no name: it is written only if no other file can leave RAM.",
+        };
+        let decided = self.explained.get(file).cloned();
+        Some(decided.unwrap_or_else(|| self.explained(now, slot, rule)))
+    }
+
+    fn record_explanations(&mut self) {
+        self.explained.record();
     }
 
     fn check(&self) {

@@ -38,13 +38,16 @@ use crate::{
     writeback::flusher::FlusherSettings,
 };
 use model::FileModel;
+use serde::Serialize;
 use std::sync::Arc;
 
 pub mod account;
 mod cachesifter;
 mod controller;
+mod count;
 mod drop_all;
 mod droppable;
+mod explanation;
 pub mod features;
 mod keep;
 pub mod live;
@@ -66,6 +69,7 @@ mod touch;
 mod uses;
 
 pub use droppable::Droppable;
+pub use explanation::{Criterion, Explanation, Feature, Intent};
 pub use keep::{Config as KeepConfig, FILE_COST_BYTES, Keep};
 pub use none::NoSifter;
 pub use uses::LastUses;
@@ -99,6 +103,17 @@ pub trait Sift {
 
     /// Returns the next decision.
     fn poll(&mut self) -> Option<Decision>;
+
+    /// Explains what the sifter does with a file in RAM. If [`Sift::poll`] returned a decision on
+    /// the file that is not done yet, and explanations are recorded, this is the explanation of the
+    /// decision. Changes no state. `None`: the file is not in RAM.
+    fn explain(&self, _now: Micros, _file: FileId) -> Option<Explanation> {
+        None
+    }
+
+    /// Makes the sifter record the explanation of each decision from now on, with the numbers that
+    /// it decided by, until the decision is done.
+    fn record_explanations(&mut self) {}
 
     /// Re-derives every invariant.
     ///
@@ -138,6 +153,14 @@ impl<S: Sift + ?Sized> Sift for Box<S> {
 
     fn poll(&mut self) -> Option<Decision> {
         (**self).poll()
+    }
+
+    fn explain(&self, now: Micros, file: FileId) -> Option<Explanation> {
+        (**self).explain(now, file)
+    }
+
+    fn record_explanations(&mut self) {
+        (**self).record_explanations();
     }
 
     fn check(&self) {
@@ -284,6 +307,14 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// Returns the reason of the decision, if it concerns one file.
+    pub fn why(&self) -> Option<Reason> {
+        match *self {
+            Decision::WriteBack { why, .. } | Decision::Drop { why, .. } => Some(why),
+            Decision::CloseEpoch => None,
+        }
+    }
+
     /// Returns the file of the decision, if it concerns one.
     pub fn file(&self) -> Option<FileId> {
         match *self {
@@ -294,7 +325,8 @@ impl Decision {
 }
 
 /// The reason of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The window ends in which a crash may take the file's changes, or flash refused the file
     /// before.

@@ -9,6 +9,7 @@
 use super::{
     Birth, Blocked, Decision, FILE_COST_BYTES, Reason, Sift, SifterSetup,
     droppable::Droppable,
+    explanation::{Explained, Explanation, Intent},
     shelf::{Held, Shelf, Shelved, Slot},
 };
 use crate::{
@@ -53,6 +54,10 @@ pub(super) trait Judge {
     /// Chooses one of the [idle](Shelf::idle) files. `None`: there is none.
     fn judge(&mut self, now: Micros, shelf: &Shelf<Self::State>) -> Option<(Slot, Verdict)>;
 
+    /// Explains what becomes of an idle file, by the same rules as [`Judge::judge`]. Right after
+    /// that has chosen the file, this is the explanation of its verdict.
+    fn explain(&self, now: Micros, shelf: &Shelf<Self::State>, slot: Slot) -> Explanation;
+
     /// A file leaves RAM by a verdict.
     fn leaves(&mut self, _now: Micros, _file: &Held<Self::State>, _verdict: Verdict) {}
 
@@ -81,6 +86,7 @@ pub(super) struct OnPressure<J: Judge> {
     /// The events tell when a file is open. Otherwise no file counts as open.
     knows_opens: bool,
     decisions: VecDeque<Decision>,
+    explained: Explained,
 }
 
 impl<J: Judge> OnPressure<J> {
@@ -92,6 +98,7 @@ impl<J: Judge> OnPressure<J> {
             droppable: setup.droppable.clone(),
             knows_opens: setup.knows_opens,
             decisions: VecDeque::new(),
+            explained: Explained::default(),
         }
     }
 
@@ -105,10 +112,17 @@ impl<J: Judge> OnPressure<J> {
         }
     }
 
-    fn write_back(&mut self, slot: Slot, why: Reason) {
+    fn write_back(&mut self, now: Micros, slot: Slot, why: Reason) {
         let file = self.shelf[slot].id;
+        self.explained.set(file, || {
+            Explanation::of_held(now, &self.shelf[slot], Intent::Write, why.sentence())
+        });
+        self.leave(slot, Decision::WriteBack { file, keep_in_ram: false, why });
+    }
+
+    fn leave(&mut self, slot: Slot, decision: Decision) {
         self.shelf.leave(slot);
-        self.decisions.push_back(Decision::WriteBack { file, keep_in_ram: false, why });
+        self.decisions.push_back(decision);
     }
 
     /// Moves one more file out of RAM. Returns its bytes; `None` if no file is left.
@@ -118,25 +132,40 @@ impl<J: Judge> OnPressure<J> {
             debug_assert!(self.shelf.is_idle(slot, now));
             // Flash did not take the file: it can only be dropped.
             let verdict = if self.shelf[slot].refused { Verdict::Drop } else { verdict };
+            let (file, why) = (self.shelf[slot].id, Reason::Space);
+            self.explained.set(file, || Self::verdict_on(&self.judge, now, &self.shelf, slot));
             self.judge.leaves(now, &self.shelf[slot], verdict);
-            match verdict {
-                Verdict::Write => self.write_back(slot, Reason::Space),
-                Verdict::Drop => {
-                    let file = self.shelf[slot].id;
-                    self.shelf.leave(slot);
-                    self.decisions.push_back(Decision::Drop { file, why: Reason::Space });
-                }
-            }
+            self.leave(
+                slot,
+                match verdict {
+                    Verdict::Write => Decision::WriteBack { file, keep_in_ram: false, why },
+                    Verdict::Drop => Decision::Drop { file, why },
+                },
+            );
             return Some(bytes);
         }
         let may_leave =
             |slot: &Slot| !self.shelf[*slot].refused && self.shelf[*slot].used_us != now;
-        let named = |slot: &Slot| self.shelf[*slot].names > 0;
+        let named = |slot: &Slot| !self.shelf[*slot].names.is_zero();
         let busy = || self.shelf.oldest_first(Shelved::Busy).filter(may_leave);
         let slot = busy().find(named).or_else(|| busy().next())?;
         let bytes = self.shelf[slot].cost_bytes();
-        self.write_back(slot, Reason::Space);
+        self.write_back(now, slot, Reason::Space);
         Some(bytes)
+    }
+
+    /// Explains what becomes of an idle file.
+    fn verdict_on(judge: &J, now: Micros, shelf: &Shelf<J::State>, slot: Slot) -> Explanation {
+        let explanation = judge.explain(now, shelf, slot);
+        match shelf[slot].refused {
+            false => explanation,
+            true => Explanation {
+                intent: Intent::Drop,
+                rule: "Flash refused it: it can only be dropped.".into(),
+                criteria: Vec::new(),
+                ..explanation
+            },
+        }
     }
 
     fn keep_within_budget(&mut self, now: Micros) {
@@ -154,17 +183,17 @@ impl<J: Judge> OnPressure<J> {
 
     fn wrote(&mut self, now: Micros, slot: Slot, offset: u64, len: u64, sync: bool) {
         let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
-        let pages = self.shelf[slot].pages;
+        let pages = self.shelf[slot].pages();
         if len > 0 && end > pages {
             self.shelf.resize(slot, end);
         }
         self.used(now, slot, Use::Write { bytes: len });
         let file = &self.shelf[slot];
-        let stays = file.list() != Shelved::Leaving && file.names > 0;
+        let stays = file.list() != Shelved::Leaving && !file.names.is_zero();
         if sync && stays {
-            self.write_back(slot, Reason::Sync);
-        } else if stays && file.pages * PAGE_BYTES > self.budget_bytes / LARGE && !file.refused {
-            self.write_back(slot, Reason::Large);
+            self.write_back(now, slot, Reason::Sync);
+        } else if stays && file.bytes() > self.budget_bytes / LARGE && !file.refused {
+            self.write_back(now, slot, Reason::Large);
         }
         self.keep_within_budget(now);
     }
@@ -176,14 +205,14 @@ impl<J: Judge> OnPressure<J> {
         if self.droppable.has(name) {
             self.judge.named(now, &mut self.shelf[slot]);
         } else if !leaves {
-            self.write_back(slot, Reason::Name);
+            self.write_back(now, slot, Reason::Name);
         }
     }
 
     /// Handles the loss of a name or an open.
     fn lost(&mut self, now: Micros, slot: Slot) {
         let file = &self.shelf[slot];
-        match file.names == 0 && file.opens == 0 {
+        match file.names.is_zero() && file.opens.is_zero() {
             true => self.remove(now, slot, true),
             false => self.shelf.sort_in(slot),
         }
@@ -191,6 +220,7 @@ impl<J: Judge> OnPressure<J> {
 
     fn remove(&mut self, now: Micros, slot: Slot, died: bool) {
         self.judge.removed(now, &self.shelf[slot], died);
+        self.explained.forget(self.shelf[slot].id);
         self.shelf.remove(slot);
     }
 
@@ -202,7 +232,7 @@ impl<J: Judge> OnPressure<J> {
             Action::Write { offset, len, sync, .. } => self.wrote(now, slot, *offset, *len, *sync),
             Action::Direct { offset, len, .. } => self.wrote(now, slot, *offset, *len, false),
             Action::Truncate { size, .. } => {
-                let pages = self.shelf[slot].pages.min(size.div_ceil(PAGE_BYTES));
+                let pages = self.shelf[slot].pages().min(size.div_ceil(PAGE_BYTES));
                 self.shelf.resize(slot, pages);
                 self.used(now, slot, Use::Cut);
             }
@@ -210,39 +240,39 @@ impl<J: Judge> OnPressure<J> {
             Action::Sync { .. } => {
                 let file = &self.shelf[slot];
                 // Each sync has a decision of its own. Without a name, a crash loses the file.
-                if file.names > 0 {
-                    self.write_back(slot, Reason::Sync);
+                if !file.names.is_zero() {
+                    self.write_back(now, slot, Reason::Sync);
                 }
             }
             Action::Open { .. } if self.knows_opens => {
-                self.shelf[slot].opens += 1;
+                self.shelf[slot].opens.up();
                 self.shelf.sort_in(slot);
             }
             Action::Close { .. } if self.knows_opens => {
-                self.shelf[slot].opens = self.shelf[slot].opens.saturating_sub(1);
+                self.shelf[slot].opens.down();
                 self.lost(now, slot);
             }
             Action::Bind { name, .. } => {
-                if self.shelf[slot].names == 0 {
-                    self.shelf[slot].names = 1;
+                if self.shelf[slot].names.is_zero() {
+                    self.shelf[slot].names.up();
                     self.shelf.sort_in(slot);
                 }
                 self.named(now, slot, name);
             }
             Action::Link { name, .. } => {
-                self.shelf[slot].names += 1;
+                self.shelf[slot].names.up();
                 self.shelf.sort_in(slot);
                 self.named(now, slot, name);
             }
             Action::Rename { names, .. } => {
-                if self.shelf[slot].names == 0 {
-                    self.shelf[slot].names = 1;
+                if self.shelf[slot].names.is_zero() {
+                    self.shelf[slot].names.up();
                     self.shelf.sort_in(slot);
                 }
                 self.named(now, slot, &names.to);
             }
             Action::Unbind { .. } => {
-                self.shelf[slot].names = self.shelf[slot].names.saturating_sub(1);
+                self.shelf[slot].names.down();
                 self.lost(now, slot);
             }
             Action::Gone { .. } => self.remove(now, slot, true),
@@ -268,9 +298,9 @@ impl<J: Judge> Sift for OnPressure<J> {
                 }
             }
             Action::SyncAll => {
-                let named = |slot: &Slot| self.shelf[*slot].names > 0;
+                let named = |slot: &Slot| !self.shelf[*slot].names.is_zero();
                 let all: Vec<Slot> = self.shelf.all().filter(named).collect();
-                all.into_iter().for_each(|slot| self.write_back(slot, Reason::All));
+                all.into_iter().for_each(|slot| self.write_back(now, slot, Reason::All));
             }
             Action::RenameDirectory { names } => {
                 let moved: Vec<(Slot, String)> = self
@@ -294,6 +324,7 @@ impl<J: Judge> Sift for OnPressure<J> {
             Err(why) => {
                 // A file that was only in use was not refused by flash.
                 self.shelf[slot].refused |= why != Blocked::InUse;
+                self.explained.forget(file);
                 self.shelf.stay(slot);
                 self.judge.stays(slot, &mut self.shelf[slot]);
             }
@@ -326,6 +357,18 @@ impl<J: Judge> Sift for OnPressure<J> {
                 return Some(decision);
             }
         }
+    }
+
+    fn explain(&self, now: Micros, file: FileId) -> Option<Explanation> {
+        let slot = self.shelf.find(file)?;
+        let decided = self.explained.get(file).cloned();
+        let kept = || self.shelf[slot].is_kept(now);
+        let judged = || Self::verdict_on(&self.judge, now, &self.shelf, slot);
+        Some(decided.or_else(kept).unwrap_or_else(judged))
+    }
+
+    fn record_explanations(&mut self) {
+        self.explained.record();
     }
 
     fn check(&self) {

@@ -8,6 +8,7 @@
 
 use super::{
     Spec,
+    explanation::{Explanation, Intent, seconds},
     on_pressure::{Judge, OnPressure, Use, Verdict},
     shelf::{Held, Shelf, Shelved, Slot},
     uses::LastUses,
@@ -81,5 +82,22 @@ impl Judge for Oracle {
             None => ends.last().copied(),
         });
         Some((longest?, Verdict::Write))
+    }
+
+    fn explain(&self, now: Micros, shelf: &Shelf<()>, slot: Slot) -> Explanation {
+        let file = &shelf[slot];
+        let last_us = self.last.of(file.id);
+        let (intent, rule) = match last_us < now {
+            true => (Intent::Drop, "It is used no more."),
+            false => (
+                Intent::Write,
+                "It is used again, and written when its last use is the farthest away.",
+            ),
+        };
+        let used_again = f64::from(u8::from(last_us >= now));
+        let ahead_s = seconds(last_us.saturating_sub(now)) - seconds(now.saturating_sub(last_us));
+        Explanation::of_held(now, file, intent, rule)
+            .below("time until the last use, s", ahead_s, 0.0)
+            .chance(used_again, used_again * file.bytes() as f64)
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{
     Spec,
+    explanation::{Explanation, Intent},
     on_pressure::{Judge, OnPressure, Use, Verdict},
     shelf::{Held, Shelf, Slot},
 };
@@ -44,6 +45,14 @@ struct Random {
     hasher: FixedState,
 }
 
+impl Random {
+    /// Returns the number that is drawn for a file, from 0 to 1.
+    fn drawn(&self, file: &Held<()>) -> f64 {
+        let bits = self.hasher.hash_one((file.id, file.born_us)) >> 11;
+        bits as f64 / (1u64 << 53) as f64
+    }
+}
+
 impl Judge for Random {
     type State = ();
 
@@ -53,8 +62,20 @@ impl Judge for Random {
 
     fn judge(&mut self, now: Micros, shelf: &Shelf<()>) -> Option<(Slot, Verdict)> {
         let slot = shelf.idle(now).next()?;
-        let drawn = self.hasher.hash_one((shelf[slot].id, shelf[slot].born_us)) >> 11;
-        let drops = (drawn as f64) < self.share * (1u64 << 53) as f64;
+        let drops = self.drawn(&shelf[slot]) < self.share;
         Some((slot, if drops { Verdict::Drop } else { Verdict::Write }))
+    }
+
+    fn explain(&self, now: Micros, shelf: &Shelf<()>, slot: Slot) -> Explanation {
+        let drawn = self.drawn(&shelf[slot]);
+        let (intent, rule) = match drawn < self.share {
+            true => (Intent::Drop, "Chance decides to drop it."),
+            false => (Intent::Write, "Chance decides to write it."),
+        };
+        Explanation::of_held(now, &shelf[slot], intent, rule).below(
+            "number drawn",
+            drawn,
+            self.share,
+        )
     }
 }

@@ -9,6 +9,7 @@
 use super::{
     Spec,
     drop_all::{ORDER, Order},
+    explanation::{Explanation, Intent},
     on_pressure::{Judge, OnPressure, Use, Verdict},
     remembered::Remembered,
     s3_fifo::GHOSTS,
@@ -47,6 +48,19 @@ impl Judge for RejectFirst {
         let slot = shelf.idle(now).next()?;
         let known = self.known.has(&shelf[slot].name);
         Some((slot, if known { Verdict::Write } else { Verdict::Drop }))
+    }
+
+    fn explain(&self, now: Micros, shelf: &Shelf<()>, slot: Slot) -> Explanation {
+        let known = self.known.has(&shelf[slot].name);
+        let (intent, rule) = match known {
+            true => (Intent::Write, "Its name is among those that left RAM before."),
+            false => (Intent::Drop, "Its name is not among those that left RAM before."),
+        };
+        Explanation::of_held(now, &shelf[slot], intent, rule).below(
+            "names remembered",
+            u8::from(known).into(),
+            1.0,
+        )
     }
 
     fn leaves(&mut self, _: Micros, file: &Held<()>, _: Verdict) {

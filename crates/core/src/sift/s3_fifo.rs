@@ -9,6 +9,7 @@
 
 use super::{
     Spec,
+    explanation::{Explanation, Intent},
     on_pressure::{Judge, OnPressure, Use, Verdict},
     remembered::Remembered,
     shelf::{Held, Shelf, Slot},
@@ -91,6 +92,22 @@ impl Judge for S3Fifo {
         let file = &shelf[slot];
         let deserves = file.state >= self.reads || self.ghosts.has(&file.name);
         Some((slot, if deserves { Verdict::Write } else { Verdict::Drop }))
+    }
+
+    fn explain(&self, now: Micros, shelf: &Shelf<Reads>, slot: Slot) -> Explanation {
+        let file = &shelf[slot];
+        let known = self.ghosts.has(&file.name);
+        let (intent, rule) = match (file.state >= self.reads, known) {
+            (true, _) => (Intent::Write, "It was read again often enough."),
+            (false, true) => (Intent::Write, "Its name was dropped before."),
+            (false, false) => (
+                Intent::Drop,
+                "It was not read again often enough, nor was its name dropped before.",
+            ),
+        };
+        Explanation::of_held(now, file, intent, rule)
+            .below("new reads", file.state.into(), self.reads.into())
+            .below("names remembered", u8::from(known).into(), 1.0)
     }
 
     fn leaves(&mut self, _: Micros, file: &Held<Reads>, verdict: Verdict) {

@@ -4,11 +4,14 @@
 use crate::{
     event::{FileId, Micros},
     page::PAGE_BYTES,
-    sift::FILE_COST_BYTES,
+    sift::{FILE_COST_BYTES, count::Count},
 };
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-use std::ops::{Index, IndexMut};
+use hashbrown::HashTable;
+use std::{
+    hash::BuildHasher,
+    ops::{Index, IndexMut},
+};
 
 /// The list that a file is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +30,7 @@ impl Shelved {
 
 /// The place of a file in the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Slot(u32);
+pub(super) struct Slot(pub(super) u32);
 
 /// A file in RAM, and what a sifter keeps of it.
 #[derive(Clone, Debug)]
@@ -36,10 +39,10 @@ pub(super) struct Held<S> {
     pub(super) born_us: Micros,
     /// Time of the last read or change.
     pub(super) used_us: Micros,
-    /// Pages up to the end of its data.
-    pub(super) pages: u64,
-    pub(super) opens: u32,
-    pub(super) names: u32,
+    /// Pages up to the end of its data; of more than 16 TiB, those of the first 16 TiB.
+    pages: u32,
+    pub(super) opens: Count,
+    pub(super) names: Count,
     /// Flash refused it.
     pub(super) refused: bool,
     /// The last name that it got.
@@ -53,7 +56,17 @@ pub(super) struct Held<S> {
 impl<S> Held<S> {
     /// RAM that the file takes, bytes.
     pub(super) fn cost_bytes(&self) -> u64 {
-        FILE_COST_BYTES + self.pages * PAGE_BYTES
+        FILE_COST_BYTES + self.bytes()
+    }
+
+    /// Returns the pages up to the end of its data.
+    pub(super) fn pages(&self) -> u64 {
+        self.pages.into()
+    }
+
+    /// Returns the bytes of these pages.
+    pub(super) fn bytes(&self) -> u64 {
+        self.pages() * PAGE_BYTES
     }
 
     pub(super) fn list(&self) -> Shelved {
@@ -61,10 +74,12 @@ impl<S> Held<S> {
     }
 
     fn list_of(&self) -> Shelved {
-        if self.opens == 0 && self.names > 0 { Shelved::Idle } else { Shelved::Busy }
+        if self.opens.is_zero() && !self.names.is_zero() { Shelved::Idle } else { Shelved::Busy }
     }
 }
 
+/// Slots that stay free while there are few files.
+const IDLE: usize = 64;
 const HEADS: usize = Shelved::ALL.len();
 
 /// The files, each in one list.
@@ -73,7 +88,8 @@ pub(super) struct Shelf<S> {
     /// The heads of the lists come first.
     slots: Vec<Held<S>>,
     free: Vec<Slot>,
-    index: HashMap<FileId, Slot, FixedState>,
+    index: HashTable<Slot>,
+    hasher: FixedState,
     /// Cost of the files that are not leaving, bytes.
     held_bytes: u64,
 }
@@ -101,7 +117,8 @@ impl<S: Default> Shelf<S> {
             ..Self::blank()
         };
         let slots = (0..HEADS).map(head).collect();
-        Self { slots, free: Vec::new(), index: HashMap::default(), held_bytes: 0 }
+        let (free, index, hasher) = (Vec::new(), HashTable::new(), FixedState::default());
+        Self { slots, free, index, hasher, held_bytes: 0 }
     }
 
     pub(super) fn held_bytes(&self) -> u64 {
@@ -109,15 +126,20 @@ impl<S: Default> Shelf<S> {
     }
 
     pub(super) fn find(&self, file: FileId) -> Option<Slot> {
-        self.index.get(&file).copied()
+        let hash = self.hasher.hash_one(file);
+        self.index.find(hash, |slot| self[*slot].id == file).copied()
     }
 
     pub(super) fn insert(&mut self, file: FileId, now: Micros, name: &str) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| {
+            if self.slots.len() == self.slots.capacity() {
+                // An eighth, instead of as much again: the memory is that of all files.
+                self.slots.reserve_exact(self.slots.len() / 8 + IDLE);
+            }
             self.slots.push(Self::blank());
             Slot((self.slots.len() - 1) as u32)
         });
-        let names = u32::from(!name.is_empty());
+        let names = Count::new(u16::from(!name.is_empty()));
         self[slot] = Held {
             id: file,
             born_us: now,
@@ -127,7 +149,9 @@ impl<S: Default> Shelf<S> {
             ..Self::blank()
         };
         self[slot].list = self[slot].list_of();
-        self.index.insert(file, slot);
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let hash_of = |slot: &Slot| hasher.hash_one(slots[slot.0 as usize].id);
+        self.index.insert_unique(hasher.hash_one(file), slot, hash_of);
         self.held_bytes += self[slot].cost_bytes();
         self.link(slot);
         slot
@@ -139,8 +163,8 @@ impl<S: Default> Shelf<S> {
             born_us: 0,
             used_us: 0,
             pages: 0,
-            opens: 0,
-            names: 0,
+            opens: Count::new(0),
+            names: Count::new(0),
             refused: false,
             name: Box::default(),
             state: S::default(),
@@ -156,7 +180,9 @@ impl<S: Default> Shelf<S> {
             self.held_bytes -= self[slot].cost_bytes();
         }
         let id = self[slot].id;
-        self.index.remove(&id);
+        let (slots, hash) = (&self.slots, self.hasher.hash_one(id));
+        let known = self.index.find_entry(hash, |other| slots[other.0 as usize].id == id);
+        known.into_iter().for_each(|known| drop(known.remove()));
         self[slot] = Self::blank();
         self.free.push(slot);
     }
@@ -164,7 +190,7 @@ impl<S: Default> Shelf<S> {
     /// Changes the number of pages.
     pub(super) fn resize(&mut self, slot: Slot, pages: u64) {
         let before = self[slot].cost_bytes();
-        self[slot].pages = pages;
+        self[slot].pages = pages.try_into().unwrap_or(u32::MAX);
         if self[slot].list != Shelved::Leaving {
             self.held_bytes = self.held_bytes - before + self[slot].cost_bytes();
         }
@@ -240,6 +266,14 @@ impl<S: Default> Shelf<S> {
     /// Returns all files.
     pub(super) fn all(&self) -> impl Iterator<Item = Slot> + '_ {
         Shelved::ALL.into_iter().flat_map(|list| self.oldest_first(list))
+    }
+
+    /// Returns the memory that it has allocated, bytes, without the names of files.
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Held<S>>()
+            + self.free.capacity() * size_of::<Slot>()
+            + self.index.allocation_size()
     }
 
     pub(super) fn check(&self) {

@@ -17,7 +17,7 @@
 //!
 //! If RAM is full and no decision frees space, the file that is written to spills to flash.
 
-use super::{Birth, Decision, Reason, Sift};
+use super::{Birth, Decision, Explanation, Intent, Reason, Sift};
 use crate::{
     event::{Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, Micros, OpenId, Renamed},
     page::PAGE_BYTES,
@@ -29,9 +29,13 @@ use crate::{
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, VecDeque};
+use watched::Watched;
 
 #[cfg(test)]
 mod tests;
+mod watched;
+
+pub use watched::{ExplainedDecision, Followed};
 
 /// Name of a file whose name the trace does not have.
 const UNKNOWN: &str = "...";
@@ -108,6 +112,7 @@ pub struct Sifted<S> {
     /// Dropped files, the first of them first, and how many are remembered.
     dropped: VecDeque<FileId>,
     dropped_max: usize,
+    watched: Option<Watched>,
 }
 
 struct File {
@@ -160,6 +165,7 @@ impl<S: Sift> Sifted<S> {
             log: None,
             dropped: VecDeque::new(),
             dropped_max: usize::MAX,
+            watched: None,
         }
     }
 
@@ -186,6 +192,19 @@ impl<S: Sift> Sifted<S> {
         self.log.as_deref().unwrap_or_default()
     }
 
+    /// Makes the simulation explain the decisions on files whose name matches one of these shell
+    /// patterns, in which `*` also stands for `/`.
+    pub fn explaining(mut self, patterns: &[String]) -> Self {
+        self.sift.record_explanations();
+        self.watched = Some(Watched::new(patterns));
+        self
+    }
+
+    /// Returns the explained decisions so far, in order.
+    pub fn explained(&self) -> &[ExplainedDecision] {
+        self.watched.as_ref().map_or(&[], Watched::decisions)
+    }
+
     /// Returns the sifter's effects so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -195,6 +214,9 @@ impl<S: Sift> Sifted<S> {
     pub fn event(&mut self, event: &Event<'_>, below: &mut impl FnMut(&Event<'_>)) {
         self.deadlines(event.at_us, below);
         self.now = event.at_us;
+        if let Some(watched) = &mut self.watched {
+            watched.event(event.at_us, &event.action);
+        }
         self.take(event, below);
     }
 
@@ -391,6 +413,9 @@ impl<S: Sift> Sifted<S> {
                 _ => {}
             }
         }
+        let rule = "RAM is full, and no other file can leave it.";
+        let spill = Decision::WriteBack { file: id, keep_in_ram: false, why: Reason::Space };
+        self.explain(spill, |_, bytes| Explanation::new(Intent::Write, rule, bytes));
         let bytes = self.write_back(id, below);
         self.counters.spilled.add(bytes);
         self.remove(id);
@@ -405,6 +430,13 @@ impl<S: Sift> Sifted<S> {
             performed += 1;
             if let Some(log) = &mut self.log {
                 log.push((self.now, decision));
+            }
+            if let (Some(file), Some(why)) = (decision.file(), decision.why()) {
+                let now = self.now;
+                self.explain(decision, |sift, bytes| {
+                    let plain = || Explanation::new(decision.intent(), why.sentence(), bytes);
+                    sift.explain(now, file).unwrap_or_else(plain)
+                });
             }
             match decision {
                 Decision::WriteBack { file, keep_in_ram, why } => {
@@ -455,6 +487,23 @@ impl<S: Sift> Sifted<S> {
         }
     }
 
+    /// Explains a decision that is about to be performed, if that is wanted. The explanation gets
+    /// the bytes of the file.
+    fn explain(&mut self, decision: Decision, explanation: impl FnOnce(&S, u64) -> Explanation) {
+        let Some(file) = decision.file().and_then(|id| self.files.get(&id)) else { return };
+        let Some(watched) = &mut self.watched else { return };
+        let Some(name) = watched.chosen(&file.names) else { return };
+        let bytes = file.content.covered();
+        watched.decided(ExplainedDecision {
+            at_us: self.now,
+            name: name.to_owned(),
+            bytes,
+            decision,
+            explanation: explanation(&self.sift, bytes),
+            followed: Followed::Nothing,
+        });
+    }
+
     /// Makes the file below equal to the one in RAM. Returns the number of bytes written.
     fn write_back<F: FnMut(&Event<'_>)>(&mut self, id: FileId, below: &mut F) -> u64 {
         let file = self.files.get_mut(&id).expect("a file in RAM is written back");
@@ -501,6 +550,9 @@ impl<S: Sift> Sifted<S> {
 
     /// Creates a dropped file again, because the application uses it.
     fn fetch<F: FnMut(&Event<'_>)>(&mut self, id: FileId, below: &mut F) {
+        if let Some(watched) = &mut self.watched {
+            watched.fetched(self.now, id);
+        }
         let Some(file) = self.remove(id) else { return };
         self.counters.fetched_again.add(file.content.covered());
         let name = MaybeOwned::Borrowed(file.names.first().map_or("", |name| &**name));

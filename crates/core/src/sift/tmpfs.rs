@@ -12,6 +12,7 @@
 use super::{
     Birth, Blocked, Decision, FILE_COST_BYTES, Reason, Sift, SifterSetup, Spec,
     droppable::Droppable,
+    explanation::{Explained, Explanation, Intent, seconds},
     shelf::{Shelf, Shelved, Slot},
 };
 use crate::{
@@ -35,6 +36,7 @@ struct Tmpfs {
     droppable: Droppable,
     knows_opens: bool,
     decisions: VecDeque<Decision>,
+    explained: Explained,
 }
 
 /// Copies of a file to flash that are in progress while it stays in RAM.
@@ -48,6 +50,7 @@ impl Tmpfs {
             droppable: setup.droppable.clone(),
             knows_opens: setup.knows_opens,
             decisions: VecDeque::new(),
+            explained: Explained::default(),
         }
     }
 
@@ -62,72 +65,103 @@ impl Tmpfs {
         }
     }
 
-    fn leaves(&mut self, slot: Slot, why: Reason) {
+    fn explanation(
+        &self,
+        now: Micros,
+        slot: Slot,
+        intent: Intent,
+        rule: &'static str,
+    ) -> Explanation {
+        let file = &self.shelf[slot];
+        Explanation::new(intent, rule, file.bytes())
+            .with("age_s", seconds(now.saturating_sub(file.born_us)))
+            .with("held_bytes", self.shelf.held_bytes() as f64)
+            .with("budget_bytes", self.budget_bytes as f64)
+    }
+
+    fn explain_write(&mut self, now: Micros, slot: Slot, why: Reason) {
+        let rule = match why {
+            Reason::Space => "The tmpfs is full, and the file grows.",
+            why => why.sentence(),
+        };
+        if self.explained.is_wanted() {
+            let explanation = self.explanation(now, slot, Intent::Write, rule);
+            self.explained.set(self.shelf[slot].id, || explanation);
+        }
+    }
+
+    fn leaves(&mut self, now: Micros, slot: Slot, why: Reason) {
         if self.shelf[slot].list() != Shelved::Leaving {
+            self.explain_write(now, slot, why);
             let file = self.shelf[slot].id;
             self.shelf.leave(slot);
             self.decisions.push_back(Decision::WriteBack { file, keep_in_ram: false, why });
         }
     }
 
-    fn wrote(&mut self, slot: Slot, offset: u64, len: u64) {
+    fn wrote(&mut self, now: Micros, slot: Slot, offset: u64, len: u64) {
         let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
-        if len > 0 && end > self.shelf[slot].pages {
+        if len > 0 && end > self.shelf[slot].pages() {
             self.shelf.resize(slot, end);
             if self.shelf.held_bytes() > self.budget_bytes {
-                self.leaves(slot, Reason::Space);
+                self.leaves(now, slot, Reason::Space);
             }
         }
     }
 
-    fn named(&mut self, slot: Slot, name: &str) {
+    fn named(&mut self, now: Micros, slot: Slot, name: &str) {
         self.shelf[slot].name = name.into();
-        if self.shelf[slot].names == 0 {
-            self.shelf[slot].names = 1;
+        if self.shelf[slot].names.is_zero() {
+            self.shelf[slot].names.up();
             self.shelf.sort_in(slot);
         }
         if !self.droppable.has(name) {
-            self.leaves(slot, Reason::Name);
+            self.leaves(now, slot, Reason::Name);
         }
     }
 
     /// Handles the loss of a name or an open.
     fn lost(&mut self, slot: Slot) {
-        match self.shelf[slot].names == 0 && self.shelf[slot].opens == 0 {
-            true => self.shelf.remove(slot),
+        match self.shelf[slot].names.is_zero() && self.shelf[slot].opens.is_zero() {
+            true => self.remove(slot),
             false => self.shelf.sort_in(slot),
         }
     }
 
-    fn of_file(&mut self, slot: Slot, action: &Action<'_>) {
+    fn remove(&mut self, slot: Slot) {
+        self.explained.forget(self.shelf[slot].id);
+        self.shelf.remove(slot);
+    }
+
+    fn of_file(&mut self, now: Micros, slot: Slot, action: &Action<'_>) {
         match action {
             Action::Write { offset, len, .. } | Action::Direct { offset, len, write: true, .. } => {
-                self.wrote(slot, *offset, *len);
+                self.wrote(now, slot, *offset, *len);
             }
             Action::Truncate { size, .. } => {
-                let pages = self.shelf[slot].pages.min(size.div_ceil(PAGE_BYTES));
+                let pages = self.shelf[slot].pages().min(size.div_ceil(PAGE_BYTES));
                 self.shelf.resize(slot, pages);
             }
             Action::Open { .. } if self.knows_opens => {
-                self.shelf[slot].opens += 1;
+                self.shelf[slot].opens.up();
                 self.shelf.sort_in(slot);
             }
             Action::Close { .. } if self.knows_opens => {
-                self.shelf[slot].opens = self.shelf[slot].opens.saturating_sub(1);
+                self.shelf[slot].opens.down();
                 self.lost(slot);
             }
-            Action::Bind { name, .. } => self.named(slot, name),
-            Action::Rename { names, .. } => self.named(slot, &names.to),
+            Action::Bind { name, .. } => self.named(now, slot, name),
+            Action::Rename { names, .. } => self.named(now, slot, &names.to),
             Action::Link { name, .. } => {
-                self.shelf[slot].names += 1;
+                self.shelf[slot].names.up();
                 self.shelf.sort_in(slot);
-                self.named(slot, name);
+                self.named(now, slot, name);
             }
             Action::Unbind { .. } => {
-                self.shelf[slot].names = self.shelf[slot].names.saturating_sub(1);
+                self.shelf[slot].names.down();
                 self.lost(slot);
             }
-            Action::Gone { .. } => self.shelf.remove(slot),
+            Action::Gone { .. } => self.remove(slot),
             _ => {}
         }
     }
@@ -150,11 +184,11 @@ impl Sift for Tmpfs {
                 let files: Vec<Slot> = self.shelf.all().collect();
                 for slot in files {
                     let file = &mut self.shelf[slot];
-                    if file.names > 0 && file.list() != Shelved::Leaving {
+                    if !file.names.is_zero() && file.list() != Shelved::Leaving {
                         file.state += 1;
-                        let file = file.id;
-                        let copy =
-                            Decision::WriteBack { file, keep_in_ram: true, why: Reason::All };
+                        let (file, why) = (file.id, Reason::All);
+                        self.explain_write(now, slot, why);
+                        let copy = Decision::WriteBack { file, keep_in_ram: true, why };
                         self.decisions.push_back(copy);
                     }
                 }
@@ -164,11 +198,11 @@ impl Sift for Tmpfs {
                 let moved =
                     files.filter_map(|slot| Some((slot, names.moved(&self.shelf[slot].name)?)));
                 let moved: Vec<(Slot, String)> = moved.collect();
-                moved.into_iter().for_each(|(slot, name)| self.named(slot, &name));
+                moved.into_iter().for_each(|(slot, name)| self.named(now, slot, &name));
             }
             action => {
                 if let Some(slot) = action.file().and_then(|file| self.shelf.find(file)) {
-                    self.of_file(slot, action);
+                    self.of_file(now, slot, action);
                 }
             }
         }
@@ -179,21 +213,23 @@ impl Sift for Tmpfs {
         if self.shelf[slot].state > 0 {
             self.shelf[slot].state -= 1;
         } else if result.is_ok() {
-            self.shelf.remove(slot);
+            return self.remove(slot);
         } else {
             self.shelf.stay(slot);
         }
+        self.explained.forget(file);
     }
 
     /// Frees no space: the file that needs it goes to flash.
     fn need_space(&mut self, _: Micros, _: u64) {}
 
-    fn resize(&mut self, _: Micros, budget_bytes: u64) {
+    fn resize(&mut self, now: Micros, budget_bytes: u64) {
         self.budget_bytes = budget_bytes;
-        let all: Vec<Slot> = self.shelf.all().filter(|slot| self.shelf[*slot].names > 0).collect();
+        let named = |slot: &Slot| !self.shelf[*slot].names.is_zero();
+        let all: Vec<Slot> = self.shelf.all().filter(named).collect();
         for slot in all {
             if self.shelf.held_bytes() > budget_bytes {
-                self.leaves(slot, Reason::Space);
+                self.leaves(now, slot, Reason::Space);
             }
         }
     }
@@ -211,6 +247,17 @@ impl Sift for Tmpfs {
                 return Some(decision);
             }
         }
+    }
+
+    fn explain(&self, now: Micros, file: FileId) -> Option<Explanation> {
+        let slot = self.shelf.find(file)?;
+        let rule = "It stays until it is deleted, or no space is left for it to grow.";
+        let stays = || self.explanation(now, slot, Intent::Stay, rule);
+        Some(self.explained.get(file).cloned().unwrap_or_else(stays))
+    }
+
+    fn record_explanations(&mut self) {
+        self.explained.record();
     }
 
     fn check(&self) {

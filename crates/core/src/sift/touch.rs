@@ -3,6 +3,7 @@
 use super::{
     Spec,
     drop_all::{ORDER, Order},
+    explanation::{Explanation, Intent, seconds},
     on_pressure::{Judge, OnPressure, Use, Verdict},
     shelf::{Held, Shelf, Slot},
 };
@@ -57,5 +58,16 @@ impl Judge for Touch {
     fn judge(&mut self, now: Micros, shelf: &Shelf<Touched>) -> Option<(Slot, Verdict)> {
         let slot = shelf.idle(now).next()?;
         Some((slot, if shelf[slot].state { Verdict::Write } else { Verdict::Drop }))
+    }
+
+    fn explain(&self, now: Micros, shelf: &Shelf<Touched>, slot: Slot) -> Explanation {
+        let file = &shelf[slot];
+        let (intent, rule) = match file.state {
+            true => (Intent::Write, "It was read again."),
+            false => (Intent::Drop, "It was not read again."),
+        };
+        Explanation::of_held(now, file, intent, rule)
+            .below("new reads", f64::from(u8::from(file.state)), 1.0)
+            .with("pause_s", seconds(self.pause_us))
     }
 }

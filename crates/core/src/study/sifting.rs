@@ -11,7 +11,7 @@ use crate::{
     sift::{
         Droppable, LastUses, Selection, SetupError, SifterSetup,
         model::FileModel,
-        simulate::{Counters, Sifted},
+        simulate::{Counters, ExplainedDecision, Sifted},
     },
     trace::{Tables, Trace, TraceBuilder, TraceError, Unit},
     writeback::flusher::Flusher,
@@ -56,6 +56,8 @@ pub struct Sifting<'e> {
     files: HashSet<FileId, FixedState>,
     last_uses: LastUses,
     models: Vec<(String, Arc<FileModel>)>,
+    /// Patterns of names of the files whose decisions are explained.
+    explained: Vec<String>,
     /// Beginnings of the second and later slices of time, ascending.
     begins_us: Vec<u64>,
     middle_us: u64,
@@ -90,7 +92,7 @@ pub struct SiftSlice {
 }
 
 /// Effects of one sifter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SiftOutcome {
     /// File data of droppable files that reached flash, bytes in whole pages.
     pub droppable: Halves,
@@ -104,6 +106,8 @@ pub struct SiftOutcome {
     pub at_end: SiftSlice,
     /// The fates of files in RAM.
     pub counters: Counters,
+    /// The decisions on the files that [`Sifting::explain`] names, in order.
+    pub explained: Vec<ExplainedDecision>,
 }
 
 /// Returns the beginnings of the second and later of this many equal parts of a time, which ends at
@@ -146,7 +150,8 @@ impl<'e> Sifting<'e> {
         }
         let end_us = events.last().map_or(0, |event| event.at_us);
         let last_uses = LastUses::of_all(events);
-        let (models, begins_us, middle_us) = (Vec::new(), Vec::new(), end_us / 2);
+        let (models, explained) = (Vec::new(), Vec::new());
+        let (begins_us, middle_us) = (Vec::new(), end_us / 2);
         Ok(Self {
             events,
             about,
@@ -154,6 +159,7 @@ impl<'e> Sifting<'e> {
             files,
             last_uses,
             models,
+            explained,
             begins_us,
             middle_us,
             end_us,
@@ -170,6 +176,12 @@ impl<'e> Sifting<'e> {
     /// Adds a model, under the text that names it in a sifter's parameters.
     pub fn add_model(&mut self, name: String, model: FileModel) {
         self.models.push((name, Arc::new(model)));
+    }
+
+    /// Explains the decisions on files whose name matches one of these shell patterns, in which `*`
+    /// also stands for `/`.
+    pub fn explain(&mut self, patterns: Vec<String>) {
+        self.explained = patterns;
     }
 
     /// Returns the number of files that may be dropped.
@@ -198,6 +210,9 @@ impl<'e> Sifting<'e> {
             models: &self.models,
         })?;
         let mut sifted = Sifted::new(sifter, ram_bytes, self.about.knows);
+        if !self.explained.is_empty() {
+            sifted = sifted.explaining(&self.explained);
+        }
         let mut flusher = Flusher::new(write_back).with_log();
         let slices = vec![SiftSlice::default(); self.begins_us.len() + 1];
         let mut outcome = SiftOutcome { slices, ..SiftOutcome::default() };
@@ -227,6 +242,7 @@ impl<'e> Sifting<'e> {
         flusher.advance(self.end_us.saturating_add(2 * flusher.settings().expire_us));
         self.charge(&mut flusher, &mut outcome, true);
         outcome.counters = sifted.counters().clone();
+        outcome.explained = sifted.explained().to_vec();
         let all = outcome.counters.fetched_again.bytes;
         outcome.fetched_again = Halves { all, second: all - first_half.unwrap_or(all) };
         before.resize(outcome.slices.len(), all);

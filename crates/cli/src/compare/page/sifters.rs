@@ -1,7 +1,7 @@
 //! The page of `compare --sift`: bytes kept from flash against bytes fetched again, the data that
 //! reaches flash by sifter and over time, and the time on devices.
 
-use super::super::sift::{Cell, SiftRun};
+use super::super::sift::{Cell, SiftRun, UPPER_BOUND};
 use crate::{card, load::Input, size};
 use flashsift_core::{page::PAGE_BYTES, study::sifting::SiftSlice};
 use flashsift_report::{
@@ -68,10 +68,19 @@ fn inks(cells: &[Cell]) -> Vec<(String, Ink)> {
 /// Bytes kept from flash, and fetched again, each as a share of those without a sifter.
 type Shares = fn(&Cell, &Cell) -> (f64, f64);
 
+/// The two views, in the order of [`Cell::bound`].
 const SHARES: [(&str, Shares); 2] = [
     ("whole trace", |cell, stock| (cell.again_share(stock), cell.kept_share_all(stock))),
     ("second half", |cell, stock| (cell.again_share_later(stock), cell.kept_share_later(stock))),
 ];
+
+/// Returns the point of the upper bound: the most that any sifter keeps of a view, at no byte
+/// fetched again. Only comparisons with the oracle have it.
+fn upper_bound(cells: &[Cell], view: usize) -> Option<(f64, f64)> {
+    let stock = cells.first()?;
+    let bound = cells.iter().find_map(|cell| cell.bound(stock))?;
+    Some((0.0, bound[view].1))
+}
 
 impl Sifters<'_> {
     fn ink(&self, sifter: &str) -> Ink {
@@ -85,11 +94,23 @@ impl Sifters<'_> {
 
     /// Draws kept against fetched again: a point a sifter, or a line over the sizes of memory.
     fn frontier(&self) -> Figure {
-        let views = SHARES.iter().map(|(label, shares)| {
-            let marks = match &self.sizes[..] {
+        let views = SHARES.iter().enumerate().map(|(view, (label, shares))| {
+            let mut marks = match &self.sizes[..] {
                 [only] => self.points(only, *shares),
                 sizes => self.lines(sizes, *shares),
             };
+            let bounds = self.sizes.iter().filter_map(|cells| upper_bound(cells, view));
+            let (name, ink) = (UPPER_BOUND.to_owned(), Ink::Bound);
+            match &mut marks {
+                Marks::Points { points, .. } => {
+                    points.extend(bounds.map(|at| Point { name: name.clone(), ink, at }));
+                }
+                Marks::Lines(lines) => {
+                    let points: Vec<(f64, f64)> = bounds.collect();
+                    lines.extend((!points.is_empty()).then_some(Line { name, ink, points }));
+                }
+                _ => {}
+            }
             let x = Axis::new("fetched again, of the data without a sifter", Unit::Share);
             let y = Axis::new("kept from flash, of the data without a sifter", Unit::Share);
             let chart = Chart { title: String::new(), x, y, marks };
@@ -295,6 +316,12 @@ impl Sifters<'_> {
         }
         let offline = sifters.iter().filter(|cell| cell.offline);
         out.extend(offline.map(|cell| says(cell, ", which knows the rest of the trace,")));
+        out.extend(sifters.iter().find_map(|cell| cell.bound(stock)).map(|[(_, most), _]| {
+            format!(
+                "No sifter keeps more than {} of it unless some bytes are fetched again for that.",
+                size::share(most)
+            )
+        }));
         out
     }
 }
@@ -361,12 +388,20 @@ fn table(at: usize, cells: &[Cell]) -> Table {
         let values = columns.iter().map(|(_, unit, of)| Shown::value(*unit, of(cell, stock)));
         std::iter::once(name).chain(values).collect()
     };
+    let bound = cells.iter().find_map(|cell| cell.bound(&cells[0])).map(|[all, later]| {
+        let shares = [all.1, 0.0, later.1, 0.0].map(|share| Shown::value(Unit::Share, share));
+        let flash = Shown::value(Unit::Bytes, all.0 as f64);
+        let known =
+            std::iter::once(Shown::text(UPPER_BOUND.to_owned())).chain(shares).chain([flash]);
+        let unknown = std::iter::repeat_with(|| Shown::text(String::new()));
+        known.chain(unknown).take(columns.len() + 1).collect()
+    });
     let titles = columns.iter().map(|(title, ..)| title.clone());
     Table {
         id: format!("table-{at}"),
         title: format!("Memory of {}", Sifters::label(cells)),
         columns: std::iter::once("sifter".to_owned()).chain(titles).collect(),
-        rows: cells.iter().map(row).collect(),
+        rows: cells.iter().map(row).chain(bound).collect(),
         open: at == 0,
     }
 }

@@ -18,11 +18,11 @@ use std::hash::{BuildHasher, Hasher};
 /// last one has no end.
 pub(super) const LEVELS: usize = 46;
 /// Classes of directories. Class 0 is all of them; the others are chosen by a hash of the path.
-const CLASSES: u16 = 64;
+const CLASSES: u8 = 64;
 /// Numbers of uses that have rows of their own: none, one, more.
-const USES: u16 = 3;
+const USES: u8 = 3;
 /// Rows of the table.
-pub(super) const ROWS: usize = (CLASSES * USES) as usize;
+pub(super) const ROWS: usize = CLASSES as usize * USES as usize;
 /// Files that the estimate of the next wider group counts for.
 const PRIOR_FILES: f64 = 8.0;
 /// Share of files used in a level, before anything is known.
@@ -38,7 +38,7 @@ const REACHED_MAX: u32 = 1 << 14;
 
 /// The row of the files of a class of directories with the same number of uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Row(u16);
+pub(super) struct Row(u8);
 
 impl Row {
     /// Returns the row of a new file with this path. Components of a path that are numbers count as
@@ -51,7 +51,7 @@ impl Row {
             hasher.write(if is_number { b"#" } else { part.as_bytes() });
             hasher.write_u8(b'/');
         }
-        let class = 1 + (hasher.finish() % u64::from(CLASSES - 1)) as u16;
+        let class = 1 + (hasher.finish() % u64::from(CLASSES - 1)) as u8;
         Self(class * USES)
     }
 
@@ -61,8 +61,13 @@ impl Row {
     }
 
     /// Returns the number of uses; the largest stands for more.
-    pub(super) fn uses(self) -> u16 {
+    pub(super) fn uses(self) -> u8 {
         self.0 % USES
+    }
+
+    /// Returns the number of the class of directories.
+    pub(super) fn class(self) -> u8 {
+        self.0 / USES
     }
 
     /// Returns this path's row with this row's number of uses.
@@ -75,7 +80,7 @@ impl Row {
     }
 
     /// Returns the row of all directories with this number of uses.
-    fn of_all(uses: u16) -> Self {
+    fn of_all(uses: u8) -> Self {
         Self(uses)
     }
 
@@ -229,6 +234,15 @@ impl Chances {
             self.chances[row.index()] = (self.generation, self.computed(row));
         }
         self.chances[row.index()].1[usize::from(level)]
+    }
+
+    /// Returns the same, but keeps nothing for later calls.
+    pub(super) fn peek(&self, row: Row, level: u8) -> Chance {
+        let (generation, chances) = &self.chances[row.index()];
+        match *generation == self.generation {
+            true => chances[usize::from(level)],
+            false => self.computed(row)[usize::from(level)],
+        }
     }
 
     fn computed(&self, row: Row) -> [Chance; LEVELS] {

@@ -15,6 +15,9 @@ struct Node {
     newer: u32,
 }
 
+/// Places that stay free while there are few items.
+const IDLE: usize = 64;
+
 impl Rings {
     pub(super) fn new(lists: usize) -> Self {
         let lists = lists as u32;
@@ -23,6 +26,10 @@ impl Rings {
 
     /// Adds the next item.
     pub(super) fn grow(&mut self) {
+        if self.nodes.len() == self.nodes.capacity() {
+            // An eighth, instead of as much again: the memory is that of all files.
+            self.nodes.reserve_exact(self.nodes.len() / 8 + IDLE);
+        }
         self.nodes.push(alone(self.nodes.len() as u32));
     }
 
@@ -50,6 +57,12 @@ impl Rings {
 
     pub(super) fn oldest(&self, list: usize) -> Option<u32> {
         self.item(self.nodes[list].newer)
+    }
+
+    /// Returns the memory that they have allocated, bytes.
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>()
     }
 
     /// Returns the items of a list, the newest first.

@@ -2,10 +2,12 @@
 
 use super::{
     chances::{AHEAD, Chances, Fate, LEVELS, Row, level_of},
+    tracked::Tracked,
     *,
 };
 use crate::{
     event::{Create, FileId, Knows, MaybeOwned},
+    page::PAGE_BYTES,
     policy::conformance::Dice,
     sift::{Blocked, Decision, Droppable, Selection, SifterSetup, simulate::Sifted},
 };
@@ -258,4 +260,27 @@ fn flash_may_refuse_files_that_are_forgotten() {
             }
         }
     }
+}
+
+/// All memory that grows with the number of files, with the spare places of its arrays and of its
+/// indexes, without the bytes of paths: the mean over numbers of files that fill them differently.
+#[test]
+fn a_file_takes_few_bytes() {
+    let (mut held, mut left, mut files) = (0, 0, 0);
+    for n in [5000, 6500, 8500, 11_000, 14_500, 19_000, 25_000, 33_000] {
+        let (mut shelf, mut tracked) = (Shelf::<Known>::new(), Tracked::new(n as usize));
+        for file in 0..n {
+            let slot = shelf.insert(FileId(file), file, "/h/.cache/a/1x");
+            shelf[slot].state = tracked.hold(file, FileId(file), slot, Row::of("/h/.cache/a/1x"));
+        }
+        files += n as usize;
+        held += shelf.heap_bytes() + tracked.heap_bytes();
+        for slot in shelf.all() {
+            tracked.leave(shelf[slot].state, Key::of_path(&shelf[slot].id.0.to_string()), 1);
+        }
+        left += tracked.heap_bytes();
+    }
+    let (held, left) = (held / files, left / files);
+    println!("{held} bytes a file in RAM, {left} bytes a file that has left it");
+    assert!(held <= 130 && left <= 66, "{held} bytes in RAM, {left} after that");
 }

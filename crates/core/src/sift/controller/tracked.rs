@@ -11,7 +11,7 @@ use crate::{
     sift::shelf::Slot,
 };
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
 /// The number of a tracked file; the default is that of none.
@@ -37,6 +37,10 @@ impl Key {
     pub(super) fn of_path(path: &str) -> Self {
         Self::Dropped(FixedState::with_seed(1).hash_one(path))
     }
+
+    fn hash(self) -> u64 {
+        FixedState::default().hash_one(self)
+    }
 }
 
 /// The place of a tracked file.
@@ -47,24 +51,73 @@ pub(super) enum Place {
     Left(Key),
 }
 
-/// A tracked file.
+/// The kind of a [`Place`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlaceKind {
+    Free,
+    Ram,
+    Written,
+    Dropped,
+}
+
+/// A tracked file, in 32 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct File {
     /// Its identity when it was in RAM.
     pub(super) id: FileId,
-    pub(super) place: Place,
+    /// The hash of its path, if it was dropped.
+    path_hash: u64,
     pub(super) used_us: Micros,
-    /// Size when it left RAM, pages.
-    pub(super) pages: u32,
+    /// Its slot while it is in RAM, then its size when it left RAM, pages.
+    slot_or_pages: u32,
     pub(super) row: Row,
     pub(super) level: u8,
     /// Level at which it left RAM.
     left_level: u8,
+    kind: PlaceKind,
 }
 
 impl File {
+    pub(super) fn place(&self) -> Place {
+        match self.kind {
+            PlaceKind::Free => Place::Free,
+            PlaceKind::Ram => Place::Ram(Slot(self.slot_or_pages)),
+            PlaceKind::Written => Place::Left(Key::Written(self.id)),
+            PlaceKind::Dropped => Place::Left(Key::Dropped(self.path_hash)),
+        }
+    }
+
+    /// Moves the file to RAM.
+    fn enter(&mut self, slot: Slot) {
+        (self.kind, self.slot_or_pages) = (PlaceKind::Ram, slot.0);
+    }
+
+    /// Moves the file out of RAM, in which it had this many pages.
+    fn leave(&mut self, key: Key, pages: u64) {
+        self.slot_or_pages = pages.try_into().unwrap_or(u32::MAX);
+        self.kind = match key {
+            Key::Written(id) => {
+                debug_assert_eq!(id, self.id);
+                PlaceKind::Written
+            }
+            Key::Dropped(hash) => {
+                self.path_hash = hash;
+                PlaceKind::Dropped
+            }
+        };
+    }
+
+    /// Returns its size when it left RAM, pages; 0 while it is there.
+    fn left_pages(&self) -> u64 {
+        match self.kind {
+            PlaceKind::Free | PlaceKind::Ram => 0,
+            PlaceKind::Written | PlaceKind::Dropped => self.slot_or_pages.into(),
+        }
+    }
+
+    /// Returns its size when it left RAM, bytes; 0 while it is there.
     pub(super) fn bytes(&self) -> u64 {
-        u64::from(self.pages) * PAGE_BYTES
+        self.left_pages() * PAGE_BYTES
     }
 
     /// Returns whether it has been away for about as long as it was idle before.
@@ -77,13 +130,16 @@ impl File {
     }
 
     fn dropped_pages(&self) -> u64 {
-        if self.is_dropped() { self.pages.into() } else { 0 }
+        if self.is_dropped() { self.left_pages() } else { 0 }
     }
 
     pub(super) fn is_dropped(&self) -> bool {
-        matches!(self.place, Place::Left(Key::Dropped(_)))
+        self.kind == PlaceKind::Dropped
     }
 }
+
+/// Places that stay free while there are few files.
+const IDLE: usize = 64;
 
 /// The list of files that have left RAM, beside those of the files in RAM by row.
 const LEFT: usize = ROWS;
@@ -91,7 +147,8 @@ const LEFT: usize = ROWS;
 pub(super) struct Tracked {
     files: Vec<File>,
     free: Vec<u32>,
-    index: HashMap<Key, u32, FixedState>,
+    /// Files that have left RAM, by key.
+    index: HashTable<u32>,
     /// Files in RAM by row, in the order of their last use; those that have left it, in the order
     /// in which they did.
     rows: Rings,
@@ -117,7 +174,7 @@ impl Tracked {
         Self {
             files: Vec::new(),
             free: Vec::new(),
-            index: HashMap::default(),
+            index: HashTable::new(),
             rows: Rings::new(ROWS + 1),
             levels: Rings::new(LEVELS),
             left_max,
@@ -135,7 +192,11 @@ impl Tracked {
     }
 
     pub(super) fn find(&self, key: Key) -> Option<Known> {
-        self.index.get(&key).copied().map(Known)
+        self.index.find(key.hash(), |item| self.has_key(*item, key)).copied().map(Known)
+    }
+
+    fn has_key(&self, item: u32, key: Key) -> bool {
+        self.files[item as usize].place() == Place::Left(key)
     }
 
     /// Returns the bytes of dropped files that should have come back by now.
@@ -172,16 +233,21 @@ impl Tracked {
     pub(super) fn hold(&mut self, now: Micros, id: FileId, slot: Slot, row: Row) -> Known {
         let file = File {
             id,
-            place: Place::Ram(slot),
+            path_hash: 0,
             used_us: now,
-            pages: 0,
+            slot_or_pages: slot.0,
             row,
             level: 0,
             left_level: 0,
+            kind: PlaceKind::Ram,
         };
         let item = self.free.pop().unwrap_or_else(|| {
             self.rows.grow();
             self.levels.grow();
+            if self.files.len() == self.files.capacity() {
+                // An eighth, instead of as much again: the memory is that of all files.
+                self.files.reserve_exact(self.files.len() / 8 + IDLE);
+            }
             self.files.push(file);
             (self.files.len() - 1) as u32
         });
@@ -196,8 +262,9 @@ impl Tracked {
         let file = self.files[item as usize];
         self.rows.remove(item);
         self.levels.remove(item);
-        if let Place::Left(key) = file.place {
-            self.index.remove(&key);
+        if let Place::Left(key) = file.place() {
+            let found = self.index.find_entry(key.hash(), |other| *other == item);
+            found.into_iter().for_each(|found| drop(found.remove()));
         }
         if file.is_dropped() {
             self.dropped_pages[file.row.index()][usize::from(file.level)] -= file.dropped_pages();
@@ -210,9 +277,14 @@ impl Tracked {
 
     fn put(&mut self, item: u32, file: File) {
         self.files[item as usize] = file;
-        let list = match file.place {
+        let list = match file.place() {
             Place::Left(key) => {
-                self.index.insert(key, item);
+                let files = &self.files;
+                let hash_of = |item: &u32| match files[*item as usize].place() {
+                    Place::Left(key) => key.hash(),
+                    place => unreachable!("{place:?} is not in the index"),
+                };
+                self.index.insert_unique(key.hash(), item, hash_of);
                 LEFT
             }
             _ => file.row.index(),
@@ -229,9 +301,9 @@ impl Tracked {
 
     /// Forgets a file.
     pub(super) fn forget(&mut self, file: Known) -> Option<File> {
-        self.get(file).filter(|file| file.place != Place::Free)?;
+        self.get(file).filter(|file| file.place() != Place::Free)?;
         let gone = self.lift(file.0);
-        self.files[file.0 as usize].place = Place::Free;
+        self.files[file.0 as usize].kind = PlaceKind::Free;
         self.free.push(file.0);
         Some(gone)
     }
@@ -243,7 +315,7 @@ impl Tracked {
             self.forget(other);
         }
         let mut left = self.lift(file.0);
-        (left.place, left.pages) = (Place::Left(key), pages.min(u32::MAX.into()) as u32);
+        left.leave(key, pages);
         left.left_level = left.level;
         self.put(file.0, left);
         while self.index.len() > self.left_max {
@@ -255,7 +327,7 @@ impl Tracked {
     /// The file is in RAM again, at the same level as before.
     pub(super) fn stay(&mut self, file: Known, slot: Slot) {
         let mut stays = self.lift(file.0);
-        (stays.place, stays.pages) = (Place::Ram(slot), 0);
+        stays.enter(slot);
         self.put(file.0, stays);
     }
 
@@ -366,11 +438,21 @@ impl Tracked {
     pub(super) fn newest_first(&self, row: Row) -> impl Iterator<Item = (Slot, &File)> + '_ {
         self.rows.newest_first(row.index()).filter_map(|item| {
             let file = &self.files[item as usize];
-            match file.place {
+            match file.place() {
                 Place::Ram(slot) => Some((slot, file)),
                 _ => None,
             }
         })
+    }
+
+    /// Returns the memory that is allocated for files, bytes.
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.files.capacity() * size_of::<File>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.index.allocation_size()
+            + self.rows.heap_bytes()
+            + self.levels.heap_bytes()
     }
 
     pub(super) fn check(&self) {
@@ -378,10 +460,10 @@ impl Tracked {
         for list in Row::all().map(Row::index).chain([LEFT]) {
             for item in self.rows.newest_first(list) {
                 let file = &self.files[item as usize];
-                let expected = match file.place {
+                let expected = match file.place() {
                     Place::Ram(_) => file.row.index(),
                     Place::Left(key) => {
-                        assert_eq!(self.index.get(&key), Some(&item), "{key:?}");
+                        assert_eq!(self.find(key), Some(Known(item)), "{key:?}");
                         LEFT
                     }
                     Place::Free => panic!("file {item} is in a list"),

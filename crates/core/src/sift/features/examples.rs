@@ -24,9 +24,9 @@ use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
 /// Active period from which a file is Transient, µs.
-const TRANSIENT_US: Micros = 30_000_000;
+pub(in crate::sift) const TRANSIENT_US: Micros = 30_000_000;
 /// Longest active period of a Transient file, µs.
-const LONG_LIVING_US: Micros = 90_000_000;
+pub(in crate::sift) const LONG_LIVING_US: Micros = 90_000_000;
 
 /// The paper's categories of cache files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,6 +6,7 @@
 
 use crate::{
     event::{FileId, Micros},
+    sift::count::Count,
     structure::Extents,
 };
 use foldhash::fast::FixedState;
@@ -67,28 +68,6 @@ pub(super) struct File {
 /// `File::since_us` of a file whose current version is on flash.
 pub(super) const CLEAN: Micros = Micros::MAX;
 
-/// A number that can be counted down exactly unless it once reached 65,535, where it stays.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Count(u16);
-
-impl Count {
-    pub(super) fn up(&mut self) {
-        self.0 = self.0.saturating_add(1);
-    }
-
-    pub(super) fn down(&mut self) {
-        self.0 = if self.0 == u16::MAX { u16::MAX } else { self.0.saturating_sub(1) };
-    }
-
-    pub(super) fn is_zero(self) -> bool {
-        self.0 == 0
-    }
-
-    pub(super) fn is_one(self) -> bool {
-        self.0 == 1
-    }
-}
-
 /// The files, each in one list.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
@@ -121,8 +100,8 @@ impl Files {
             older: Slot(n),
             newer: Slot(n),
             dense: 0,
-            opens: Count(0),
-            names: Count(0),
+            opens: Count::new(0),
+            names: Count::new(0),
         };
         Self {
             slots: (0..HEADS as u32).map(head).collect(),
@@ -152,8 +131,8 @@ impl Files {
             older: FREE,
             newer: FREE,
             dense: 0,
-            opens: Count(0),
-            names: Count(names),
+            opens: Count::new(0),
+            names: Count::new(names),
         };
         let free = self[FREE].newer;
         let slot = if free == FREE {

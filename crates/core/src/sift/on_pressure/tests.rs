@@ -9,6 +9,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+mod explanations;
 mod ghosts;
 
 const KNOWS: Knows = Knows { times: true, creations: true, opens: true, ..Knows::NOTHING };
