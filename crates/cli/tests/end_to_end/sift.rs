@@ -117,8 +117,8 @@ fn sifters_save_time_and_metadata() {
     assert!(table.lines().any(|line| line.trim_start().starts_with("drop-all ")), "{table}");
 }
 
-/// With `--explain`, each decision on a file that matches is explained, and the cells stay the same.
-/// Each drop is one line, and those that are followed by a use are the files fetched again.
+/// With `--explain`, each decision on a file that matches is explained, and the cells stay the
+/// same. Each drop is one line, and those that a use follows are the files fetched again.
 #[test]
 fn decisions_are_explained() {
     let trace = repository("testdata/browser.parquet");

@@ -247,9 +247,9 @@ fn sifters_have_pages() {
     let shown = cells(&[&with_oracle[..], &report].concat());
     let page = std::fs::read_to_string(&page).unwrap();
     let most = shown.iter().find_map(|cell| cell["kept_share_max"].as_f64()).unwrap();
-    let point = format!("\"upper bound (offline)\",0,{most}]");
+    let point = format!("\"upper bound\",0,{most}]");
     assert!(page.contains(&point), "{point}");
-    assert!(page.contains("<td>upper bound (offline)</td>"));
+    assert!(page.contains("<th scope=\"row\">upper bound (offline)<"));
     let nowhere = ["--report", "/nowhere/page.html"];
     let output = flashsift().args(sifters).args(nowhere).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

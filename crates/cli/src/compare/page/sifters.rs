@@ -100,7 +100,7 @@ impl Sifters<'_> {
                 sizes => self.lines(sizes, *shares),
             };
             let bounds = self.sizes.iter().filter_map(|cells| upper_bound(cells, view));
-            let (name, ink) = (UPPER_BOUND.to_owned(), Ink::Bound);
+            let (name, ink) = ("upper bound".to_owned(), Ink::Bound);
             match &mut marks {
                 Marks::Points { points, .. } => {
                     points.extend(bounds.map(|at| Point { name: name.clone(), ink, at }));
@@ -116,6 +116,10 @@ impl Sifters<'_> {
             let chart = Chart { title: String::new(), x, y, marks };
             View { label: (*label).to_owned(), panels: vec![chart] }
         });
+        let bounded = match self.sizes.iter().any(|cells| upper_bound(cells, 0).is_some()) {
+            true => " If no byte is fetched again, no sifter keeps more than the upper bound.",
+            false => "",
+        };
         let caption = match self.sizes.len() {
             1 => {
                 "Up and left is better. The dotted line joins the Pareto-optimal sifters without \
@@ -126,7 +130,7 @@ impl Sifters<'_> {
         Figure {
             id: "sift-frontier".to_owned(),
             title: "Kept from flash against fetched again".to_owned(),
-            caption: caption.to_owned(),
+            caption: format!("{caption}{bounded}"),
             paper: String::new(),
             views: views.collect(),
             first: 0,

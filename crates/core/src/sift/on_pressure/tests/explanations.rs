@@ -84,7 +84,7 @@ fn decided(
 /// criteria; a file that is written by a judgement misses at least one. The numbers are finite, and
 /// no name comes twice.
 #[test]
-fn every_decision_has_an_explanation_that_is_consistent_with_it() {
+fn explanations_are_consistent_with_decisions() {
     let model = |phase, units, score| {
         let bytes = testing::constant(phase, units, score);
         Arc::new(FileModel::from_bytes(&bytes).unwrap())
