@@ -3,7 +3,7 @@
 
 use clap::{Parser, Subcommand};
 use logging::Verbosity;
-use mount::{control, helper, sift};
+use mount::{control, explain, helper, sift};
 use std::{ffi::OsString, io, process::ExitCode};
 use usage::Usage;
 
@@ -83,6 +83,7 @@ enum Command {
     Mount(mount::Args),
     Status(control::StatusArgs),
     Sift(sift::Args),
+    Explain(explain::Args),
     #[command(visible_alias = "flush")]
     Settle(control::SettleArgs),
     Unmount(control::UnmountArgs),
@@ -158,6 +159,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Mount(args) => mount::run(&args, words),
         Command::Status(args) => control::status(&args),
         Command::Sift(args) => sift::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Settle(args) => control::settle(&args),
         Command::Unmount(args) => control::unmount(&args),
         Command::MountTmpfs(args) => mount::send_tmpfs(&args),

@@ -5,6 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 pub(crate) mod background;
 mod boot;
 pub(crate) mod control;
+pub(crate) mod explain;
 pub(crate) mod helper;
 mod recording;
 mod settings;

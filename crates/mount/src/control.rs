@@ -2,6 +2,7 @@
 
 use crate::fs::sifting::SiftWish;
 use crate::fs::types::Status;
+use flashsift_core::sift::{Explanation, live::LiveDecision};
 use flashsift_host::mounts::{self, Mount};
 use rustix::{
     fs::{Mode, OFlags},
@@ -31,6 +32,12 @@ pub(crate) const ANNOUNCE: &str = "user.flashsift.announce";
 /// Reading the attribute of this name and a [wish](SiftWish) for the sifter makes it come true;
 /// `reset` ends a suspension. Only root and the user of the mount may.
 pub const SIFT: &str = "user.flashsift.sift.";
+
+/// The last decisions of the sifter as JSON, the newest first: the value of the attribute of this
+/// name and the number of decisions to skip. It ends where it would be longer than 64 KiB.
+pub(crate) const DECISIONS: &str = "user.flashsift.decisions.";
+/// The explanation of a file in the sifter's RAM as JSON: the value of this attribute of the file.
+pub(crate) const EXPLAIN: &str = "user.flashsift.explain";
 
 /// The status of a mount. Root also reaches mounts of other users.
 ///
@@ -87,6 +94,43 @@ pub fn reset_sifter(mount: &Mount) -> io::Result<()> {
 
 fn ask(mount: &Mount, attribute: &str) -> io::Result<()> {
     reach(mount, |point| Ok(rustix::fs::getxattr(point, attribute, &mut [0; 1]).map(drop)?))
+}
+
+/// Returns the last decisions of a mount's sifter, the newest first.
+///
+/// # Errors
+///
+/// The request fails.
+pub fn decisions(mount: &Mount) -> io::Result<Vec<LiveDecision>> {
+    let mut all: Vec<LiveDecision> = Vec::new();
+    loop {
+        let json = reach(mount, |point| {
+            let mut bytes = vec![0; 1 << 16];
+            let name = format!("{DECISIONS}{}", all.len());
+            let len = rustix::fs::getxattr(point, name, bytes.as_mut_slice())?;
+            bytes.truncate(len);
+            Ok(bytes)
+        })?;
+        let more: Vec<LiveDecision> = serde_json::from_slice(&json).map_err(io::Error::other)?;
+        if more.is_empty() {
+            return Ok(all);
+        }
+        all.extend(more);
+    }
+}
+
+/// Explains a file of a mount that is in the RAM of its sifter; `None`: it is elsewhere.
+///
+/// # Errors
+///
+/// The request fails.
+pub fn explain(file: &Path) -> io::Result<Option<Explanation>> {
+    let mut bytes = vec![0; 1 << 16];
+    match rustix::fs::getxattr(file, EXPLAIN, bytes.as_mut_slice()) {
+        Ok(len) => serde_json::from_slice(&bytes[..len]).map(Some).map_err(io::Error::other),
+        Err(rustix::io::Errno::NODATA) => Ok(None),
+        Err(why) => Err(why.into()),
+    }
 }
 
 /// Makes the calling thread the one that announces drops.

@@ -13,7 +13,7 @@ mod passthrough;
 use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
-use crate::control::{ANNOUNCE, SETTLE, SIFT, STATUS, WRITE_BACK};
+use crate::control::{ANNOUNCE, DECISIONS, EXPLAIN, SETTLE, SIFT, STATUS, WRITE_BACK};
 use crate::fs::Fs;
 use crate::fs::sifting::{SiftError, SiftWish};
 use crate::fs::types::{Access, Attr, Changes, ROOT};
@@ -624,6 +624,12 @@ impl Filesystem for Adapter {
                 (ROOT, Some(name)) if name.starts_with(SIFT) && is_ours(request) => {
                     self.sift(&name[SIFT.len()..])
                 }
+                (ROOT, Some(name)) if name.starts_with(DECISIONS) => {
+                    let skip = name[DECISIONS.len()..].parse();
+                    skip.map_err(|_| rustix::io::Errno::NODATA)
+                        .map(|skip| self.fs.sift_decisions(skip))
+                }
+                (_, Some(EXPLAIN)) => self.fs.explain(ino.0).ok_or(rustix::io::Errno::NODATA),
                 _ => self.fs.get_xattr(ino.0, name),
             };
             Adapter::xattr(reply, size, value);

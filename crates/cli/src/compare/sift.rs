@@ -26,7 +26,7 @@ use flashsift_traces::{events::Kept, open};
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt, io::Write, str::FromStr, sync::OnceLock};
 
-mod explained;
+pub(crate) mod explained;
 
 /// Memory without `--memory`: 32 MiB, in pages.
 pub(crate) const MEMORY_PAGES: u32 = 8192;

@@ -16,11 +16,11 @@ use crate::{
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// The reason for which a sifter drops a file, writes it or keeps it in RAM.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The end of the file's time in RAM, as far as the sifter can tell now.
     pub intent: Intent,
@@ -43,7 +43,7 @@ pub struct Explanation {
 }
 
 /// The end of a file's time in RAM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Intent {
     /// It is dropped when it is its turn.
@@ -55,7 +55,7 @@ pub enum Intent {
 }
 
 /// A comparison of a score with a threshold.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Criterion {
     /// The quantity, with its unit at the end.
     pub score: Cow<'static, str>,
@@ -75,7 +75,7 @@ impl Criterion {
 }
 
 /// A fact, with its unit at the end of its name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Feature {
     /// Name, such as `idle_s`.
     pub name: Cow<'static, str>,

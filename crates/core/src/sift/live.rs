@@ -10,17 +10,19 @@
 //! - The RAM can be [changed](Live::resize), as memory pressure demands.
 
 use super::{
-    Birth, Blocked, BoxedSift, Decision, Droppable, Keep, KeepConfig, Reason, Selection,
-    SetupError, Sift, SifterSetup, model::FileModel,
+    Birth, Blocked, BoxedSift, Decision, Droppable, Explanation, Keep, KeepConfig, Reason,
+    Selection, SetupError, Sift, SifterSetup, model::FileModel,
 };
 use crate::event::{Action, Create, Event, FileId, Micros};
 use foldhash::fast::FixedState;
 use guard::Guard;
 use hashbrown::{HashMap, HashSet};
+use journal::Journal;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 mod guard;
+mod journal;
 #[cfg(test)]
 mod tests;
 
@@ -128,6 +130,8 @@ pub struct LiveCounts {
     pub died: FileBytes,
 }
 
+pub use journal::{DirectoryDrops, LiveDecision, LiveFate};
+
 /// A file in the sifter's RAM.
 struct HeldFile {
     name: Box<str>,
@@ -152,6 +156,9 @@ pub struct Live {
     guard: Guard,
     /// A decision of the sifter that was looked at ahead of its turn.
     ahead: Option<Decision>,
+    journal: Journal,
+    /// The time of the last call.
+    now: Micros,
 }
 
 impl Live {
@@ -169,6 +176,8 @@ impl Live {
             counts: LiveCounts::default(),
             guard: Guard::default(),
             ahead: None,
+            journal: Journal::default(),
+            now: 0,
         }
     }
 
@@ -240,6 +249,9 @@ impl Live {
             let chosen = self.chosen.as_ref().filter(|_| self.mode == LiveMode::Sift);
             // It could be built when it was chosen.
             self.sifter = chosen.and_then(|one| one.build(self.sifters_part(bytes)).ok());
+            if let Some(sifter) = &mut self.sifter {
+                sifter.record_explanations();
+            }
             self.is_stale = false;
         }
         self.share_out(now);
@@ -285,7 +297,25 @@ impl Live {
     fn named(&mut self, now: Micros, name: &str) {
         if let Some(bytes) = self.guard.created(now, name) {
             self.counts.created_again.add(bytes);
+            self.journal.created_again(now, name, bytes);
         }
+    }
+
+    /// Returns the last 2048 decisions of the sifter, the oldest first.
+    pub fn decisions(&self) -> impl ExactSizeIterator<Item = &LiveDecision> {
+        self.journal.decisions()
+    }
+
+    /// Returns the 20 directories with the most bytes of dropped files, the largest first.
+    pub fn directories(&self) -> Vec<DirectoryDrops> {
+        self.journal.directories()
+    }
+
+    /// Explains what the sifter does with a file that it has in RAM. `None`: it has none of this
+    /// number.
+    pub fn explain_held(&self, now: Micros, file: FileId) -> Option<Explanation> {
+        let held = self.held.contains_key(&file);
+        self.sifter.as_ref().filter(|_| held)?.explain(now, file)
     }
 
     /// Notes the effects of an event on the files that the sifter has.
@@ -316,6 +346,7 @@ impl Live {
             Action::Bind { name, .. } | Action::Link { name, .. } => file.name = (**name).into(),
             Action::Rename { names, .. } => file.name = (*names.to).into(),
             Action::Gone { .. } => {
+                self.journal.forget_pending(id);
                 self.counts.died.add(file.bytes);
                 self.held.remove(&id);
             }
@@ -329,6 +360,16 @@ impl Live {
             return Some(ahead);
         }
         let decision = self.sifter.as_mut()?.poll()?;
+        let explanation = |file| {
+            let sifter = self.sifter.as_ref()?;
+            sifter.explain(self.now, file)
+        };
+        if let Some(file) = decision.file()
+            && let Some(held) = self.held.get(&file)
+        {
+            let explained = explanation(file);
+            self.journal.decided(self.now, file, held, decision, explained);
+        }
         Some(match decision {
             Decision::Drop { file, .. } if self.is_stale || self.guard.is_suspended() => {
                 Decision::WriteBack { file, keep_in_ram: false, why: Reason::Judged }
@@ -365,6 +406,7 @@ impl Sift for Live {
             // The result of the decision follows, and says the same.
             return;
         }
+        self.now = now;
         self.guard.advance(now);
         self.note(event);
         match &event.action {
@@ -386,6 +428,7 @@ impl Sift for Live {
         if result.is_ok()
             && let Some(held) = self.held.remove(&file)
         {
+            self.journal.done(file, is_drop, &held);
             match is_drop {
                 true => {
                     self.counts.dropped.add(held.bytes);
@@ -404,6 +447,7 @@ impl Sift for Live {
     }
 
     fn need_space(&mut self, now: Micros, bytes: u64) {
+        self.now = now;
         if let Some(sifter) = &mut self.sifter {
             sifter.need_space(now, bytes);
             self.ahead = self.poll_sifter();
@@ -423,6 +467,7 @@ impl Sift for Live {
     }
 
     fn handle_deadline(&mut self, now: Micros) {
+        self.now = now;
         if let Some(sifter) = &mut self.sifter {
             sifter.handle_deadline(now);
         }
@@ -436,6 +481,7 @@ impl Sift for Live {
     fn check(&self) {
         self.keep.check();
         self.guard.check();
+        self.journal.check();
         if let Some(sifter) = &self.sifter {
             sifter.check();
         }

@@ -38,7 +38,7 @@ use crate::{
     writeback::flusher::FlusherSettings,
 };
 use model::FileModel;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 pub mod account;
@@ -325,7 +325,7 @@ impl Decision {
 }
 
 /// The reason of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The window ends in which a crash may take the file's changes, or flash refused the file

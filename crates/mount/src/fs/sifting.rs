@@ -2,11 +2,14 @@
 
 use super::Fs;
 use super::failures::WriteBackFailures;
-use super::types::{RehearsalStatus, SiftStatus};
+use super::types::{Ino, RehearsalStatus, SiftStatus};
 use flashsift_core::event::Micros;
 use flashsift_core::sift::SetupError;
 use flashsift_core::sift::live::{LiveMode, LiveSifter};
 use flashsift_core::study::rehearsal::Rehearsal;
+
+/// The longest attribute that the kernel takes, bytes.
+const ATTRIBUTE_BYTES_MAX: usize = 1 << 16;
 
 /// A user's wish for the sifter of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,6 +138,34 @@ impl Fs {
         self.perform()
     }
 
+    /// The last decisions of the sifter as JSON, the newest first, without the first ones.
+    pub(crate) fn sift_decisions(&self, skip: usize) -> Vec<u8> {
+        let mut json = b"[".to_vec();
+        self.events.with_stream(|known, _| {
+            let mut decisions: Vec<_> = known.sift.decisions().collect();
+            decisions.reverse();
+            for decision in decisions.into_iter().skip(skip) {
+                let Ok(one) = serde_json::to_vec(decision) else { continue };
+                if json.len() + one.len() + 2 > ATTRIBUTE_BYTES_MAX {
+                    break;
+                }
+                if json.len() > 1 {
+                    json.push(b',');
+                }
+                json.extend(one);
+            }
+        });
+        json.push(b']');
+        json
+    }
+
+    /// Explains a file in the sifter's RAM, as JSON.
+    pub(crate) fn explain(&self, ino: Ino) -> Option<Vec<u8>> {
+        let file = self.table().file(ino)?;
+        let explained = self.events.with_stream(|known, now| known.sift.explain_held(now, file))?;
+        serde_json::to_vec(&explained).ok()
+    }
+
     /// The state of the sifter, if one was chosen.
     pub(crate) fn sift_status(&self) -> Option<SiftStatus> {
         let mut stream = self.events.stream.lock();
@@ -151,7 +182,7 @@ impl Fs {
             suspended_s: suspended,
             budget_bytes: chosen.budget_bytes,
             counts: sift.counts(),
-            directories: Vec::new(),
+            directories: sift.directories(),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Arguments and results of the file system's operations.
 
-use flashsift_core::sift::live::{FileBytes, LiveCounts, LiveMode};
+use flashsift_core::sift::live::{DirectoryDrops, LiveCounts, LiveMode};
 use flashsift_core::writeback::flusher::FlusherSettings;
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
 use serde::{Deserialize, Serialize};
@@ -280,18 +280,7 @@ pub struct SiftStatus {
     pub counts: LiveCounts,
     /// The directories with most bytes of dropped files, from the mounted directory on.
     #[serde(default)]
-    pub directories: Vec<DroppedIn>,
-}
-
-/// Files that were dropped in a directory since the mount began.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DroppedIn {
-    /// From the mounted directory on.
-    pub directory: String,
-    /// Dropped.
-    pub dropped: FileBytes,
-    /// Created again under the same name.
-    pub created_again: FileBytes,
+    pub directories: Vec<DirectoryDrops>,
 }
 
 /// What a sifter would have done since its rehearsal began. Bytes are file data of droppable files.

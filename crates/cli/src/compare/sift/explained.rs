@@ -52,15 +52,25 @@ fn print_one(
     decided: &ExplainedDecision,
     columns: usize,
 ) -> anyhow::Result<()> {
-    let Explanation { rule, criteria, .. } = &decided.explanation;
     let at = size::duration(decided.at_us);
     let (name, bytes) = (&decided.name, size::bytes(decided.bytes));
     let end = end(decided);
     writeln!(out, "\n  {at}  {name} ({bytes}): {end}")?;
+    print_numbers(out, &decided.explanation, decided.bytes, columns)
+}
+
+/// Prints the rule of a decision on a file of this size, and its numbers.
+pub(crate) fn print_numbers(
+    out: &mut impl Write,
+    explanation: &Explanation,
+    bytes: u64,
+    columns: usize,
+) -> anyhow::Result<()> {
+    let Explanation { rule, criteria, features, .. } = explanation;
     let criteria = criteria.iter().map(criterion).collect::<Vec<_>>().join("; ");
-    let features = decided.explanation.features.iter().filter(|feature| is_shown(feature));
+    let features = features.iter().filter(|feature| is_shown(feature));
     let features = features.map(feature).collect::<Vec<_>>().join(", ");
-    for words in [rule.to_string(), criteria, costs(decided), features] {
+    for words in [rule.to_string(), criteria, costs(explanation, bytes), features] {
         if !words.is_empty() {
             write!(out, "{}", text::labelled("", 6, &words, columns))?;
         }
@@ -100,8 +110,8 @@ fn criterion(criterion: &Criterion) -> String {
     format!("{name} {} {sign} {}", text::unbroken(&value), text::unbroken(&threshold))
 }
 
-fn costs(decided: &ExplainedDecision) -> String {
-    let Explanation { chance, drop_costs_bytes, write_costs_bytes, .. } = decided.explanation;
+fn costs(explanation: &Explanation, bytes: u64) -> String {
+    let Explanation { chance, drop_costs_bytes, write_costs_bytes, .. } = *explanation;
     let write = size::bytes(write_costs_bytes);
     match (chance, drop_costs_bytes) {
         (Some(chance), Some(drop)) => format!(
@@ -112,7 +122,7 @@ fn costs(decided: &ExplainedDecision) -> String {
         ),
         _ => format!(
             "a wrong drop costs {} fetched again, a wrong write {write} of flash",
-            size::bytes(decided.bytes)
+            size::bytes(bytes)
         ),
     }
 }
