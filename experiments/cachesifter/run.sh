@@ -5,9 +5,9 @@
 #
 #   run.sh [--only TRACE…]
 #
-# It needs cargo and Python 3.11 or later. $FLASHSIFT names a program instead of the build. Trees for
-# `lrb` and the paper's tables need `flashsift train` (docs/train.md), the latter also pyarrow; they
-# are left out where that does not work.
+# It needs cargo and Python 3.11 or later. $FLASHSIFT names a program instead of the build. Trees
+# for `lrb` and the paper's tables need `flashsift train` (docs/train.md), the latter also pyarrow;
+# they are left out where that does not work.
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${FLASHSIFT:-}
