@@ -20,7 +20,8 @@
 
 use super::{
     SetupError, SifterSetup, Spec,
-    features::{FileWindow, Phase, Windows},
+    explanation::{Explanation, Intent},
+    features::{FileWindow, MAX_VALUES, Phase, Windows},
     model::FileModel,
     on_pressure::{Judge, OnPressure, Use, Verdict},
     shelf::{Held, Shelf, Slot},
@@ -137,15 +138,30 @@ impl Lrb {
         }
     }
 
+    /// Returns the score of one file.
+    fn score_of(&self, now: Micros, file: &Held<Window>) -> f32 {
+        match &self.predictor {
+            Predictor::Perfect(last) => f32::from(u8::from(last.of(file.id) >= now)),
+            Predictor::Model { model, .. } => {
+                let mut row = [0.0; MAX_VALUES];
+                let row = &mut row[..model.features().values()];
+                if let Some(window) = &file.state {
+                    window.values(Phase::First, row);
+                }
+                model.score(row)
+            }
+        }
+    }
+
     /// Scores the files that were drawn.
     fn score(&mut self, now: Micros, shelf: &Shelf<Window>) {
         self.scores.clear();
         self.scores.resize(self.drawn.len(), 0.0);
         match &self.predictor {
-            Predictor::Perfect(last) => {
-                for (score, slot) in self.scores.iter_mut().zip(&self.drawn) {
-                    *score = f32::from(u8::from(last.of(shelf[*slot].id) >= now));
-                }
+            Predictor::Perfect(_) => {
+                let files = self.drawn.iter().map(|slot| &shelf[*slot]);
+                let scores: Vec<f32> = files.map(|file| self.score_of(now, file)).collect();
+                self.scores = scores;
             }
             Predictor::Model { model, .. } => {
                 let width = model.features().values();
@@ -194,5 +210,18 @@ impl Judge for Lrb {
         })?;
         let verdict = if *score < self.threshold { Verdict::Drop } else { Verdict::Write };
         Some((*slot, verdict))
+    }
+
+    fn explain(&self, now: Micros, shelf: &Shelf<Window>, slot: Slot) -> Explanation {
+        let score = self.score_of(now, &shelf[slot]);
+        let (intent, rule) = match score < self.threshold {
+            true => (Intent::Drop, "It will probably not be read again."),
+            false => (Intent::Write, "It may be read again."),
+        };
+        Explanation::of_held(now, &shelf[slot], intent, rule).below(
+            "score of a later read",
+            f64::from(score),
+            f64::from(self.threshold),
+        )
     }
 }
