@@ -39,7 +39,9 @@ docs: setup ## API documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
 unit: setup ## Tests, naming each that was skipped
-	$(CARGO) test --workspace --all-features --locked -- --show-output > target/test.log 2>&1 \
+	@$(train-setup)
+	if [ -e target/train-works ]; then export FLASHSIFT_PYTHON=$(CURDIR)/.venv-train/bin/python; fi; \
+	$(CARGO) test --workspace --all-features --locked -- --show-output >> target/test.log 2>&1 \
 	  || { cat target/test.log; exit 1; }
 	if command -v python3 > /dev/null; then \
 	  python3 -B -m unittest discover -s workloads/tests >> target/test.log 2>&1 || { cat target/test.log; exit 1; }; \
@@ -53,9 +55,10 @@ unit: setup ## Tests, naming each that was skipped
 	@grep -E '^(running|test result|Ran |[0-9]+ (passed|failed)|✔|ℹ (pass|fail))|^SKIPPED' target/test.log
 	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
 
-# Tests of the Python package, in a virtual environment. The module is built with the features of
-# the tests above, so that nothing is compiled twice.
-define train-tests
+# The Python package in a virtual environment, for its own tests and for that of `flashsift train`.
+# The module is built with the features of the tests, so that nothing is compiled twice.
+define train-setup
+rm -f target/train-works; : > target/test.log; \
 if ! command -v python3 > /dev/null; then \
   echo "SKIPPED training: python3 is not installed" >> target/test.log; \
 elif ! { [[ .venv-train/installed -nt python/requirements.txt ]] || { python3 -m venv .venv-train \
@@ -64,7 +67,12 @@ elif ! { [[ .venv-train/installed -nt python/requirements.txt ]] || { python3 -m
 else \
   { $(CARGO) build --workspace --all-features --locked \
     && cp $${CARGO_TARGET_DIR:-target}/debug/lib_native.so python/flashsift/_native.abi3.so \
-    && FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests; } >> target/test.log 2>&1 \
+    && touch target/train-works; } >> target/test.log 2>&1 || { cat target/test.log; exit 1; }; \
+fi
+endef
+define train-tests
+if [ -e target/train-works ]; then \
+  FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests >> target/test.log 2>&1 \
     || { cat target/test.log; exit 1; }; \
 fi
 endef

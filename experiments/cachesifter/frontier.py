@@ -41,11 +41,15 @@ SIFTERS = [
     "random:p=0.2",
     "s3-fifo",
     "reject-first",
+    "lrb",
     "cachesifter:checkstop=off",
     "cachesifter",
     "controller",
     "oracle",
 ]
+
+# With the model of `--model`: trees that predict reuse, trained on the split `train`.
+THRESHOLDS = [0.3, 0.4, 0.6]
 
 # Table 6 of CacheSifter varies K1 and MS; here every parameter of both sifters that are not rules.
 VARIED = [
@@ -84,8 +88,8 @@ FIELDS = [
 ]
 
 
-def cells(program, name, sifters, memories):
-    """Yields the records of `compare --json`."""
+def cells(program, name, sifters, memories, model=None):
+    """Yields the records of `compare --json`. The model's path is left out of the names."""
     path, patterns, split = TRACES[name]
     command = [
         program, "compare", str(ROOT / "testdata" / path), "--metadata", "ext4", "--device", "emmc-5.1", "--json",
@@ -98,7 +102,8 @@ def cells(program, name, sifters, memories):
         sys.exit(f"{' '.join(command)}\n{result.stderr}")
     for line in result.stdout.splitlines():
         record = json.loads(line)
-        yield {"split": split} | record | {"trace": name}
+        sifter = record["sifter"].replace(f"model={model},", "")
+        yield {"split": split} | record | {"trace": name, "sifter": sifter}
 
 
 def size(number):
@@ -196,11 +201,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flashsift", default="flashsift")
     parser.add_argument("--only", nargs="+", choices=TRACES, default=list(TRACES))
+    parser.add_argument("--model", help="model of reuse, for lrb")
     args = parser.parse_args()
+    learned = [f"lrb:model={args.model},threshold={n}" for n in THRESHOLDS if args.model]
     records, varied = [], []
     for name in args.only:
         begin = time.monotonic()
-        records += cells(args.flashsift, name, SIFTERS, MEMORIES)
+        records += cells(args.flashsift, name, SIFTERS + learned, MEMORIES, args.model)
         if name in VARIED_ON:
             cells_here = cells(args.flashsift, name, VARIED, ["32MiB"])
             varied += (record for record in cells_here if record["sifter"] != "none")

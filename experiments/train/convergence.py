@@ -25,6 +25,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=FILES)
     parser.add_argument("--factor", type=int, default=2, help="epochs of the reference: 2 times")
+    parser.add_argument("--epochs", type=int, help="default: those of flashsift train")
     args = parser.parse_args()
     traces = sorted([*TESTDATA.glob("*.parquet"), *TESTDATA.glob("days/*.parquet")])
     rows = data.load(
@@ -41,6 +42,8 @@ def main():
     given = (features, rows.positive[chosen], rows.features[valid], rows.positive[valid])
     print(f"{len(chosen)} files, {len(train)} of them recorded; validation: {len(valid)}")
     default = perceptron.Settings()
+    if args.epochs:
+        default = dataclasses.replace(default, epochs=args.epochs)
     results = {}
     for name, factor in [("default", 1), ("reference", args.factor)]:
         settings = dataclasses.replace(default, epochs=default.epochs * factor)

@@ -12,6 +12,7 @@ mod recommend;
 mod sift;
 mod sift_advice;
 mod systems;
+mod train;
 mod verdict;
 mod writeback;
 

@@ -264,14 +264,7 @@ impl Models {
     fn of(setup: &SifterSetup<'_>, params: &Params) -> Result<Option<Self>, SetupError> {
         let model = |name: &'static str, phase| match params.text(PARAMS, name) {
             "" => Ok(None),
-            path => match setup.models.iter().find(|(known, _)| known == path) {
-                None => Err(SetupError(format!("{name}={path} was not read"))),
-                Some((_, model)) if model.phase() == phase => Ok(Some(Arc::clone(model))),
-                Some(_) => Err(SetupError(format!(
-                    "{path} is a model for the other phase: model= takes one of phase 1, model2= \
-                     one of phase 2"
-                ))),
-            },
+            path => setup.model(name, path, phase).map(Some),
         };
         let second = model("model2", Phase::Second)?;
         let Some(first) = model("model", Phase::First)? else {

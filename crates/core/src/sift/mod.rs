@@ -37,6 +37,7 @@ use crate::{
     params::{Listed, Param, ParamKind, Params},
     writeback::flusher::FlusherSettings,
 };
+use features::Phase;
 use model::FileModel;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -51,6 +52,7 @@ mod explanation;
 pub mod features;
 mod keep;
 pub mod live;
+mod lrb;
 pub mod model;
 mod none;
 mod on_pressure;
@@ -177,6 +179,7 @@ pub const ALL: &[Spec] = &[
     random::SPEC,
     s3_fifo::SPEC,
     reject_first::SPEC,
+    lrb::SPEC,
     tmpfs::SPEC,
     cachesifter::SPEC,
     controller::SPEC,
@@ -198,6 +201,20 @@ pub struct SifterSetup<'a> {
     pub last_uses: Option<&'a LastUses>,
     /// The models that parameters name, by the text that names them.
     pub models: &'a [(String, Arc<FileModel>)],
+}
+
+impl SifterSetup<'_> {
+    /// Returns the model of this phase that the parameter `name` names by `path`.
+    fn model(&self, name: &str, path: &str, phase: Phase) -> Result<Arc<FileModel>, SetupError> {
+        match self.models.iter().find(|(known, _)| known == path) {
+            None => Err(SetupError(format!("{name}={path} was not read"))),
+            Some((_, model)) if model.phase() == phase => Ok(Arc::clone(model)),
+            Some(_) => Err(SetupError(format!(
+                "{path} is a model for the other phase: {name}= takes one of phase {}",
+                phase as u8 + 1
+            ))),
+        }
+    }
 }
 
 /// A sifter of any kind.
@@ -406,7 +423,7 @@ mod tests {
         assert_eq!(
             unknown,
             "no sifter is called `drop`; there are: none, keep, drop-all, touch, random, \
-             s3-fifo, reject-first, tmpfs, cachesifter, controller, oracle"
+             s3-fifo, reject-first, lrb, tmpfs, cachesifter, controller, oracle"
         );
     }
 }

@@ -47,6 +47,9 @@ pub(super) trait Judge {
     /// A file in RAM got a name, which is droppable.
     fn named(&mut self, _now: Micros, _file: &mut Held<Self::State>) {}
 
+    /// An event of a file in RAM, before anything else hears of it.
+    fn event(&mut self, _file: &mut Held<Self::State>, _event: &Event<'_>) {}
+
     /// A file in RAM is used; its `used_us` is still the time of the use before. Returns whether it
     /// becomes the newest of its list.
     fn used(&mut self, now: Micros, file: &mut Held<Self::State>, how: Use) -> bool;
@@ -225,6 +228,7 @@ impl<J: Judge> OnPressure<J> {
     }
 
     fn of_file(&mut self, now: Micros, slot: Slot, event: &Event<'_>) {
+        self.judge.event(&mut self.shelf[slot], event);
         match &event.action {
             Action::Read { len, .. } | Action::Direct { len, write: false, .. } => {
                 self.used(now, slot, Use::Read { bytes: *len });

@@ -263,6 +263,17 @@ impl<S: Default> Shelf<S> {
         self[slot].list == Shelved::Idle && self[slot].used_us != now
     }
 
+    /// Returns the number of places for files. Some may be empty.
+    pub(super) fn places(&self) -> usize {
+        self.slots.len() - HEADS
+    }
+
+    /// Returns the file at a place, counted from 0.
+    pub(super) fn at_place(&self, place: usize) -> Option<Slot> {
+        let slot = Slot((place + HEADS) as u32);
+        self.find(self.slots.get(place + HEADS)?.id).filter(|found| *found == slot)
+    }
+
     /// Returns all files.
     pub(super) fn all(&self) -> impl Iterator<Item = Slot> + '_ {
         Shelved::ALL.into_iter().flat_map(|list| self.oldest_first(list))

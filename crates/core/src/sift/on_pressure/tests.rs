@@ -4,10 +4,18 @@
 use super::*;
 use crate::{
     event::{Knows, MaybeOwned},
-    sift::{ALL, LastUses, Selection, simulate::Sifted, testing::History},
+    sift::{
+        ALL, LastUses, Selection,
+        model::{FileModel, testing::random_trees},
+        simulate::Sifted,
+        testing::History,
+    },
     structure::Extents,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, LazyLock},
+};
 
 mod explanations;
 mod ghosts;
@@ -91,6 +99,23 @@ fn droppable() -> Droppable {
     Droppable::matching(&["/d0/*".into(), "/d1/*".into()])
 }
 
+/// The model `trees`.
+static MODELS: LazyLock<[(String, Arc<FileModel>); 1]> = LazyLock::new(|| {
+    let model = FileModel::from_bytes(random_trees(20, 10, 8, 1).as_bytes()).unwrap();
+    [("trees".to_owned(), Arc::new(model))]
+});
+
+/// Returns every sifter with its default parameters, and with a model where it takes one.
+fn all_sifters() -> impl Iterator<Item = Selection> {
+    let with_models = [
+        "cachesifter:model=trees,threshold=0.9",
+        "lrb:model=trees,threshold=0.9",
+        "lrb:model=trees,threshold=0.6,sample=2",
+    ];
+    let defaults = ALL.iter().map(Selection::default_of);
+    defaults.chain(with_models.map(|sifter| Selection::parse(sifter).unwrap()))
+}
+
 fn setup<'a>(
     budget_bytes: u64,
     droppable: &'a Droppable,
@@ -103,7 +128,7 @@ fn setup<'a>(
         droppable,
         knows_opens: true,
         last_uses,
-        models: &[],
+        models: &*MODELS,
     }
 }
 
@@ -113,16 +138,16 @@ fn setup<'a>(
 /// not used again does not exist below.
 #[test]
 fn every_sifter_drops_only_what_may_be_dropped() {
-    for spec in ALL {
+    for selected in all_sifters() {
         let mut drops = 0;
         for seed in 0..300 {
             let droppable = droppable();
             let events = events(seed, 300);
             let last = LastUses::of_all(&events);
             let budget_bytes = [0, 1 << 13, 1 << 16, 1 << 19][seed as usize % 4];
-            let at = format!("{} in {budget_bytes} bytes, seed {seed}", spec.name);
-            let sifter =
-                Selection::default_of(spec).build(&setup(budget_bytes, &droppable, &last)).unwrap();
+            let label = selected.label();
+            let at = format!("{label} in {budget_bytes} bytes, seed {seed}");
+            let sifter = selected.build(&setup(budget_bytes, &droppable, &last)).unwrap();
             let mut sifted = Sifted::new(sifter, budget_bytes, KNOWS).logged();
             let (mut files, mut known, mut dropped) = (Files::default(), 0, BTreeSet::new());
             let mut below = Files::default();
@@ -155,8 +180,8 @@ fn every_sifter_drops_only_what_may_be_dropped() {
                 }
             }
         }
-        let drops_files = !["none", "keep", "tmpfs"].contains(&spec.name);
-        assert_eq!(drops > 100, drops_files, "{}: {drops} drops", spec.name);
+        let drops_files = !["none", "keep", "tmpfs"].contains(&selected.spec.name);
+        assert_eq!(drops > 100, drops_files, "{}: {drops} drops", selected.label());
     }
 }
 
@@ -275,10 +300,9 @@ fn a_file_that_flash_refuses_is_dropped_for_space() {
 /// Times that go back change nothing but the order of files.
 #[test]
 fn time_may_go_back() {
-    for spec in ALL {
+    for selected in all_sifters() {
         let (droppable, last) = (droppable(), LastUses::default());
-        let mut sifter =
-            Selection::default_of(spec).build(&setup(8 * PAGE_BYTES, &droppable, &last)).unwrap();
+        let mut sifter = selected.build(&setup(8 * PAGE_BYTES, &droppable, &last)).unwrap();
         for step in 0..200 {
             let at_us = 1_000_000 * (200 - step % 7 * 20);
             for action in [create(step, "/d0/a"), write(step, 2)] {
