@@ -321,7 +321,7 @@ def main():
     out = HERE / "programs.json"
     by_name = {entry["program"]: entry for entry in json.loads(out.read_text())} if out.exists() else {}
     for name in () if args.report else args.program or caches.ALL:
-        entry = record(name, args.seed) | {"kernel": platform.release()}
+        entry = record(name, args.seed) | {"kernel": platform.release().partition("-")[0]}
         known = json.loads(out.read_text()) if out.exists() else []
         by_name = {entry["program"]: entry for entry in known} | {name: entry}
         entries = [by_name[key] for key in caches.ALL if key in by_name]

@@ -121,10 +121,9 @@ fn profiles_survive_writing_and_reading() {
 
 #[test]
 fn the_documentation_is_up_to_date() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/profiles.md");
     assert!(
-        fs::read_to_string(page).unwrap() == markdown(),
-        "docs/profiles.md is stale; renew it: cargo run -p flashsift-core --example \
+        include_str!("../../../../../docs/profiles.md") == markdown(),
+        "docs/profiles.md is stale; renew it: cargo run -p flashsift --example \
          cache-profiles > docs/profiles.md"
     );
 }
@@ -132,13 +131,11 @@ fn the_documentation_is_up_to_date() {
 /// The versions that profiles name are those of the records, and no trial did harm.
 #[test]
 fn every_checked_profile_has_its_measurement() {
-    let folder =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/cachesifter/harmless");
-    let read = |name: &str| -> serde_json::Value {
-        serde_json::from_str(&fs::read_to_string(folder.join(name)).unwrap()).unwrap()
-    };
-    let browsers = read("machine.json");
-    let programs = read("programs.json");
+    let parse = |text| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let browsers =
+        parse(include_str!("../../../../../experiments/cachesifter/harmless/machine.json"));
+    let programs =
+        parse(include_str!("../../../../../experiments/cachesifter/harmless/programs.json"));
     let versions = |profile: &CacheProfile| -> Vec<String> {
         if let Some(version) = browsers[&profile.name].as_str() {
             return vec![version.split(' ').find(|word| word.contains('.')).unwrap().to_owned()];
