@@ -3,7 +3,7 @@
 
 use clap::{Parser, Subcommand};
 use logging::Verbosity;
-use mount::{control, explain, helper, sift};
+use mount::{control, explain, helper, sift, trial};
 use std::{ffi::OsString, io, process::ExitCode};
 use usage::Usage;
 
@@ -84,6 +84,7 @@ enum Command {
     Status(control::StatusArgs),
     Sift(sift::Args),
     Explain(explain::Args),
+    Trial(trial::Args),
     #[command(visible_alias = "flush")]
     Settle(control::SettleArgs),
     Unmount(control::UnmountArgs),
@@ -160,6 +161,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Status(args) => control::status(&args),
         Command::Sift(args) => sift::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Trial(args) => trial::run(&args, words),
         Command::Settle(args) => control::settle(&args),
         Command::Unmount(args) => control::unmount(&args),
         Command::MountTmpfs(args) => mount::send_tmpfs(&args),

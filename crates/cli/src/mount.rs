@@ -11,12 +11,15 @@ mod recording;
 mod settings;
 pub(crate) mod sift;
 mod status;
+pub(crate) mod trial;
 
 use crate::usage::Usage;
 use anyhow::Context;
+use flashsift_core::sift::live::LiveSifter;
 use flashsift_mount::{
+    SiftWish,
     attach::user_tmpfs,
-    daemon::{self, StartRecording, session::Serving},
+    daemon::{self, StartRecording, session::Serving, trial::StoredTrial},
 };
 
 /// Keep new files in RAM for a while before they are written back to a directory
@@ -138,10 +141,44 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         kernel: wanted.options,
         serving: Serving { passthrough: wanted.passthrough, threads: wanted.threads },
         sift,
+        trial: None,
         reload: args.config.is_some().then(|| reload(args.clone(), mountpoint.clone())),
         record,
         to_journal: crate::logging::to_journal,
         in_background: args.in_background,
+    })?)
+}
+
+/// A mount in place that only its settings describe.
+struct Mounting {
+    backing: PathBuf,
+    mountpoint: PathBuf,
+    wanted: settings::Wanted,
+    sift: Option<(LiveSifter, SiftWish)>,
+    trial: Option<StoredTrial>,
+}
+
+/// Mounts in the background process, and returns after the unmount.
+fn mount_with(mounting: Mounting) -> anyhow::Result<()> {
+    let Mounting { backing, mountpoint, wanted, sift, trial } = mounting;
+    Ok(daemon::run(daemon::Options {
+        backing,
+        mountpoint,
+        even_if_used: false,
+        even_on: Vec::new(),
+        lose_at_most: wanted.lose_at_most,
+        force: false,
+        budget_bytes: wanted.budget_bytes,
+        settled: wanted.settled,
+        allow_other: wanted.allow_other,
+        kernel: wanted.options,
+        serving: Serving { passthrough: wanted.passthrough, threads: wanted.threads },
+        sift,
+        trial,
+        reload: None,
+        record: None,
+        to_journal: crate::logging::to_journal,
+        in_background: true,
     })?)
 }
 

@@ -10,6 +10,7 @@ mod error;
 mod process;
 pub mod session;
 mod systemd;
+pub mod trial;
 mod write_back;
 
 use self::background::Messages;
@@ -80,6 +81,8 @@ pub struct Options {
     pub serving: session::Serving,
     /// The sifter, and what it does at first.
     pub sift: Option<(LiveSifter, SiftWish)>,
+    /// A trial, which switches the sifter.
+    pub trial: Option<trial::StoredTrial>,
     /// Reads the sifter again, after a SIGHUP.
     pub reload: Option<Reload>,
     /// Records every event.
@@ -173,6 +176,10 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         Some((sifter, wish)) => daemon.fs.choose_sifter(sifter, wish).context("--sift"),
         None => Ok(()),
     };
+    let trial = match options.trial.take() {
+        Some(stored) => Some(trial::RunningTrial::start(daemon.fs.clone(), stored)?),
+        None => None,
+    };
     let watchdog = Watchdog::start(daemon.fs.clone(), daemon.mount.clone())?;
 
     let report = report(&place, &options);
@@ -200,6 +207,9 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     daemon.fs.end_drops();
     let _ = write_back.join();
     let _ = announce.join();
+    if let Some(trial) = trial {
+        trial.stop();
+    }
     if let Some(watchdog) = watchdog {
         watchdog.stop();
     }

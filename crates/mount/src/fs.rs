@@ -47,6 +47,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Failures that a status holds: it has to fit into 64 KiB.
 const FAILURES_SHOWN: usize = 100;
@@ -83,6 +84,8 @@ pub struct Fs {
     /// The block device of BACKING, where it is known.
     device: Option<BlockDevice>,
     pub(crate) drops: Drops,
+    /// Opens of files, and their time in microseconds.
+    pub(crate) open_times: [AtomicU64; 2],
 }
 
 impl Fs {
@@ -121,6 +124,7 @@ impl Fs {
             handed_over: Mutex::default(),
             unnamed_us,
             drops: Drops::default(),
+            open_times: Default::default(),
         })
     }
 
@@ -263,6 +267,18 @@ impl Fs {
     /// Sets whether the kernel reads and writes files on flash itself.
     pub(crate) fn set_passthrough(&self, passthrough: bool) {
         self.counters.lock().passthrough = passthrough;
+    }
+
+    /// Counts an open of a file that took this long, µs.
+    pub(crate) fn count_open(&self, took_us: u64) {
+        self.open_times[0].fetch_add(1, Ordering::Relaxed);
+        self.open_times[1].fetch_add(took_us, Ordering::Relaxed);
+    }
+
+    /// Number of opens of files, and their time in the daemon, µs.
+    pub fn opens_counted(&self) -> (u64, u64) {
+        let [opens, open_us] = &self.open_times;
+        (opens.load(Ordering::Relaxed), open_us.load(Ordering::Relaxed))
     }
 
     /// Counts a request that failed because of a bug.

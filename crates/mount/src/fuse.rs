@@ -33,7 +33,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long the kernel may cache names and attributes.
 const REMEMBER: Duration = Duration::from_secs(3600);
@@ -313,6 +313,7 @@ impl Filesystem for Adapter {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let begun = Instant::now();
         self.answer("open", || {
             let (open, opened) = match self.fs.open(request.pid(), ino.0) {
                 Ok(opened) => opened,
@@ -338,6 +339,7 @@ impl Filesystem for Adapter {
                 None => reply.opened(handle(open), direct()),
             }
         });
+        self.fs.count_open(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
     }
 
     fn create(

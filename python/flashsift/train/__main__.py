@@ -93,7 +93,7 @@ def parser():
     )
     it.add_argument("--seed", type=int, default=0)
     it.add_argument("--resume", action="store_true", help="go on with an interrupted training")
-    it.add_argument("--epochs", type=int, default=32, help="of the perceptron; default: 32")
+    it.add_argument("--epochs", type=int, default=64, help="of the perceptron; default: 64")
     it.add_argument(
         "--momentum", type=float, default=0.9, help="of the perceptron; default: 0.9; paper: 0.5"
     )

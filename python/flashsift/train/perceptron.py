@@ -41,7 +41,7 @@ class Settings:
     """The options that decide the result of a training."""
 
     sizes: tuple = (512, 200, 2)
-    epochs: int = 32
+    epochs: int = 64
     learning_rate: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 1e-4

@@ -101,6 +101,11 @@ pub(super) fn may_order(mount: &Mount) -> bool {
     us.is_root() || mount.user.is_none_or(|(user, _)| user == us.as_raw())
 }
 
+/// Returns whether a mount of flashsift lies on this directory.
+pub(super) fn chosen_at(point: &Path) -> anyhow::Result<bool> {
+    Ok(mounts::at(point)?.is_some_and(|mount| mount.kind == KIND))
+}
+
 fn ours(point: &Path) -> anyhow::Result<Mount> {
     let resolved = mounts::resolved(point).with_context(|| point.display().to_string())?;
     match mounts::at(&resolved)? {

@@ -164,6 +164,16 @@ impl Settings {
         }
     }
 
+    /// Returns whether a sifter is named.
+    pub(super) fn has_sifter(&self) -> bool {
+        self.sift.is_some()
+    }
+
+    /// Names a sifter.
+    pub(super) fn sifting_with(self, sifter: &str) -> Self {
+        Self { sift: Some(sifter.to_owned()), ..self }
+    }
+
     /// Makes the sifter show what it would drop, and drop nothing.
     pub(super) fn rehearsing(self) -> Self {
         Self { sift_mode: Some(SiftWish::Rehearse.name().to_owned()), ..self }

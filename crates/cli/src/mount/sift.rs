@@ -20,7 +20,7 @@ use std::{
 /// Switch the sifter of a mount: drop files, or only show what would be dropped
 ///
 /// The mount needs a sifter (`flashsift mount --sift`). Files that wait in the sifter's RAM are
-/// written to flash first. What is on flash is never dropped. After the next mount the mode is
+/// written to flash first. A file on flash is never dropped. After the next mount the mode is
 /// that of its options again.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -30,7 +30,7 @@ use std::{
   flashsift sift off ~/.cache             files wait in RAM as without a sifter
   flashsift sift reset ~/.cache           end a suspension, which wrong drops have caused")]
 pub(crate) struct Args {
-    /// What the sifter does from now on
+    /// The sifter's task from now on
     #[arg(value_parser = ["on", "off", "dry-run", "reset"])]
     wish: String,
 

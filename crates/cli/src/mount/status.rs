@@ -93,7 +93,7 @@ fn of_sifter(sift: &SiftStatus) -> String {
     text
 }
 
-/// What a rehearsal has shown, in lines.
+/// The findings of a rehearsal, in lines.
 fn rehearsed(seen: &RehearsalStatus) -> Vec<String> {
     let time = size::duration(seen.since_s.saturating_mul(1_000_000));
     if seen.stock_bytes == 0 {
@@ -107,15 +107,12 @@ fn rehearsed(seen: &RehearsalStatus) -> Vec<String> {
     };
     vec![
         format!(
-            "in {time} it would have kept {} of {} of cache files",
+            "in {time} it would have kept {} of {}",
             signed(seen.kept_bytes),
             size::bytes(seen.stock_bytes),
         ),
-        format!(
-            "from flash ({} %, {interval}), at {} fetched again",
-            share(kept),
-            size::bytes(seen.fetched_again_bytes)
-        ),
+        format!("of cache files from flash ({} %, {interval}),", share(kept)),
+        format!("at {} fetched again", size::bytes(seen.fetched_again_bytes)),
     ]
 }
 

@@ -7,6 +7,7 @@ mod model;
 #[path = "../places/mod.rs"]
 mod places;
 mod random_crashes;
+mod sifting;
 mod slow_flash;
 #[path = "../started/mod.rs"]
 mod started;

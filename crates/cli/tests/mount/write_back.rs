@@ -12,14 +12,14 @@ use std::{
 };
 
 /// A shared mapping of a file.
-struct Mapping {
+pub(super) struct Mapping {
     at: *mut u8,
     len: usize,
 }
 
 #[allow(unsafe_code, reason = "a shared mapping is what the test is about")]
 impl Mapping {
-    fn new(file: &File, len: usize) -> Self {
+    pub(super) fn new(file: &File, len: usize) -> Self {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, at an address of the kernel's choice.
         let at = unsafe {
@@ -34,7 +34,7 @@ impl Mapping {
         unsafe { self.at.add(at).write_volatile(byte) }
     }
 
-    fn load(&self, at: usize) -> u8 {
+    pub(super) fn load(&self, at: usize) -> u8 {
         assert!(at < self.len);
         // SAFETY: within the mapping.
         unsafe { self.at.add(at).read_volatile() }

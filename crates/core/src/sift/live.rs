@@ -29,7 +29,7 @@ mod tests;
 /// Divisor of the RAM: the part that the sifter gets if nothing else is said.
 pub const SIFTER_PART: u64 = 2;
 
-/// What a mount does with new files.
+/// The fate of new files in a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LiveMode {

@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// 2000 files that nobody reads again, a minute apart, and as many documents: all but what is
+    /// 2000 files that are not read again, a minute apart, and as many documents: all but what is
     /// in RAM is kept from flash, with an interval over the hours. A dropped file that is opened
     /// counts as fetched again, once.
     #[test]

@@ -21,7 +21,7 @@ pub(super) fn start(fs: Arc<Fs>, mount: Mount) -> io::Result<JoinHandle<()>> {
     let running = thread::Builder::new().name("announce".into()).spawn(move || {
         let known = root(&mount).and_then(|root| control::announce(&root));
         if let Err(why) = known {
-            warn!("sifters drop no file here: the kernel cannot be told: {why}");
+            warn!("sifters drop no file here, as the kernel would not learn of it: {why}");
         }
         let _ = ready.send(());
         while let Some(drops) = fs.wait_for_drops() {

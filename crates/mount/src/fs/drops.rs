@@ -1,8 +1,9 @@
 //! Dropping files, so that it looks like another process's unlink.
 //!
 //! A drop takes all names of the file from the table at once, under its lock. From then on the file
-//! is gone for every request. The kernel still remembers its names, and nobody who watches the
-//! directory knows. A thread of the daemon therefore unlinks each name once more, through the
+//! is gone for every request. The kernel still remembers its names, and
+//! processes that watch the directory have had no event. A thread of the daemon therefore
+//! unlinks each name once more, through the
 //! kernel: the kernel forgets the name, and tells the watchers. The request arrives here again. By
 //! its thread it is known as that one, and removes nothing: if the name has been created again
 //! meanwhile, the request fails, and the kernel keeps the new file.

@@ -63,10 +63,10 @@ pub enum SiftError {
     /// The sifter cannot be built.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The kernel cannot be told that a file was dropped.
+    /// The kernel would not learn that a file was dropped.
     #[error(
         "the kernel does not show the process of a request (the mount was made in another PID \
-         namespace), so it could not be told that a file was dropped"
+         namespace), so it would not learn that a file was dropped"
     )]
     NotAnnounced,
     /// Files of the sifter could not be written back.

@@ -268,7 +268,7 @@ pub struct Status {
 pub struct SiftStatus {
     /// The sifter and its parameters.
     pub sifter: String,
-    /// What happens to new files.
+    /// The fate of new files.
     pub mode: LiveMode,
     /// The sifter runs beside the mount, and drops nothing.
     pub rehearsal: Option<RehearsalStatus>,
@@ -283,7 +283,8 @@ pub struct SiftStatus {
     pub directories: Vec<DirectoryDrops>,
 }
 
-/// What a sifter would have done since its rehearsal began. Bytes are file data of droppable files.
+/// Effects that a sifter would have had since its rehearsal began. Bytes are file data of
+/// droppable files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RehearsalStatus {
     /// Time since it began, s.

@@ -24,7 +24,8 @@ fn chosen(sifter: &str) -> LiveSifter {
     }
 }
 
-/// Whatever is switched, chosen and resized in between: no invariant breaks, files are dropped only
+/// Switches, choices and sizes change at any time between two events: no invariant breaks,
+/// files are dropped only
 /// while the sifter is on, only closed ones whose last name is droppable, and at the end RAM is
 /// empty.
 #[test]

@@ -28,7 +28,7 @@
 pub const BLOCKS_MIN: usize = 6;
 
 /// An estimate with its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Interval95 {
     /// The estimate.
     pub estimate: f64,
@@ -39,7 +39,7 @@ pub struct Interval95 {
 }
 
 /// A session as one half of a pair.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct PairedCost {
     /// Bytes that it cost.
     pub cost_bytes: f64,

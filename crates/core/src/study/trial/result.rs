@@ -17,6 +17,7 @@ use super::{
     estimate::{BLOCKS_MIN, Interval95, PairedCost, mean, pairs_for, ratio},
 };
 use crate::{event::Micros, show};
+use serde::Serialize;
 
 /// Relative difference up to which an effect counts as none.
 pub const RESOLVED: f64 = 0.10;
@@ -27,7 +28,7 @@ const DAY_US: Micros = 24 * 3_600_000_000;
 const DAYS_MAX: u64 = 366;
 
 /// All counted sessions of an arm.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ArmTotals {
     /// The arm.
     pub arm: Arm,
@@ -55,7 +56,7 @@ fn mean_open_us(counts: &TrialCounts) -> Option<f64> {
 }
 
 /// A claim about the flash that programs' data costs with sifting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum TrialFinding {
     /// Not enough data yet.
     NotEnough {
@@ -73,7 +74,7 @@ pub enum TrialFinding {
 }
 
 /// Sifting beside another arm.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// The other arm.
     pub beside: Arm,
@@ -86,7 +87,7 @@ pub struct Comparison {
 }
 
 /// The result of a trial so far.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TrialResult {
     /// Time that the trial has run, microseconds.
     pub elapsed_us: Micros,

@@ -1,0 +1,339 @@
+//! A mount whose sifter drops files: what applications see of a drop, and which files stay.
+
+use super::{End, Ext4, FLASHSIFT, KIB, Mounted, create, directory, text, write_back::Mapping};
+use rustix::{
+    fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags},
+    process::{Signal, kill_process},
+};
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    mem::MaybeUninit,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    process::Command,
+    thread,
+};
+
+/// The sifter drops the least recently used file of `cache/` whenever its 1 MiB is full.
+const SIFTING: [&str; 10] = [
+    "--settle-after",
+    "1h",
+    "--budget",
+    "8MiB",
+    "--sift-budget",
+    "1MiB",
+    "--sift",
+    "drop-all",
+    "--drop",
+    "*/cache/*",
+];
+/// Of files that fill the sifter's RAM several times.
+const MANY: usize = 60;
+
+fn sifting(test: &str, more: &[&str]) -> Option<Mounted> {
+    let mounted = Mounted::new(test, &[&SIFTING[..], more].concat())?;
+    fs::create_dir(mounted.at("cache")).unwrap();
+    Some(mounted)
+}
+
+/// Content that tells the name, and fills 60 kB.
+fn content(name: &str) -> Vec<u8> {
+    name.bytes().cycle().take(60 * KIB).collect()
+}
+
+fn fill(mounted: &Mounted, prefix: &str, count: usize) {
+    for n in 0..count {
+        let name = format!("{prefix}{n}");
+        create(&mounted.at(&format!("cache/{name}")), &content(&name));
+    }
+}
+
+fn count(mounted: &Mounted, key: &str) -> u64 {
+    mounted.status()["sift"]["counts"][key]["files"].as_u64().unwrap()
+}
+
+/// Waits until all decisions on this number of files of the cache are performed.
+fn until_calm(mounted: &Mounted, files: u64) {
+    let cost_bytes = |held: &serde_json::Value| {
+        held["bytes"].as_u64().unwrap() + 1536 * held["files"].as_u64().unwrap()
+    };
+    loop {
+        let counts = mounted.status()["sift"]["counts"].clone();
+        let (held, dropped) = (&counts["held"], &counts["dropped"]["files"]);
+        let known = held["files"].as_u64().unwrap() + dropped.as_u64().unwrap();
+        if known == files && cost_bytes(held) <= 1 << 20 {
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
+/// Names in a directory, as the kernel lists them.
+fn names(directory: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn command(arguments: &[&str], path: &Path) -> std::process::Output {
+    Command::new(FLASHSIFT).args(arguments).arg(path).output().unwrap()
+}
+
+/// Reads events of deleted names until all of these were seen.
+fn until_deleted(watch: &std::os::fd::OwnedFd, mut wanted: BTreeSet<String>) {
+    let mut space = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(watch, &mut space);
+    while !wanted.is_empty() {
+        let event = events.next().unwrap();
+        if event.events().contains(ReadFlags::DELETE)
+            && let Some(name) = event.file_name()
+        {
+            let name = name.to_str().unwrap();
+            assert!(wanted.remove(name), "{name} was deleted twice, or was not dropped");
+        }
+    }
+}
+
+/// A watcher of the directory sees IN_DELETE for each dropped name, the directory has another
+/// time, and the name is gone for everyone: also for processes that had looked it up before.
+#[test]
+fn a_drop_looks_like_another_processes_unlink() {
+    let test = "a_drop_looks_like_another_processes_unlink";
+    let Some(mut mounted) = sifting(test, &[]) else { return };
+    let watch = inotify::init(CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&watch, mounted.at("cache"), WatchFlags::DELETE).unwrap();
+    create(&mounted.at("cache/first"), &content("first"));
+    // The kernel remembers the name and its attributes.
+    assert_eq!(fs::metadata(mounted.at("cache/first")).unwrap().len(), 60 * KIB as u64);
+    let before = fs::metadata(mounted.at("cache")).unwrap().mtime_nsec();
+    fill(&mounted, "n", MANY);
+    let all: BTreeSet<String> =
+        (0..MANY).map(|n| format!("n{n}")).chain(["first".to_owned()]).collect();
+    until_calm(&mounted, all.len() as u64);
+    let left = names(&mounted.at("cache"));
+    let dropped: BTreeSet<String> = all.difference(&left).cloned().collect();
+    assert!(dropped.contains("first") && dropped.len() > MANY / 2, "{dropped:?}");
+    until_deleted(&watch, dropped.clone());
+    for name in &dropped {
+        assert!(!mounted.at(&format!("cache/{name}")).exists(), "{name}");
+        assert!(File::open(mounted.at(&format!("cache/{name}"))).is_err(), "{name}");
+    }
+    assert_ne!(fs::metadata(mounted.at("cache")).unwrap().mtime_nsec(), before);
+    for name in &left {
+        assert_eq!(fs::read(mounted.at(&format!("cache/{name}"))).unwrap(), content(name));
+    }
+    let kept = mounted.ended();
+    let below = kept.keys().filter(|path| path.starts_with("cache/")).count();
+    assert_eq!(below, left.len(), "what was dropped never reached flash");
+}
+
+/// Open, mapped, synced and pinned files, databases, files that were there before, and everything
+/// outside the patterns stay, however full RAM is.
+#[test]
+fn files_in_use_and_promised_files_are_not_dropped() {
+    let test = "files_in_use_and_promised_files_are_not_dropped";
+    let Some(ext4) = Ext4::new(test) else { return };
+    fs::create_dir(ext4.backing().join("cache")).unwrap();
+    fs::write(ext4.backing().join("cache/older"), content("older")).unwrap();
+    let mut mounted = Mounted::over(ext4, &[&SIFTING[..], &["--pin", "*/pinned*"]].concat());
+    let stay = ["open", "mapped", "synced", "pinned.bin", "names.db", "index"];
+    let make = |name: &str| create(&mounted.at(&format!("cache/{name}")), &content(name));
+    let open = make("open");
+    let mapped = Mapping::new(&make("mapped"), 60 * KIB);
+    make("synced").sync_all().unwrap();
+    for name in &stay[3..] {
+        make(name);
+    }
+    create(&mounted.at("document"), &content("document"));
+    fill(&mounted, "n", MANY);
+    assert!(count(&mounted, "dropped") > MANY as u64 / 2);
+    for name in stay.iter().chain(&["older"]) {
+        assert_eq!(fs::read(mounted.at(&format!("cache/{name}"))).unwrap(), content(name));
+    }
+    assert_eq!(fs::read(mounted.at("document")).unwrap(), content("document"));
+    assert_eq!(mapped.load(0), b'm');
+    drop((open, mapped));
+    let kept = mounted.ended();
+    for name in stay.iter().chain(&["older"]) {
+        assert!(kept.contains_key(&format!("cache/{name}")), "{name}");
+    }
+}
+
+/// All names of a file go together, and with a name the older file that it hid: it does not come
+/// back, neither in the mount nor in BACKING.
+#[test]
+fn all_names_go_together_with_the_files_that_they_hid() {
+    let test = "all_names_go_together_with_the_files_that_they_hid";
+    let Some(ext4) = Ext4::new(test) else { return };
+    fs::create_dir(ext4.backing().join("cache")).unwrap();
+    fs::write(ext4.backing().join("cache/hidden"), b"older").unwrap();
+    let mut mounted = Mounted::over(ext4, &SIFTING);
+    create(&mounted.at("cache/temporary"), &content("new"));
+    fs::rename(mounted.at("cache/temporary"), mounted.at("cache/hidden")).unwrap();
+    create(&mounted.at("cache/one"), &content("linked"));
+    fs::hard_link(mounted.at("cache/one"), mounted.at("cache/other")).unwrap();
+    fill(&mounted, "n", MANY);
+    until_calm(&mounted, MANY as u64 + 2);
+    let left = names(&mounted.at("cache"));
+    for gone in ["hidden", "one", "other"] {
+        assert!(!left.contains(gone), "{gone}");
+        assert!(!mounted.at(&format!("cache/{gone}")).exists(), "{gone}");
+    }
+    assert!(!mounted.below("cache/hidden").exists(), "the older file would come back");
+    let kept = mounted.ended();
+    assert!(!kept.contains_key("cache/hidden"));
+}
+
+/// Applications write names anew while they are dropped: no name ever has another file's content,
+/// and the announcement of a drop never takes a file that was created since.
+#[test]
+fn names_that_are_created_again_at_once_are_safe() {
+    let test = "names_that_are_created_again_at_once_are_safe";
+    let Some(mut mounted) = sifting(test, &[]) else { return };
+    thread::scope(|scope| {
+        for worker in 0..3 {
+            let mounted = &mounted;
+            scope.spawn(move || {
+                for round in 0..250 {
+                    let name = format!("w{worker}-{}", round % 40);
+                    let path = mounted.at(&format!("cache/{name}"));
+                    match fs::read(&path) {
+                        Ok(found) => assert_eq!(found, content(&name), "{name}"),
+                        Err(_) => {
+                            // The thread that writes it holds it open, so that it is not dropped.
+                            fs::write(&path, content(&name)).unwrap();
+                            let other = format!("w{}-{}", (worker + 1) % 3, round % 40);
+                            let _ = fs::metadata(mounted.at(&format!("cache/{other}")));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(count(&mounted, "dropped") > 100);
+    for name in names(&mounted.at("cache")) {
+        assert_eq!(fs::read(mounted.at(&format!("cache/{name}"))).unwrap(), content(&name));
+    }
+    mounted.ended();
+}
+
+/// A dry run drops nothing, and its status says what would have been kept. `sift on`, `off` and
+/// `reset` switch the sifter; a mount without one refuses.
+#[test]
+fn a_dry_run_shows_what_would_be_dropped_and_one_command_turns_it_on() {
+    let test = "a_dry_run_shows_what_would_be_dropped_and_one_command_turns_it_on";
+    let Some(mut mounted) = sifting(test, &["--dry-run"]) else { return };
+    fill(&mounted, "n", MANY);
+    assert_eq!(names(&mounted.at("cache")).len(), MANY, "nothing is dropped");
+    let seen = mounted.status()["sift"]["rehearsal"].clone();
+    assert!(seen["dropped"].as_u64().unwrap() > MANY as u64 / 2, "{seen}");
+    assert!(seen["kept_bytes"].as_i64().unwrap() > 2_000_000, "{seen}");
+    assert_eq!(seen["fetched_again_bytes"], 0);
+    // One that would have been dropped is read again.
+    fs::read(mounted.at("cache/n0")).unwrap();
+    let mut fetched = (0..1000)
+        .map(|_| mounted.status()["sift"]["rehearsal"]["fetched_again_bytes"].as_u64().unwrap());
+    assert!(fetched.any(|bytes| bytes == 60 * KIB as u64));
+    let point = mounted.ext4.mountpoint();
+    let words = text(command(&["status"], &point).stdout);
+    assert!(words.contains("dry run: nothing is dropped"), "{words}");
+    assert!(words.contains("it would have kept"), "{words}");
+    assert!(words.lines().all(|line| line.chars().count() <= 80), "{words}");
+
+    assert!(command(&["sift", "on"], &point).status.success());
+    fill(&mounted, "m", MANY);
+    assert!(count(&mounted, "dropped") > MANY as u64 / 2);
+    let explained = text(command(&["explain"], &mounted.at("cache/m0")).stdout);
+    assert!(explained.contains("cache/m0") && explained.contains("dropped"), "{explained}");
+    assert!(command(&["sift", "reset"], &point).status.success());
+    assert!(command(&["sift", "off"], &point).status.success());
+    let before = count(&mounted, "dropped");
+    fill(&mounted, "o", MANY);
+    assert_eq!(count(&mounted, "dropped"), before, "nothing is dropped after `off`");
+    mounted.ended();
+
+    let Some(mut plain) = Mounted::new(test, &[]) else { return };
+    let refused = command(&["sift", "on"], &plain.ext4.mountpoint());
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(refused.stderr).contains("has no sifter"));
+    plain.ended();
+}
+
+/// A SIGHUP reads the file of --config again. One that is wrong changes nothing, and the message
+/// names the key.
+#[test]
+fn settings_are_read_again_on_sighup() {
+    let test = "settings_are_read_again_on_sighup";
+    let Some(ext4) = Ext4::new(test) else { return };
+    let config = ext4.path("settings.toml");
+    let write = |drop: &str| {
+        let rest = "sift = \"drop-all\"\nsift-budget = \"1MiB\"\nbudget = \"8MiB\"\n";
+        fs::write(&config, format!("{rest}{drop}\n")).unwrap();
+    };
+    write("drop = [\"*/other/*\"]");
+    let options = ["--settle-after", "1h", "--config", config.to_str().unwrap()];
+    let mut mounted = Mounted::over(ext4, &options);
+    fs::create_dir(mounted.at("cache")).unwrap();
+    fill(&mounted, "n", MANY);
+    assert_eq!(count(&mounted, "dropped"), 0);
+    let reloaded = |mounted: &Mounted, says: &str| {
+        kill_process(mounted.pid(), Signal::HUP).unwrap();
+        while !mounted.messages().contains(says) {
+            thread::yield_now();
+        }
+    };
+    write("drop = [\"*/cache/*\"]\npins = 3");
+    reloaded(&mounted, "unknown field `pins`");
+    write("drop = [\"*/cache/*\"]");
+    reloaded(&mounted, "read the sifter's settings again");
+    fill(&mounted, "m", MANY);
+    assert!(count(&mounted, "dropped") > MANY as u64 / 2);
+    mounted.ended();
+}
+
+/// Killed, or cut off from power, while files are dropped: files that were synced are there, each
+/// file of the cache is whole or gone, and nothing of a dropped file is left.
+#[test]
+fn a_kill_while_files_are_dropped_leaves_whole_files() {
+    let test = "a_kill_while_files_are_dropped_leaves_whole_files";
+    let Some(mut mounted) = sifting(test, &[]) else { return };
+    for round in 0..4 {
+        let synced = format!("synced{round}");
+        create(&mounted.at(&synced), &content(&synced)).sync_all().unwrap();
+        // A power cut may have taken it.
+        fs::create_dir_all(mounted.at("cache")).unwrap();
+        rustix::fs::fsync(directory(&mounted.ext4.mountpoint())).unwrap();
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 0.. {
+                    let name = format!("r{round}-{n}");
+                    let path = mounted.at(&format!("cache/{name}"));
+                    if fs::write(path, content(&name)).is_err() {
+                        break;
+                    }
+                }
+            });
+            while count(&mounted, "dropped") < 30 {
+                thread::yield_now();
+            }
+            kill_process(mounted.pid(), Signal::KILL).unwrap();
+            let _ = writer.join();
+        });
+        mounted.bury();
+        if round % 2 == 1 {
+            mounted.ext4.lose_power();
+        }
+        for name in names(&mounted.ext4.backing().join("cache")) {
+            if name.starts_with('r') {
+                let found = fs::read(mounted.below(&format!("cache/{name}"))).unwrap();
+                assert_eq!(found, content(&name));
+            }
+        }
+        for earlier in 0..=round {
+            let name = format!("synced{earlier}");
+            assert_eq!(fs::read(mounted.below(&name)).unwrap(), content(&name));
+        }
+        mounted.start();
+    }
+    assert!(mounted.end(End::Unmount).success());
+}
