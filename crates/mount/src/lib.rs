@@ -11,8 +11,8 @@
 //! mounts and unmounts, and [`daemon`] is the life of a mount.
 //!
 //! CacheSifter ("CacheSifter: Sifting Cache Files for Boosted Mobile Performance and Lifetime",
-//! FAST '22), §4, holds cache files in such a quasi in-memory file system. Here the verdict on each
-//! file is *keep*.
+//! FAST '22), §4, holds cache files in such a quasi in-memory file system. Here every file is kept
+//! unless the user [chooses a sifter](Fs::choose_sifter), which may drop files of known caches.
 #![deny(unsafe_code)]
 
 pub mod attach;

@@ -220,8 +220,8 @@ fn names_that_are_created_again_at_once_are_safe() {
 /// A dry run drops nothing, and its status says what would have been kept. `sift on`, `off` and
 /// `reset` switch the sifter; a mount without one refuses.
 #[test]
-fn a_dry_run_shows_what_would_be_dropped_and_one_command_turns_it_on() {
-    let test = "a_dry_run_shows_what_would_be_dropped_and_one_command_turns_it_on";
+fn a_dry_run_shows_what_would_be_dropped() {
+    let test = "a_dry_run_shows_what_would_be_dropped";
     let Some(mut mounted) = sifting(test, &["--dry-run"]) else { return };
     fill(&mounted, "n", MANY);
     assert_eq!(names(&mounted.at("cache")).len(), MANY, "nothing is dropped");
@@ -336,4 +336,39 @@ fn a_kill_while_files_are_dropped_leaves_whole_files() {
         mounted.start();
     }
     assert!(mounted.end(End::Unmount).success());
+}
+
+/// A trial mounts in place, stores itself, goes on after a restart, and before its end it says that
+/// there is not enough data. A second one of the same directory is refused until it is discarded.
+#[test]
+fn a_trial_survives_a_restart_and_claims_nothing_early() {
+    let test = "a_trial_survives_a_restart_and_claims_nothing_early";
+    let Some(ext4) = Ext4::new(test) else { return };
+    let directory = ext4.backing();
+    let trial = |arguments: &[&str]| {
+        Command::new(FLASHSIFT)
+            .arg("trial")
+            .arg(&directory)
+            .args(arguments)
+            .env("XDG_STATE_HOME", ext4.path("state"))
+            .output()
+            .unwrap()
+    };
+    assert_eq!(trial(&[]).status.code(), Some(1), "there is none yet");
+    let started = trial(&["--for", "6d", "--seed", "1"]);
+    assert!(started.status.success(), "{}", text(started.stderr));
+    fs::write(directory.join("a"), b"content").unwrap();
+    assert_eq!(trial(&["--for", "6d"]).status.code(), Some(2), "one is there already");
+    assert_eq!(trial(&["--discard"]).status.code(), Some(1), "it is mounted");
+    for _ in 0..2 {
+        assert!(command(&["unmount"], &directory).status.success());
+        assert_eq!(fs::read(directory.join("a")).unwrap(), b"content");
+        let shown = text(trial(&[]).stdout);
+        assert!(shown.starts_with("Not enough data yet"), "{shown}");
+        let resumed = trial(&["--resume"]);
+        assert!(resumed.status.success(), "{}", text(resumed.stderr));
+    }
+    assert!(command(&["unmount"], &directory).status.success());
+    assert!(trial(&["--discard"]).status.success());
+    assert_eq!(trial(&["--resume"]).status.code(), Some(1));
 }

@@ -182,7 +182,9 @@ impl<S: Default> Shelf<S> {
         let id = self[slot].id;
         let (slots, hash) = (&self.slots, self.hasher.hash_one(id));
         let known = self.index.find_entry(hash, |other| slots[other.0 as usize].id == id);
-        known.into_iter().for_each(|known| drop(known.remove()));
+        if let Ok(known) = known {
+            known.remove();
+        }
         self[slot] = Self::blank();
         self.free.push(slot);
     }

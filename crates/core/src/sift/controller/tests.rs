@@ -281,6 +281,5 @@ fn a_file_takes_few_bytes() {
         left += tracked.heap_bytes();
     }
     let (held, left) = (held / files, left / files);
-    println!("{held} bytes a file in RAM, {left} bytes a file that has left it");
     assert!(held <= 130 && left <= 66, "{held} bytes in RAM, {left} after that");
 }

@@ -264,7 +264,9 @@ impl Tracked {
         self.levels.remove(item);
         if let Place::Left(key) = file.place() {
             let found = self.index.find_entry(key.hash(), |other| *other == item);
-            found.into_iter().for_each(|found| drop(found.remove()));
+            if let Ok(found) = found {
+                found.remove();
+            }
         }
         if file.is_dropped() {
             self.dropped_pages[file.row.index()][usize::from(file.level)] -= file.dropped_pages();

@@ -52,8 +52,8 @@ impl Watched {
 
     /// Returns the first of these names that matches.
     pub(super) fn chosen<'n>(&self, names: &'n [Box<str>]) -> Option<&'n str> {
-        let matches = |name: &&Box<str>| self.patterns.iter().any(|pattern| pattern.matches(name));
-        names.iter().find(matches).map(|name| &**name)
+        let matches = |name: &&str| self.patterns.iter().any(|pattern| pattern.matches(name));
+        names.iter().map(|name| &**name).find(matches)
     }
 
     pub(super) fn decided(&mut self, decision: ExplainedDecision) {
