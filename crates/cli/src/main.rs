@@ -90,6 +90,8 @@ enum Command {
     Unmount(control::UnmountArgs),
     #[command(hide = true)]
     MountTmpfs(mount::TmpfsArgs),
+    #[command(hide = true)]
+    MountAnnounce(mount::AnnounceArgs),
     Policies(policies::Args),
     Devices(devices::Args),
     Synth(synth::Args),
@@ -165,6 +167,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Settle(args) => control::settle(&args),
         Command::Unmount(args) => control::unmount(&args),
         Command::MountTmpfs(args) => mount::send_tmpfs(&args),
+        Command::MountAnnounce(args) => mount::announce(&args),
         Command::Policies(args) => policies::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),

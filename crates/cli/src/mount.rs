@@ -236,3 +236,18 @@ pub(crate) struct TmpfsArgs {
 pub(crate) fn send_tmpfs(args: &TmpfsArgs) -> anyhow::Result<()> {
     user_tmpfs::send(args.bytes, args.noatime).context("a tmpfs")
 }
+
+/// Internal: unlink the names of dropped files through the kernel
+#[derive(clap::Args)]
+pub(crate) struct AnnounceArgs {
+    /// The mounted directory
+    point: PathBuf,
+
+    /// Device number of the mount
+    dev: u64,
+}
+
+/// Reports dropped names to the kernel until standard input ends.
+pub(crate) fn announce(args: &AnnounceArgs) -> anyhow::Result<()> {
+    daemon::announce::serve(&args.point, args.dev).with_context(|| args.point.display().to_string())
+}

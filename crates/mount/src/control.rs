@@ -26,8 +26,8 @@ pub const SETTLE: &str = "user.flashsift.settle";
 /// which makes everything durable at its end.
 pub const WRITE_BACK: &str = "user.flashsift.write_back";
 
-/// Reading this attribute makes the thread that reads it the one that announces drops. Only a
-/// thread of the daemon may.
+/// Reading this attribute makes the process that reads it the one that announces drops. Only the
+/// one that the daemon has started may.
 pub(crate) const ANNOUNCE: &str = "user.flashsift.announce";
 /// Reading the attribute of this name and a [wish](SiftWish) for the sifter makes it come true;
 /// `reset` ends a suspension. Only root and the user of the mount may.
@@ -133,7 +133,7 @@ pub fn explain(file: &Path) -> io::Result<Option<Explanation>> {
     }
 }
 
-/// Makes the calling thread the one that announces drops.
+/// Makes the calling process the one that announces drops.
 pub(crate) fn announce(root: impl std::os::fd::AsFd) -> rustix::io::Result<()> {
     rustix::fs::fgetxattr(root, ANNOUNCE, &mut [0; 1]).map(drop)
 }

@@ -3,7 +3,7 @@
 //! Nothing ends the process while a file is only in RAM, except a SIGTERM that is sent after the
 //! daemon has reported that some files cannot be written back.
 
-mod announce;
+pub mod announce;
 mod background;
 mod ending;
 mod error;

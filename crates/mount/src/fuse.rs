@@ -616,11 +616,8 @@ impl Filesystem for Adapter {
                 (ROOT, Some(WRITE_BACK)) if is_ours(request) => {
                     self.fs.write_back_all().map(|()| Vec::new()).map_err(Into::into)
                 }
-                (ROOT, Some(ANNOUNCE)) => match is_our_thread(request.pid()) {
-                    true => {
-                        self.fs.set_announcer(request.pid());
-                        Ok(Vec::new())
-                    }
+                (ROOT, Some(ANNOUNCE)) => match self.fs.accept_announcer(request.pid()) {
+                    true => Ok(Vec::new()),
                     false => Err(rustix::io::Errno::PERM),
                 },
                 (ROOT, Some(name)) if name.starts_with(SIFT) && is_ours(request) => {
@@ -716,11 +713,6 @@ fn opened(handle: FileHandle) -> Result<OpenId> {
 /// Whether the request comes from root or from the user of the mount.
 fn is_ours(request: &Request) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&request.uid())
-}
-
-/// Whether this is a thread of this process.
-fn is_our_thread(tid: u32) -> bool {
-    tid != 0 && Path::new(&format!("/proc/self/task/{tid}")).exists()
 }
 
 /// Flags by which every access reaches us, and writers of one file do not wait for one another.

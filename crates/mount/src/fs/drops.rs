@@ -1,12 +1,11 @@
 //! Dropping files, so that it looks like another process's unlink.
 //!
 //! A drop takes all names of the file from the table at once, under its lock. From then on the file
-//! is gone for every request. The kernel still remembers its names, and
-//! processes that watch the directory have had no event. A thread of the daemon therefore
-//! unlinks each name once more, through the
-//! kernel: the kernel forgets the name, and tells the watchers. The request arrives here again. By
-//! its thread it is known as that one, and removes nothing: if the name has been created again
-//! meanwhile, the request fails, and the kernel keeps the new file.
+//! is gone for every request. The kernel still remembers its names, and processes that watch the
+//! directory have had no event. Another process of the daemon therefore unlinks each name once
+//! more, through the kernel: the kernel forgets the name, and tells the watchers. The request
+//! arrives here again. By its process it is known as that one, and removes nothing: if the name has
+//! been created again meanwhile, the request fails, and the kernel keeps the new file.
 //!
 //! The thread that drops must not unlink through the kernel itself: it may answer a request for
 //! which the kernel holds the directory's lock.
@@ -37,8 +36,10 @@ pub struct DroppedName {
 pub(crate) struct Drops {
     unannounced: Mutex<Unannounced>,
     arrived: Condvar,
-    /// The thread that announces them; 0: there is none yet.
+    /// The process that announces them; 0: there is none yet.
     announcer: AtomicU32,
+    /// The process that may become it.
+    expected: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -94,9 +95,20 @@ impl Fs {
         Ok(())
     }
 
-    /// Makes this thread the one that announces drops to the kernel.
-    pub(crate) fn set_announcer(&self, tid: u32) {
-        self.drops.announcer.store(tid, Ordering::Relaxed);
+    /// Allows this process to announce drops to the kernel, and no other; 0: none.
+    pub(crate) fn expect_announcer(&self, pid: u32) {
+        self.drops.announcer.store(0, Ordering::Relaxed);
+        self.drops.expected.store(pid, Ordering::Relaxed);
+    }
+
+    /// Makes this process, which has one thread, the one that announces drops to the kernel.
+    /// `false`: it is not the expected one.
+    pub(crate) fn accept_announcer(&self, tid: u32) -> bool {
+        let is_expected = tid != 0 && self.drops.expected.load(Ordering::Relaxed) == tid;
+        if is_expected {
+            self.drops.announcer.store(tid, Ordering::Relaxed);
+        }
+        is_expected
     }
 
     /// Whether drops are announced to the kernel.
@@ -124,7 +136,7 @@ impl Fs {
         self.drops.arrived.notify_all();
     }
 
-    /// The attributes of a dropped file whose name the announcing thread looks up.
+    /// The attributes of a dropped file whose name the announcing process looks up.
     pub(crate) fn dropped(&self, tid: u32, parent: Ino, name: &OsStr) -> Option<Attr> {
         if !self.is_announcer(tid) {
             return None;
@@ -132,7 +144,7 @@ impl Fs {
         self.drops.unannounced.lock().names.get(&(parent, name.to_owned())).copied()
     }
 
-    /// Answers an unlink by the announcing thread; `None`: another thread asks.
+    /// Answers an unlink by the announcing process; `None`: another thread asks.
     pub(crate) fn announced(&self, tid: u32, parent: Ino, name: &OsStr) -> Option<Result<()>> {
         if !self.is_announcer(tid) {
             return None;
