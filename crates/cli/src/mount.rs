@@ -34,6 +34,7 @@ use flashsift_mount::{
   flashsift mount --disable ~/.cache/chromium             and undone
   flashsift mount ~/.cache ~/.cache --sift controller --dry-run    which files could be dropped?
   flashsift sift on ~/.cache                              drop them from now on
+  flashsift mount ~/.cache ~/.cache --metrics 127.0.0.1:9101    for Prometheus
 
 A file for --config has the same settings; the command line overrides them:
   lose-at-most = \"10m\"
@@ -44,6 +45,7 @@ A file for --config has the same settings; the command line overrides them:
   drop = [\"*/my-app/cache/*\"]
   no-passthrough = true
   options = [\"noatime\"]
+  metrics = [\"unix:/run/flashsift.sock\"]
 
 SEMANTICS.md lists the promises, and the files that a crash can lose.")]
 pub(crate) struct Args {
@@ -139,6 +141,7 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         sift,
         reload: args.config.is_some().then(|| reload(args.clone(), mountpoint.clone())),
         record,
+        metrics: wanted.metrics,
         to_journal: crate::logging::to_journal,
         in_background: args.in_background,
     })?)
