@@ -110,11 +110,20 @@ setup-build:
 
 setup: setup-build
 	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium firefox-esr:firefox-esr notmuch:notmuch git:git pip3:python3-pip feh:feh Xvfb:xvfb gdk-pixbuf-thumbnailer:libgdk-pixbuf2.0-bin node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr busybox:busybox-static)
+	@if command -v apt-get >/dev/null && ! command -v promtool >/dev/null && [[ ! -x target/prometheus/usr/bin/promtool ]]; then \
+	  echo "unpacking Prometheus of Debian into target/prometheus"; $(unpack-prometheus); fi
 	@if (( EUID == 0 )) && [[ ! -e /run/udev ]]; then $(call as-systemd-does); fi
 	@if command -v apt-get >/dev/null && (( EUID == 0 )) && [[ ! target/guest/mount/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking kernels of Debian into target/guest"; \
 	  $(GUEST)/kernel target/guest || echo "some kernels for guests are not available; tests that need them are skipped, by name"; \
 	fi
+
+# Unpacked rather than installed: the package would start a server.
+define unpack-prometheus
+( mkdir -p target/prometheus && cd target/prometheus && apt-get download -qq -o APT::Sandbox::User=root prometheus \
+  && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb ) > target/prometheus.log 2>&1 \
+  || echo "not available: Prometheus (see target/prometheus.log); its tests are skipped, by name"
+endef
 
 # Does what systemd and udev do at boot, where neither runs.
 define as-systemd-does

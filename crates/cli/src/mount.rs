@@ -38,6 +38,7 @@ use flashsift_mount::{
   flashsift mount --disable ~/.cache/chromium             and undone
   flashsift mount ~/.cache ~/.cache --sift controller --dry-run    which files could be dropped?
   flashsift sift on ~/.cache                              drop them from now on
+  flashsift mount ~/.cache ~/.cache --metrics 127.0.0.1:9101    for Prometheus
 
 A file for --config has the same settings; the command line overrides them:
   lose-at-most = \"10m\"
@@ -48,6 +49,7 @@ A file for --config has the same settings; the command line overrides them:
   drop = [\"*/my-app/cache/*\"]
   no-passthrough = true
   options = [\"noatime\"]
+  metrics = [\"unix:/run/flashsift.sock\"]
 
 SEMANTICS.md lists the promises, and the files that a crash can lose.")]
 pub(crate) struct Args {
@@ -144,6 +146,7 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         trial: None,
         reload: args.config.is_some().then(|| reload(args.clone(), mountpoint.clone())),
         record,
+        metrics: wanted.metrics,
         to_journal: crate::logging::to_journal,
         in_background: args.in_background,
     })?)
@@ -176,6 +179,7 @@ fn mount_with(mounting: Mounting) -> anyhow::Result<()> {
         sift,
         trial,
         reload: None,
+        metrics: wanted.metrics,
         record: None,
         to_journal: crate::logging::to_journal,
         in_background: true,

@@ -28,6 +28,7 @@ use crate::fs::{
     store::Store,
     types::Config,
 };
+use crate::metrics::{self, address::Address, server::Server};
 pub use error::Error;
 use flashsift_core::event::Event;
 use flashsift_core::page::PAGE_BYTES;
@@ -87,6 +88,8 @@ pub struct Options {
     pub reload: Option<Reload>,
     /// Records every event.
     pub record: Option<StartRecording>,
+    /// Places at which metrics are served.
+    pub metrics: Vec<Address>,
     /// Makes messages go to the journal; for a process in the background.
     pub to_journal: ToJournal,
     /// This process was started to run in the background.
@@ -161,6 +164,13 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     std::env::set_current_dir("/")?;
     let Some(place) = take(&options, &wakes)? else { return Ok(()) };
     let record = options.record.take();
+    let mut metrics = match listen(&place, &options.metrics) {
+        Ok(metrics) => metrics,
+        Err(why) => {
+            let _ = place.lock.remove(place.root);
+            return Err(why);
+        }
+    };
     let (daemon, recording) = match start(&place, &options, record, wake, wakes) {
         Ok(started) => started,
         Err(why) => {
@@ -180,9 +190,11 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         Some(stored) => Some(trial::RunningTrial::start(daemon.fs.clone(), stored)?),
         None => None,
     };
+    let (fs, point) = (daemon.fs.clone(), place.mountpoint.clone());
+    metrics.start(move || metrics::text(&[(&point, &fs.status())]))?;
     let watchdog = Watchdog::start(daemon.fs.clone(), daemon.mount.clone())?;
 
-    let report = report(&place, &options);
+    let report = report(&place, &options, &metrics);
     let reported = match options.in_background {
         true => background::report_ready(&report, &place.lock, options.to_journal),
         false => {
@@ -214,6 +226,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         watchdog.stop();
     }
     ended?;
+    drop(metrics);
     let tidied = daemon.fs.tidy();
     daemon.fs.deliver_events();
     drop(daemon);
@@ -292,6 +305,24 @@ fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<LockedPlace>
             Err(_) => logged = Some(ending),
         }
     }
+}
+
+/// Listens for those who want metrics.
+fn listen(place: &LockedPlace, addresses: &[Address]) -> Result<Server, Error> {
+    let hidden = |address: &&Address| match address {
+        Address::Unix(path) => {
+            let folder = path.parent().and_then(|folder| mounts::resolved(folder).ok());
+            let path = folder.unwrap_or_else(|| path.clone());
+            path.starts_with(&place.backing) || path.starts_with(&place.mountpoint)
+        }
+        Address::Loopback(_) => false,
+    };
+    if let Some(address) = addresses.iter().find(hidden) {
+        return Err(Error::Words(format!(
+            "metrics: {address} lies in the mount; choose a directory outside, such as /run"
+        )));
+    }
+    Server::bind(addresses).context("metrics")
 }
 
 /// Builds the file system and mounts it.
@@ -425,7 +456,7 @@ fn warn_unless_signed(written: io::Result<()>) {
 }
 
 /// Message for the user when the mount is ready.
-fn report(place: &LockedPlace, options: &Options) -> String {
+fn report(place: &LockedPlace, options: &Options, metrics: &Server) -> String {
     let (backing, mountpoint) = (place.backing.display(), place.mountpoint.display());
     let after = show::duration(micros(options.lose_at_most));
     let budget = show::bytes(options.budget_bytes);
@@ -433,11 +464,12 @@ fn report(place: &LockedPlace, options: &Options) -> String {
         true => "and are then written back in place".to_owned(),
         false => format!("and are then written back to {backing}"),
     };
+    let metrics: String = metrics.addresses().map(|at| format!("  metrics {at}\n")).collect();
     format!(
         "mounted {mountpoint}: new files live in RAM for at most {after}, in at most {budget}, \
          {later}\n  \
          see   flashsift status {mountpoint}\n  \
-         undo  flashsift unmount {mountpoint}\n"
+         undo  flashsift unmount {mountpoint}\n{metrics}"
     )
 }
 

@@ -20,6 +20,7 @@ pub mod control;
 pub mod daemon;
 mod fs;
 pub mod fuse;
+pub mod metrics;
 
 pub use fs::Fs;
 pub use fs::decisions::SiftNotice;

@@ -13,7 +13,7 @@ use std::{
 const NAMES: [&str; 2] = ["mount.fuse.flashsift", "mount.flashsift"];
 
 /// Options with a value, as in fstab and as on our command line.
-const VALUES: [(&str, &str); 13] = [
+const VALUES: [(&str, &str); 14] = [
     ("lose_at_most", "--lose-at-most"),
     ("settle_after", "--settle-after"),
     ("budget", "--budget"),
@@ -24,6 +24,7 @@ const VALUES: [(&str, &str); 13] = [
     ("profile", "--profile"),
     ("drop", "--drop"),
     ("pin", "--pin"),
+    ("metrics", "--metrics"),
     ("config", "--config"),
     ("record", "--record"),
     ("even_on", "--even-on"),

@@ -4,7 +4,7 @@ use super::sift;
 use crate::{size, usage::Usage};
 use anyhow::Context;
 use flashsift_core::{duration::Exact, sift::live::SIFTER_PART};
-use flashsift_mount::SiftWish;
+use flashsift_mount::{SiftWish, metrics::address::Address};
 use serde::{Deserialize, Deserializer, de};
 use std::{num::NonZero, path::Path, thread, time::Duration};
 
@@ -71,6 +71,12 @@ pub(super) struct Settings {
     #[arg(long, value_name = "PATTERN")]
     pin: Vec<String>,
 
+    /// Serve the status as metrics of Prometheus, at /metrics of this address:
+    /// unix:/run/flashsift.sock, for your own user, or 127.0.0.1:9101, for all users of this machine
+    /// [default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Vec<Address>,
+
     /// Do not let the kernel read and write the files on flash directly; flashsift does it instead
     #[arg(long)]
     no_passthrough: bool,
@@ -93,6 +99,7 @@ pub(super) struct Wanted {
     pub(super) budget_bytes: u64,
     pub(super) settled: Vec<String>,
     pub(super) sift: Option<SiftWanted>,
+    pub(super) metrics: Vec<Address>,
     pub(super) passthrough: bool,
     pub(super) allow_other: bool,
     pub(super) threads: usize,
@@ -141,8 +148,9 @@ impl Settings {
         let listed = listed.into_iter().flat_map(|(option, values)| {
             values.iter().map(move |value| format!("--{option}={value}"))
         });
+        let metrics = self.metrics.iter().map(|address| format!("--metrics={address}"));
         let options = self.options.iter().map(|option| format!("--option={option}"));
-        one.into_iter().flatten().chain(listed).chain(options).collect()
+        one.into_iter().flatten().chain(listed).chain(metrics).chain(options).collect()
     }
 
     /// Merges two sources: these settings take precedence over `other`; patterns and options add
@@ -158,6 +166,7 @@ impl Settings {
             profiles: [other.profiles, self.profiles].concat(),
             drop: [other.drop, self.drop].concat(),
             pin: [other.pin, self.pin].concat(),
+            metrics: [other.metrics, self.metrics].concat(),
             no_passthrough: self.no_passthrough || other.no_passthrough,
             threads: self.threads.or(other.threads),
             options: [other.options, self.options].concat(),
@@ -245,6 +254,7 @@ impl Settings {
             budget_bytes,
             sift,
             settled: self.settled,
+            metrics: self.metrics,
             passthrough: root && !self.no_passthrough,
             allow_other,
             threads: self.threads.map_or_else(threads, usize::from),
@@ -328,6 +338,7 @@ mod tests {
             profiles: vec!["pip".into()],
             drop: vec!["*/a b/*".into()],
             pin: vec!["*/c".into()],
+            metrics: ["unix:/run/a b", "[::1]:9101"].map(|at| at.parse().unwrap()).to_vec(),
             no_passthrough: true,
             threads: Some(3),
             options: vec!["noatime".into(), "ro".into()],
@@ -353,6 +364,8 @@ mod tests {
         assert!(error("budget = \"lots\"").contains("write a size as 64MiB"));
         assert!(error("settle-after = \"soon\"").contains("write a time as 90s"));
         assert!(error("settle-after = 60").contains("expected a string"));
+        assert!(error("metrics = [\"0.0.0.0:9101\"]").contains("other machines could reach it"));
+        assert!(error("metrics = [\"unix:a\"]").contains("has to begin with /"));
         let unknown = Settings { options: vec!["roo".into()], ..Settings::default() };
         assert!(
             unknown.wanted(true).unwrap_err().to_string().contains("unknown mount option \"roo\"")
