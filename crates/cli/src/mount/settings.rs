@@ -72,7 +72,7 @@ pub(super) struct Settings {
     pin: Vec<String>,
 
     /// Serve the status as metrics of Prometheus, at /metrics of this address:
-    /// unix:/run/flashsift.sock, for your own user, or 127.0.0.1:9101, for all users of this machine
+    /// unix:/run/flashsift.sock, for your own user, or 127.0.0.1:9101, for all users of this
     /// [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Vec<Address>,
