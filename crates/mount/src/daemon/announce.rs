@@ -48,6 +48,8 @@ impl Announcer {
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // The process that started a mount in the background waits for the end of this.
+            .stderr(Stdio::null())
             .spawn()?;
         let (names, answers) = (process.stdin.take(), process.stdout.take());
         let (names, answers) = names.zip(answers).ok_or(io::ErrorKind::BrokenPipe)?;
