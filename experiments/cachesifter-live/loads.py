@@ -33,11 +33,15 @@ FILES, FILE_BYTES, LOOK_EVERY = 900, (20_000, 120_000), 10
 def timed(tab, steps):
     """Measures the page loads of a class of tabs."""
     for name in ("open", "click", "back"):
-        def wrapped(self, *arguments, load=getattr(tab, name)):
-            began = time.monotonic()
-            load(self, *arguments)
-            steps.append(time.monotonic() - began)
-        setattr(tab, name, wrapped)
+        setattr(tab, name, _timed(getattr(tab, name), steps))
+
+
+def _timed(load, steps):
+    def wrapped(self, *arguments):
+        began = time.monotonic()
+        load(self, *arguments)
+        steps.append(time.monotonic() - began)
+    return wrapped
 
 
 def browsing(main, tab):

@@ -190,12 +190,14 @@ class Bench:
         return json.loads(out.splitlines()[-1])
 
     def simulated(self, load, seed):
-        """Yields what each sifter does in a simulation with the events of one run on `keep`."""
+        """Yields what each sifter does in a simulation with the events of one dry run."""
         trace = self.images / f"{load}-{os.getpid()}.parquet"
         try:
-            recorded = self.run(load, "keep-16", seed, ("--record", trace))
+            # A dry run drops nothing, and its verdict is on the very events of the recording.
+            recorded = self.run(load, "controller-16", seed, ("--dry-run", "--record", trace))
             for mib in BUDGETS_MIB:
-                words = [self.options.flashsift, "compare", trace, "--json", "--sift", ",".join(("none", "keep", *SIFTERS)),
+                words = [self.options.flashsift, "compare", trace, "--json",
+                         "--sift", ",".join(("none", "keep", *SIFTERS)),
                          "--memory", f"{mib}MiB", "--sift-memory", f"{mib // 2}MiB"]
                 for text in droppable():
                     words += ["--droppable", text]
@@ -203,7 +205,7 @@ class Bench:
                 for line in done.stdout.splitlines():
                     record = json.loads(line)
                     yield {"load": load, "seed": seed, "budget_mib": mib, "device_bytes": recorded["device_bytes"],
-                           "record": record}
+                           "rehearsal": recorded["sift"]["rehearsal"], "record": record}
         finally:
             trace.unlink(missing_ok=True)
 

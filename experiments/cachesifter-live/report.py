@@ -11,7 +11,8 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
-ORDER = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in (64, 16) for kind in ("keep", "controller", "drop-all", "touch")))
+KINDS = ("keep", "controller", "drop-all", "touch")
+ORDER = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in (64, 16) for kind in KINDS))
 SAMPLES = 2000
 PARTS = ("dropped", "created_again", "written", "held")
 # More than noise of the file system's own blocks.
@@ -194,10 +195,13 @@ def simulated_table(rows, simulated):
         if not mine or "sift" not in mine[0] or kept(mine[0]) is None:
             continue
         live, expected = kept(mine[0]), record["kept_share"]
-        cells.append([f"{entry['load']}, `{arm}`", f"{100 * expected:.1f}",
+        dry = entry.get("rehearsal") if arm == "controller-16" else None
+        cells.append([f"{entry['load']}, `{arm}`",
+                      f"{100 * dry['kept_bytes'] / max(1, dry['stock_bytes']):.1f}" if dry else "",
+                      f"{100 * expected:.1f}",
                       f"{100 * record['fetched_again_share']:.1f}", f"{100 * live:.1f}",
                       f"{live / expected:.2f}" if expected > 0.005 else "–"])
-    return table(["load, arm", "simulated: kept %", "simulated: again %", "live: kept %", "live of simulated"], cells)
+    return table(["load, arm", "dry run: kept %", "simulated: kept %", "simulated: again %", "live: kept %", "live of simulated"], cells)
 
 
 def found(rows):
@@ -211,7 +215,7 @@ def found(rows):
                  + name(key for key, values in judged.items() if max(values) < 2 - MORE) + ".")
     lines.append(f"Sifting writes more than {MORE} of `keep`'s bytes in some round: "
                  + name(key for key, values in judged.items() if max(values) > MORE) + ".")
-    keeps = {(load, arm): pairs(rows, load, arm, "ext4", device) for load, arm in groups(rows) if arm.startswith("keep")}
+    keeps = {key: pairs(rows, *key, "ext4", device) for key in groups(rows) if key[1].startswith("keep")}
     lines.append(f"`keep` itself writes more than {MORE} of ext4's bytes: "
                  + name(key for key, values in keeps.items() if values and interval(values, "")[0] > MORE) + ".")
     slow = {(load, arm): pairs(rows, load, arm, "ext4", step) for load, arm in groups(rows)
@@ -274,8 +278,8 @@ def page(top):
         "comparison of arms alone.\n",
         probe_table(rows),
         "## Beside the simulation\n",
-        "A run with the first seed on `keep-16` was recorded; `flashsift compare` simulates each sifter on\n"
-        "it with the same RAM. The live run has the same seed, but its own timing, and it reacts to drops: a\n"
+        "A dry run of `controller-16` with the first seed was recorded; `flashsift compare` simulates each\n"
+        "sifter on its events with the same RAM. The live run has the same seed, but its own timing, and it reacts to drops: a\n"
         "program that fetches a file again makes CheckStop suspend the sifter, whichever it is. The\n"
         "simulation of these sifters has no CheckStop.\n",
         simulated_table(rows, simulated),
