@@ -41,8 +41,8 @@ is a loop device over a file.
 NOTES = """The mount writes back each file that a program syncs, and no sifter drops it. pip syncs every
 file of its cache, so sifting cannot save anything there.
 
-Where `keep` writes more than ext4, its RAM is smaller than ext4's page cache: files that the feed
-deletes within seconds have been written back for space, and ext4 never writes them.
+On the feed `keep` writes more than ext4: it has 16 MiB and ext4 the whole page cache, which can hold
+an image until the feed deletes it.
 
 The goal of at most 5 % longer page loads is missed by the mount itself, without any sifter, at a
 rate of one page after the other. The controller hardly drops anything in sessions as short as
@@ -53,9 +53,10 @@ DAEMON = """Think times are cut to a 200th, so the daemon's share of a core is t
 HOW = """## How it was made
 
 Each run has a fresh ext4 of 2 GiB on a loop device of its own, and an empty profile. The browser is
-closed and started anew between sessions. Think times are divided by 200, so a session takes seconds,
-and the kernel's delay of 30 s hardly acts: live files that would have died on a slow day are the
-same on all sides. Arms alternate in a random order. Bytes are written sectors from before the mount
+closed and started anew between sessions. Think times are divided by 200, so sessions take seconds.
+ext4 then seldom reaches its delay of 30 s: it writes at the end, and nothing that was deleted. The
+mount writes when its RAM is full. This favours ext4 over a slow day.
+Arms alternate in a random order. Bytes are written sectors from before the mount
 until after unmount, sync and unmount of ext4. For a tmpfs they include the copy at the end.
 
 An arm is named by its sifter and its RAM in MiB (`--budget`), of which the sifter has half; `keep`
@@ -209,7 +210,8 @@ def simulated_table(rows, simulated):
                       f"{100 * expected:.1f}",
                       f"{100 * record['fetched_again_share']:.1f}", f"{100 * live:.1f}",
                       f"{live / expected:.2f}" if expected > 0.005 else "–"])
-    return table(["load, arm", "dry run: kept %", "simulated: kept %", "simulated: again %", "live: kept %", "live of simulated"], cells)
+    return table(["load, arm", "dry run: kept %", "simulated: kept %", "simulated: again %", "live: kept %",
+                  "live of simulated"], cells)
 
 
 def found(rows):
@@ -287,9 +289,9 @@ def page(top):
         probe_table(rows),
         "## Beside the simulation\n",
         "A dry run of `controller-16` with the first seed was recorded; `flashsift compare` simulates each\n"
-        "sifter on its events with the same RAM. The live run has the same seed, but its own timing, and it reacts to drops: a\n"
-        "program that fetches a file again makes CheckStop suspend the sifter, whichever it is. The\n"
-        "simulation of these sifters has no CheckStop.\n",
+        "sifter on its events with the same RAM. The live run has the same seed, but its own timing, and\n"
+        "it reacts to drops: a program that fetches a file again makes CheckStop suspend the sifter,\n"
+        "whichever it is. The simulation of these sifters has no CheckStop.\n",
         simulated_table(rows, simulated),
         HOW, *(["Failed runs:\n", failures + "\n"] if failed else []),
     ]).rstrip() + "\n"
