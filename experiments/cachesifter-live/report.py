@@ -41,8 +41,8 @@ is a loop device over a file.
 NOTES = """The mount writes back each file that a program syncs, and no sifter drops it. pip syncs every
 file of its cache, so sifting cannot save anything there.
 
-On the feed `keep` writes more than ext4: it has 16 MiB and ext4 the whole page cache, which can hold
-an image until the feed deletes it.
+On the feed `keep` writes more than ext4: it has 16 MiB and ext4 the whole page cache, which
+can hold an image until the feed deletes it.
 
 The goal of at most 5 % longer page loads is missed by the mount itself, without any sifter, at a
 rate of one page after the other. The controller hardly drops anything in sessions as short as
