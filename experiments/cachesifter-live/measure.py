@@ -1,0 +1,268 @@
+"""Run the same loads on each system in turn, and count at the block device."""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from datetime import date
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "experiments/readahead/live"))
+
+import stage  # noqa: E402
+
+MIB = 1 << 20
+DEVICE_BYTES = 2 << 30
+TIMEOUT_S = 300
+# The browser alone needs most of it.
+PRESSURE_BYTES = 640 * MIB
+SIFTERS = ("controller", "drop-all", "touch")
+BUDGETS_MIB = (64, 16)
+ALL_ARMS = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in BUDGETS_MIB for kind in ("keep", *SIFTERS)))
+# The load, its first seed, and its arms; a judged load was not looked at before.
+LOADS = {
+    "chromium": (100, ("ext4", "tmpfs", "keep-64", "controller-64", "keep-16", "controller-16", "drop-all-16",
+                       "touch-16")),
+    "chromium-people": (200, ("ext4", "keep-16", "controller-64", "controller-16", "drop-all-16")),
+    "firefox": (300, ("ext4", "keep-16", "controller-16", "drop-all-16")),
+    "feed": (350, ("ext4", "tmpfs", "keep-16", "controller-16", "drop-all-16", "touch-16")),
+    "pip": (400, ("ext4", "keep-16", "controller-16", "drop-all-16")),
+    "punisher": (500, ALL_ARMS),
+    "pressure": (600, ("ext4", "keep-64", "controller-64", "controller-16")),
+}
+SIMULATED = ("chromium", "feed", "punisher")
+NEEDS = {"chromium": "chromium", "chromium-people": "chromium", "firefox": "firefox-esr", "pressure": "chromium"}
+
+
+def patterns():
+    """Options that let the sifter drop what the checked profiles name, at our directories."""
+    options = []
+    for name, at in (("chromium", "*/"), ("firefox", "*/firefox/")):
+        profile = tomllib.loads((ROOT / f"crates/core/src/sift/profile/{name}.toml").read_text())
+        for key in ("drop", "pin"):
+            options += [(key, at + end if not end.startswith("*") else end) for end in profile[key]]
+    return [*options, ("drop", "*/cache/*.entry"), ("drop", "*/images/*.0*")]
+
+
+def droppable():
+    return [text for key, text in patterns() if key == "drop"] + ["*/.cache/pip/http/*", "*/.cache/pip/wheels/*.whl"]
+
+
+class Mount:
+    """flashsift's mount over a directory of the volume; a context manager that unmounts it."""
+
+    def __init__(self, program, arm, backing, point, more=()):
+        self._program, self.point, self._backing = program, point, backing
+        self.kind, _, mib = arm.rpartition("-")
+        self._words = ["--budget", f"{mib}MiB", *more]
+        if self.kind != "keep":
+            self._words += ["--sift", self.kind]
+            for key, text in patterns():
+                self._words += [f"--{key}", text]
+
+    def __enter__(self):
+        self.point.mkdir(exist_ok=True)
+        stage.call(self._program, "mount", self._backing, self.point, *self._words,
+                   stderr=subprocess.DEVNULL)
+        self.pid = int((self._backing / ".flashsift/lock").read_text().split()[0])
+        return self
+
+    def facts(self):
+        """The daemon's processor time, its largest memory, and its status."""
+        fields = stage.read(f"/proc/{self.pid}/stat").rpartition(")")[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        peak = next(line for line in stage.read(f"/proc/{self.pid}/status").splitlines() if line.startswith("VmHWM"))
+        status = json.loads(subprocess.run([self._program, "status", self.point, "--json"], check=True,
+                                           capture_output=True, text=True).stdout)
+        keys = ("ram_bytes", "settled_bytes", "born", "settled", "born_settled", "never_written")
+        return {"daemon_cpu_s": ticks / os.sysconf("SC_CLK_TCK"), "daemon_rss_bytes": int(peak.split()[1]) * 1024,
+                "status": {key: status[key] for key in keys},
+                **({"sift": status["sift"]} if status.get("sift") else {})}
+
+    def __exit__(self, *error):
+        stage.call(self._program, "unmount", self.point, check=error[0] is None, stderr=subprocess.DEVNULL)
+
+
+class Probe:
+    """Reads and writes 4 KiB at random places of the same file system, until `end`."""
+
+    def __init__(self, volume, group, seed):
+        self._process = subprocess.Popen(
+            [sys.executable, "-B", HERE / "probe.py", volume.point / "probe", str(seed)],
+            stdout=subprocess.PIPE, text=True, preexec_fn=lambda: join(group))
+
+    def end(self):
+        self._process.send_signal(signal.SIGTERM)
+        return json.loads(self._process.communicate()[0])
+
+
+def join(group):
+    if group:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def sectors_written(volume):
+    return int(stage.read(volume.block / "stat").split()[6])
+
+
+class Bench:
+    def __init__(self, options):
+        self.options, self.images = options, options.images
+        self.images.mkdir(parents=True, exist_ok=True)
+
+    def run(self, load, arm, seed, more=()):
+        """One run of a load on a fresh file system."""
+        image = self.images / f"live-{os.getpid()}.img"
+        with open(image, "wb") as file:
+            file.truncate(DEVICE_BYTES)
+        try:
+            stage.call("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
+            with stage.loop(image) as device:
+                with contextlib.ExitStack() as group:
+                    limit = group.enter_context(stage.memory_group(PRESSURE_BYTES)) if load == "pressure" else None
+                    with stage.mounted(device, name=f"sift-{os.getpid()}") as volume:
+                        row, before = self._on(volume, load, arm, seed, limit, more)
+                row["device_bytes"] = 512 * (sectors_written(volume) - before)
+        finally:
+            image.unlink(missing_ok=True)
+        return {"load": load, "arm": arm, "seed": seed, **row}
+
+    def _on(self, volume, load, arm, seed, limit, more):
+        files, over = volume.point / "files", volume.point.parent / f"over-{os.getpid()}"
+        files.mkdir()
+        probe = None
+        if limit:
+            (volume.point / "probe").write_bytes(b"")
+            stage.call("fallocate", "-l", "512M", volume.point / "probe")
+            stage.call("dd", "if=/dev/zero", f"of={volume.point / 'probe'}", "bs=1M", "count=512", "conv=notrunc,fsync",
+                       stderr=subprocess.DEVNULL)
+        stage.call("sync", "-f", volume.point)
+        before = sectors_written(volume)
+        over.mkdir(exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            stack.callback(over.rmdir)
+            mount = None
+            if arm == "tmpfs":
+                stage.call("mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", over)
+                stack.callback(stage.call, "umount", over)
+                stage.call("cp", "-a", f"{files}/.", over)
+            elif arm != "ext4":
+                mount = stack.enter_context(Mount(self.options.flashsift, arm, files, over, more))
+                if limit:
+                    (limit / "cgroup.procs").write_text(str(mount.pid))
+            if limit:
+                probe = Probe(volume, limit, seed)
+            began = time.monotonic()
+            row = self._load(load, files if arm == "ext4" else over, seed, limit)
+            row["wall_s"] = round(time.monotonic() - began, 2)
+            if probe:
+                row["probe"] = probe.end()
+            if mount:
+                row |= mount.facts()
+            if arm == "tmpfs":
+                stage.call("cp", "-a", f"{over}/.", files)
+        stage.call("sync", "-f", volume.point)
+        return row, before
+
+    def _load(self, load, directory, seed, limit):
+        words = [sys.executable, "-B", HERE / "loads.py", load, directory, seed, self.options.scale]
+        process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, preexec_fn=lambda: join(limit))
+        try:
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        except BaseException:
+            # It ends the programs that it started.
+            process.terminate()
+            process.wait()
+            raise
+        if process.returncode:
+            raise RuntimeError(f"{load}: {err.strip()[-1500:]}")
+        return json.loads(out.splitlines()[-1])
+
+    def simulated(self, load, seed):
+        """Yields what each sifter does in a simulation with the events of one dry run."""
+        trace = self.images / f"{load}-{os.getpid()}.parquet"
+        try:
+            # A dry run drops nothing, and its verdict is on the very events of the recording.
+            recorded = self.run(load, "controller-16", seed, ("--dry-run", "--record", trace))
+            for mib in BUDGETS_MIB:
+                words = [self.options.flashsift, "compare", trace, "--json",
+                         "--sift", ",".join(("none", "keep", *SIFTERS)),
+                         "--memory", f"{mib}MiB", "--sift-memory", f"{mib // 2}MiB"]
+                for text in droppable():
+                    words += ["--droppable", text]
+                done = subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True)
+                for line in done.stdout.splitlines():
+                    record = json.loads(line)
+                    yield {"load": load, "seed": seed, "budget_mib": mib, "device_bytes": recorded["device_bytes"],
+                           "rehearsal": recorded["sift"]["rehearsal"], "record": record}
+        finally:
+            trace.unlink(missing_ok=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--flashsift", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
+    parser.add_argument("--arms", nargs="+", choices=ALL_ARMS, default=ALL_ARMS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1, help="of the order")
+    parser.add_argument("--quick", action="store_true", help="one round of shorter loads on fewer arms")
+    options = parser.parse_args()
+    options.scale, options.rounds = (0.4, 1) if options.quick else (1.0, options.rounds)
+    quick = ("ext4", "keep-16", "controller-16", "drop-all-16")
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    bench, order = Bench(options), random.Random(options.seed)
+    missing = [load for load in options.loads if load in NEEDS and not shutil.which(NEEDS[load])]
+    for load in missing:
+        print(f"{load}: {NEEDS[load]} is not installed; left out", file=sys.stderr)
+    print(f"seed of the order: {options.seed}", file=sys.stderr)
+    began = time.monotonic()
+    with open(options.out / "runs.jsonl", "w") as runs, open(options.out / "simulated.jsonl", "w") as simulated:
+        def note(file, row):
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+
+        for load in SIMULATED:
+            if load in options.loads and load not in missing and (not options.quick or load == "punisher"):
+                for row in bench.simulated(load, LOADS[load][0]):
+                    note(simulated, row)
+        for number in range(options.rounds):
+            todo = [(load, arm) for load in options.loads if load not in missing for arm in LOADS[load][1]
+                    if arm in options.arms and (not options.quick or arm in quick)]
+            order.shuffle(todo)
+            for load, arm in todo:
+                seed = LOADS[load][0] + number
+                try:
+                    row = bench.run(load, arm, seed)
+                except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+                    row = {"load": load, "arm": arm, "seed": seed, "error": str(error)}
+                note(runs, row)
+                print(f"{time.monotonic() - began:6.0f} s  {load} {arm} {seed}: " +
+                      (row.get("error") or f"{row['device_bytes'] / MIB:.1f} MiB to the device, "
+                       f"{row['served_bytes'] / MIB:.1f} MiB served, {row['wall_s']:.0f} s"), file=sys.stderr)
+    about = {"kernel": platform.release().split("-")[0], "cpus": os.cpu_count(), "date": date.today().isoformat(),
+             "quick": options.quick, "seed": options.seed, "rounds": options.rounds,
+             "minutes": round((time.monotonic() - began) / 60, 1), "missing": missing,
+             "flashsift": subprocess.run([options.flashsift, "--version"], capture_output=True,
+                                         text=True).stdout.strip()}
+    (options.out / "machine.json").write_text(json.dumps(about, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

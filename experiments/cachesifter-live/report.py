@@ -1,0 +1,310 @@
+"""Write RESULTS.md from runs.jsonl, simulated.jsonl and machine.json of a directory."""
+
+import collections
+import json
+import math
+import random
+import sys
+import textwrap
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).resolve().parent
+MIB = 1 << 20
+KINDS = ("keep", "controller", "drop-all", "touch")
+ORDER = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in (64, 16) for kind in KINDS))
+SAMPLES = 2000
+PARTS = ("dropped", "created_again", "written", "held")
+# More than noise of the file system's own blocks.
+MORE = 1.02
+LOADS = {
+    "chromium": "Chromium, one person on a large web, three sessions",
+    "chromium-people": "Chromium, four people on another web, nine sessions (judged)",
+    "firefox": "Firefox, one person, three sessions (judged)",
+    "feed": "a feed application with an image cache of 40 MiB (judged)",
+    "pip": "pip, five installations from a local index",
+    "punisher": "a cache of which every dropped file is fetched and written again at once",
+    "pressure": "Chromium as above, in 640 MiB of RAM with its mount and a probe",
+}
+HEAD = """# Does sifting save flash on a live system?
+
+Real programs run the same seeded sessions on ext4, on a tmpfs that is copied back, and on the mount
+without and with sifters. This page counts the bytes that reach the block device, and the price.
+
+    sudo experiments/cachesifter-live/run.sh             # all runs, and this page
+    sudo experiments/cachesifter-live/run.sh --quick     # three minutes
+    experiments/cachesifter-live/run.sh report           # this page alone
+
+No phone was measured. The programs, sizes and file systems are those of a desktop, and the device
+is a loop device over a file.
+"""
+NOTES = """The mount writes back each file that a program syncs, and no sifter drops it. pip syncs every
+file of its cache, so sifting cannot save anything there.
+
+On the feed `keep` writes more than ext4: it has 16 MiB and ext4 the whole page cache, which
+can hold an image until the feed deletes it.
+
+The goal of at most 5 % longer page loads is missed by the mount itself, without any sifter, at a
+rate of one page after the other. The controller hardly drops anything in sessions as short as
+these, and CheckStop stops it where many of the few dropped files come back.
+"""
+DAEMON = """Think times are cut to a 200th, so the daemon's share of a core is that of a much busier person.
+"""
+HOW = """## How it was made
+
+Each run has a fresh ext4 of 2 GiB on a loop device of its own, and an empty profile. The browser is
+closed and started anew between sessions. Think times are divided by 200, so sessions take seconds.
+ext4 then seldom reaches its delay of 30 s: it writes at the end, and nothing that was deleted. The
+mount writes when its RAM is full. This favours ext4 over a slow day.
+Arms alternate in a random order. Bytes are written sectors from before the mount
+until after unmount, sync and unmount of ext4. For a tmpfs they include the copy at the end.
+
+An arm is named by its sifter and its RAM in MiB (`--budget`), of which the sifter has half; `keep`
+is the mount without a sifter. `cachesifter` is not measured: no model was at hand. The patterns are
+those of the checked profiles, at the directories of the loads.
+
+Ratios are geometric means over rounds with the same seed. In brackets is a bootstrap interval of
+95 % over the rounds. With two or three rounds it is no more than the smallest and the largest.
+Medians of an arm with fewer runs than another mix other seeds: compare the ratios.
+"""
+
+
+def pairs(rows, load, arm, base, value):
+    """value(arm) / value(base), for each seed with both."""
+    of = {(row["arm"], row["seed"]): row for row in rows if row["load"] == load}
+    both = [(of[arm, seed], of[base, seed]) for name, seed in sorted(of) if name == arm and (base, seed) in of]
+    return [value(left) / value(right) for left, right in both if value(right)]
+
+
+def interval(values, name):
+    """Geometric mean and its bootstrap interval."""
+    logs, rng = [math.log(value) for value in values], random.Random(name)
+    means = sorted(sum(rng.choices(logs, k=len(logs))) / len(logs) for _ in range(SAMPLES))
+    low, high = means[int(0.025 * SAMPLES)], means[int(0.975 * SAMPLES)]
+    return math.exp(sum(logs) / len(logs)), math.exp(low), math.exp(high)
+
+
+def ratio(values, name):
+    if not values:
+        return "–"
+    middle, low, high = interval(values, name)
+    return f"{middle:.2f} ({low:.2f}…{high:.2f})" if len(values) > 1 else f"{middle:.2f}"
+
+
+def quantile(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+def table(header, rows):
+    line = lambda cells: "| " + " | ".join(str(cell) for cell in cells) + " |\n"  # noqa: E731
+    return line(header) + "|---|" + "---:|" * (len(header) - 1) + "\n" + "".join(map(line, rows))
+
+
+def groups(rows):
+    """(load, arm) -> rows, in the order of the tables."""
+    found = collections.defaultdict(list)
+    for row in rows:
+        found[row["load"], row["arm"]].append(row)
+    place = lambda key: (list(LOADS).index(key[0]), ORDER.index(key[1]))  # noqa: E731
+    return {key: found[key] for key in sorted(found, key=place)}
+
+
+def keep_of(arm):
+    kind, _, mib = arm.rpartition("-")
+    return f"keep-{mib}" if kind and kind != "keep" else None
+
+
+def device(row):
+    return row["device_bytes"]
+
+
+def step(row):
+    return median(row["steps"]) if row["steps"] else 0
+
+
+def counts(row):
+    return {name: part["bytes"] for name, part in row["sift"]["counts"].items()}
+
+
+def kept(row):
+    """Share that is kept from flash, of the droppable bytes that are written without a sifter."""
+    sift = counts(row)
+    net = sift["dropped"] - sift["created_again"]
+    all_bytes = sift["written"] + sift["held"] + net
+    return net / all_bytes if all_bytes > 0 else None
+
+
+def device_table(rows):
+    cells = []
+    for (load, arm), mine in groups(rows).items():
+        keep = keep_of(arm)
+        cells.append([f"{load}, `{arm}`", len(mine), f"{median(map(device, mine)) / MIB:.1f}",
+                      ratio(pairs(rows, load, arm, "ext4", device), load) if arm != "ext4" else "1",
+                      ratio(pairs(rows, load, arm, keep, device), load) if keep else ""])
+    return table(["load, arm", "runs", "MiB to the device", "of ext4's", "of `keep`'s"], cells)
+
+
+def price_table(rows):
+    cells = []
+    for (load, arm), mine in groups(rows).items():
+        base = {row["seed"]: row["served_bytes"] for row in rows if row["load"] == load and row["arm"] == "ext4"}
+        beyond = [(row["served_bytes"] - base[row["seed"]]) / MIB for row in mine if row["seed"] in base]
+        steps = [value for row in mine for value in row["steps"]]
+        cells.append([f"{load}, `{arm}`", f"{median(row['served_bytes'] for row in mine) / MIB:.1f}",
+                      f"{median(beyond):+.1f}" if beyond and arm != "ext4" else "",
+                      f"{median(steps):.0f}", f"{quantile(steps, 0.95):.0f}",
+                      ratio(pairs(rows, load, arm, "ext4", step), load) if arm != "ext4" else "1"])
+    return table(["load, arm", "MiB served", "beyond ext4's", "step, median ms", "p95 ms", "median, of ext4's"], cells)
+
+
+def sifter_table(rows):
+    cells = []
+    for (load, arm), mine in groups(rows).items():
+        if "sift" not in mine[0]:
+            continue
+        shares = [kept(row) for row in mine if kept(row) is not None]
+        stopped = sum(row["sift"]["suspended_s"] is not None for row in mine)
+        cells.append([f"{load}, `{arm}`", *(f"{median(counts(row)[part] for row in mine) / MIB:.1f}" for part in PARTS),
+                      f"{100 * median(shares):.0f} %" if shares else "–", f"{stopped} of {len(mine)}"])
+    return table(["load, arm", "dropped", "created again", "written", "held", "kept from flash", "suspended"], cells)
+
+
+def daemon_table(rows):
+    cells = []
+    for (load, arm), mine in groups(rows).items():
+        if "daemon_cpu_s" in mine[0]:
+            cells.append([f"{load}, `{arm}`",
+                          f"{median(100 * row['daemon_cpu_s'] / row['wall_s'] for row in mine):.1f}",
+                          f"{median(row['daemon_cpu_s'] for row in mine):.2f}",
+                          f"{max(row['daemon_rss_bytes'] for row in mine) / MIB:.1f}"])
+    return table(["load, arm", "% of a core", "CPU s", "largest RSS, MiB"], cells)
+
+
+def probe_table(rows):
+    cells = []
+    for (load, arm), mine in groups(rows).items():
+        if "probe" not in mine[0]:
+            continue
+        cell = [f"`{arm}`"]
+        for name in ("read_us", "write_us"):
+            times = [value for row in mine for value in row["probe"][name]]
+            cell += [f"{median(times):.0f}", f"{quantile(times, 0.95):.0f}",
+                     ratio(pairs(rows, load, arm, "ext4", lambda row, name=name: median(row["probe"][name])), name)
+                     if arm != "ext4" else "1"]
+        cells.append(cell)
+    return table(["arm", "read, median µs", "p95", "of ext4's", "write, median µs", "p95", "of ext4's"], cells)
+
+
+def simulated_table(rows, simulated):
+    cells = []
+    for entry in simulated:
+        record, arm = entry["record"], f"{entry['record']['sifter']}-{entry['budget_mib']}"
+        mine = [row for row in rows if (row["load"], row["arm"], row["seed"]) == (entry["load"], arm, entry["seed"])]
+        if not mine or "sift" not in mine[0] or kept(mine[0]) is None:
+            continue
+        live, expected = kept(mine[0]), record["kept_share"]
+        dry = entry.get("rehearsal") if arm == "controller-16" else None
+        cells.append([f"{entry['load']}, `{arm}`",
+                      f"{100 * dry['kept_bytes'] / max(1, dry['stock_bytes']):.1f}" if dry else "",
+                      f"{100 * expected:.1f}",
+                      f"{100 * record['fetched_again_share']:.1f}", f"{100 * live:.1f}",
+                      f"{live / expected:.2f}" if expected > 0.005 else "–"])
+    return table(["load, arm", "dry run: kept %", "simulated: kept %", "simulated: again %", "live: kept %",
+                  "live of simulated"], cells)
+
+
+def found(rows):
+    """Sentences that follow from the numbers."""
+    lines = []
+    sifted = [(load, arm) for load, arm in groups(rows) if keep_of(arm)]
+    judged = {key: pairs(rows, *key, keep_of(key[1]), device) for key in sifted}
+    judged = {key: values for key, values in judged.items() if values}
+    name = lambda keys: ", ".join(f"{load} `{arm}`" for load, arm in keys) or "none"  # noqa: E731
+    lines.append("Sifting writes less than 0.98 of `keep`'s bytes in every round: "
+                 + name(key for key, values in judged.items() if max(values) < 2 - MORE) + ".")
+    lines.append(f"Sifting writes more than {MORE} of `keep`'s bytes in some round: "
+                 + name(key for key, values in judged.items() if max(values) > MORE) + ".")
+    keeps = {key: pairs(rows, *key, "ext4", device) for key in groups(rows) if key[1].startswith("keep")}
+    lines.append(f"`keep` itself writes more than {MORE} of ext4's bytes: "
+                 + name(key for key, values in keeps.items() if values and interval(values, "")[0] > MORE) + ".")
+    slow = {(load, arm): pairs(rows, load, arm, "ext4", step) for load, arm in groups(rows)
+            if arm != "ext4" and load not in ("punisher", "feed")}
+    lines.append("The median page load or installation takes over 5 % longer than on ext4: "
+                 + name(key for key, values in slow.items() if values and interval(values, "")[0] > 1.05) + ".")
+    stopped = sorted({(row["load"], row["arm"]) for row in rows if row.get("sift", {}).get("suspended_s") is not None})
+    lines.append(f"CheckStop suspended sifting in at least one run: {name(stopped)}.")
+    idle = [(load, arm) for (load, arm), mine in groups(rows).items() if "sift" in mine[0]
+            and not any(counts(row)["dropped"] for row in mine)]
+    lines.append(f"The sifter dropped no file at all: {name(idle)}.")
+    return lines
+
+
+def paper_table(rows):
+    published = [["CacheSifter on P9, high recall; high accuracy", "62 %; 59.5 %"],
+                 ["CacheSifter on Mate30, high recall; high accuracy", "88.3 %; 85.5 %"]]
+    ours = [[f"ours: {load}, `{arm}`", f"{100 * median(shares):.0f} %"] for (load, arm), mine in groups(rows).items()
+            if "sift" in mine[0] and (shares := [kept(row) for row in mine if kept(row) is not None])
+            and not arm.startswith("touch")]
+    return table(["system", "fewer bytes (paper: write-backs) of cache files"], published + ours)
+
+
+def bullets(lines):
+    return "\n".join(textwrap.fill(line, 100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+                     for line in lines)
+
+
+def page(top):
+    every, simulated = ([json.loads(line) for line in (top / f"{name}.jsonl").read_text().splitlines()]
+                        for name in ("runs", "simulated"))
+    rows, failed = [row for row in every if "error" not in row], [row for row in every if "error" in row]
+    about = json.loads((top / "machine.json").read_text())
+    programs = sorted({row["program"] for row in rows} - {"a script"})
+    facts = (f"Linux {about['kernel']}, {about['cpus']} CPUs, {about['date']}, {about['minutes']:.0f} minutes, "
+             f"{len(rows)} runs, order from seed {about['seed']}. " + ", ".join(programs) + ". Other programs kept the "
+             "processors busy.")
+    loads = table(["load", ""], [[f"`{load}`", what] for load, what in LOADS.items()
+                                 if any(row["load"] == load for row in rows)]).replace("---:", "---")
+    failures = bullets([f"{row['load']}, `{row['arm']}`, seed {row['seed']}: {row['error'][:200]}" for row in failed])
+    return "\n".join([
+        HEAD, textwrap.fill(facts, 100, break_on_hyphens=False) + "\n", loads,
+        "## In short\n", bullets(found(rows)) + "\n", NOTES,
+        "## Bytes at the block device\n", device_table(rows),
+        "## Cache files, beside the paper's\n",
+        "The paper counts write-backs of cache files on two phones; here, of the bytes of droppable files\n"
+        "that would be written without a sifter, the share that is neither written nor still held. A file\n"
+        "that is created again counts against it.\n", paper_table(rows),
+        "Medians in MiB, before unmount, at which the files that are still held are written.\n", sifter_table(rows),
+        "## The price: bytes fetched again, and time\n",
+        "The server counts. Two runs of one browser session differ by some bytes on their own. A step is a\n"
+        "page load, a download of the feed, an installation, or a look at all files (`punisher`).\n",
+        price_table(rows),
+        "## The daemon\n", DAEMON, daemon_table(rows),
+        "## 4 KiB under memory pressure\n",
+        "A probe reads and writes at random places of a file of 512 MiB on the same ext4, outside of the\n"
+        "mount, ten times a second; a write ends with fdatasync. Browser, daemon and probe share a cgroup of\n"
+        "640 MiB; the bytes of the probe count at the device. The paper has 18.4 % and 25.5 % better\n"
+        "performance of intensive writes. A loop device on a busy disk is no eMMC: read this as a\n"
+        "comparison of arms alone.\n",
+        probe_table(rows),
+        "## Beside the simulation\n",
+        "A dry run of `controller-16` with the first seed was recorded; `flashsift compare` simulates each\n"
+        "sifter on its events with the same RAM. The live run has the same seed, but its own timing, and\n"
+        "it reacts to drops: a program that fetches a file again makes CheckStop suspend the sifter,\n"
+        "whichever it is. The simulation of these sifters has no CheckStop.\n",
+        simulated_table(rows, simulated),
+        HOW, *(["Failed runs:\n", failures + "\n"] if failed else []),
+    ]).rstrip() + "\n"
+
+
+def main():
+    *options, top = sys.argv[1:]
+    text = page(Path(top))
+    if "--print" in options:
+        print(text)
+    else:
+        (Path(top) / "RESULTS.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

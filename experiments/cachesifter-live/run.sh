@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Runs real programs on ext4, tmpfs and the mount with several sifters, and writes RESULTS.md.
+#
+#   sudo run.sh                  # about 25 minutes on two processors
+#   sudo run.sh --quick          # three minutes: one round, shorter; writes no RESULTS.md
+#   sudo run.sh --loads pip      # one load (see --help); writes no RESULTS.md
+#   run.sh report                # RESULTS.md alone, from runs.jsonl and simulated.jsonl
+#
+# It needs root, e2fsprogs, Python 3.11, Chromium, pip and sqlite3, and Firefox for one load. Pages
+# come from 127.0.0.1. $FLASHSIFT names a program instead of the build. Ctrl-C ends the programs,
+# the mount and the loop device.
+set -eu -o pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cd "$here/../.."
+if [ "${1:-}" = report ]; then exec python3 -B "$here/report.py" "$here"; fi
+program=${FLASHSIFT:-}
+if [ -z "$program" ]; then
+  cargo build --release --locked --quiet -p flashsift
+  program=${CARGO_TARGET_DIR:-target}/release/flashsift
+fi
+work=target/experiments/cachesifter-live
+out=$work/results
+mkdir -p "$out"
+trap : INT # Python handles it, and this shell ends after it.
+python3 -B "$here/measure.py" --flashsift "$(realpath "$program")" --out "$out" \
+  --images "$work/images" "$@"
+if (( $# > 0 )); then exec python3 -B "$here/report.py" --print "$out"; fi
+cp "$out"/runs.jsonl "$out"/simulated.jsonl "$out"/machine.json "$here"
+exec python3 -B "$here/report.py" "$here"
