@@ -3,7 +3,7 @@
 
 use clap::{Parser, Subcommand};
 use logging::Verbosity;
-use mount::{control, explain, helper, sift, trial};
+use mount::{control, explain, helper, sift, top, trial};
 use std::{ffi::OsString, io, process::ExitCode};
 use usage::Usage;
 
@@ -52,6 +52,7 @@ mod watch;
   flashsift replay after.parquet --target /mnt/card/file       the time that a real device takes
   flashsift profile --target /mnt/card/file -o card.toml       measure a card, for compare --device
   flashsift mount ~/.cache/chromium ~/.cache/chromium          keep new files in RAM first
+  flashsift top                                   the mounts, refreshed each second
   flashsift policies mglru                        purpose, parameters and costs of a policy
   flashsift devices                               modelled devices, and the wear of your flash
   flashsift import trace.xz -o trace.parquet      convert any format into flashsift's Parquet format
@@ -82,6 +83,7 @@ enum Command {
     Profile(profile::Args),
     Mount(mount::Args),
     Status(control::StatusArgs),
+    Top(top::Args),
     Sift(sift::Args),
     Explain(explain::Args),
     Trial(trial::Args),
@@ -161,6 +163,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Profile(args) => profile::run(&args),
         Command::Mount(args) => mount::run(&args, words),
         Command::Status(args) => control::status(&args),
+        Command::Top(args) => top::run(&args),
         Command::Sift(args) => sift::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Trial(args) => trial::run(&args, words),

@@ -11,6 +11,7 @@ mod recording;
 mod settings;
 pub(crate) mod sift;
 mod status;
+pub(crate) mod top;
 pub(crate) mod trial;
 
 use crate::usage::Usage;

@@ -7,6 +7,7 @@ mod model;
 #[path = "../places/mod.rs"]
 mod places;
 mod random_crashes;
+mod seen;
 mod sifting;
 mod slow_flash;
 #[path = "../started/mod.rs"]
