@@ -124,7 +124,8 @@ impl Reader {
 fn ask(mount: &Mount) -> Receiver<io::Result<Status>> {
     let (sender, answer) = mpsc::channel();
     let mount = mount.clone();
-    thread::spawn(move || sender.send(flashsift_mount::control::status(&mount)));
+    // Without a receiver the view has gone on without this mount.
+    thread::spawn(move || drop(sender.send(flashsift_mount::control::status(&mount))));
     answer
 }
 

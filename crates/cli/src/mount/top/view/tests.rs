@@ -2,8 +2,9 @@
 
 use super::super::state::{Asked, Key, Sample};
 use super::*;
+use flashsift_core::sift::live::DirectoryDrops;
 use flashsift_core::sift::live::FileBytes;
-use flashsift_mount::{DroppedIn, Failure, Writes};
+use flashsift_mount::{Failure, Writes};
 use ratatui::{Terminal, backend::TestBackend};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ fn status(written: u64, dropped: u64) -> Status {
         sifter: "controller".to_owned(),
         mode: LiveMode::Sift,
         directories: [("Default/Code Cache", 5 << 10), ("", dropped)]
-            .map(|(directory, dropped)| DroppedIn {
+            .map(|(directory, dropped)| DirectoryDrops {
                 directory: directory.to_owned(),
                 dropped: bytes(dropped),
                 created_again: bytes(77),
