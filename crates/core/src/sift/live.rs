@@ -5,7 +5,7 @@
 //!
 //! - It can be [switched](Live::switch) at any time. A file that is in RAM stays with the machine
 //!   that got it; new files go where the mode says.
-//! - A [guard](Guard) watches the dropped names. When too many of them are created again, it
+//! - A guard watches the dropped names. When too many of them are created again, it
 //!   suspends the sifter: its drops become write-backs until a pause is over.
 //! - The RAM can be [changed](Live::resize), as memory pressure demands.
 

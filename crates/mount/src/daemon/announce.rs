@@ -1,5 +1,5 @@
 //! Reporting dropped names to the kernel: another process unlinks each once more, through the
-//! kernel, as [`crate::fs::drops`] describes.
+//! kernel, as `fs/drops.rs` describes.
 //!
 //! It has to be another process. A thread of the daemon that waits for an answer of the daemon
 //! cannot be killed: after a SIGKILL the rest of the process would be gone, and this thread would

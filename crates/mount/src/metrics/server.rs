@@ -1,7 +1,7 @@
 //! Serves metrics over HTTP, in one thread that neither a slow nor a hostile client can stop.
 //!
-//! A client gets [`PATIENCE`] for its request and the answer together, and at most [`CLIENTS`] are
-//! served at a time. The status of the mount is read at most once in [`FRESH`], however often
+//! A client gets `PATIENCE` for its request and the answer together, and at most `CLIENTS` are
+//! served at a time. The status of the mount is read at most once in `FRESH`, however often
 //! clients ask.
 
 use super::address::Address;
