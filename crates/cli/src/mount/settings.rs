@@ -334,7 +334,7 @@ mod tests {
             settled: vec!["-a b*".into(), "$c".into()],
             sift: Some("controller:again=0.02,price=2".into()),
             sift_mode: Some("dry-run".into()),
-            sift_budget: Some(2000),
+            sift_budget: Some(8192),
             profiles: vec!["pip".into()],
             drop: vec!["*/a b/*".into()],
             pin: vec!["*/c".into()],
@@ -345,7 +345,8 @@ mod tests {
         };
         for settings in [all, Settings::default()] {
             let words = [String::new()].into_iter().chain(settings.words());
-            assert_eq!(Line::try_parse_from(words).ok().unwrap().settings, settings);
+            let line = Line::try_parse_from(words).unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(line.settings, settings);
         }
     }
 
