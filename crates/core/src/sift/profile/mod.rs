@@ -176,7 +176,7 @@ pub fn named<N: AsRef<str>>(names: &[N]) -> Result<Vec<CacheProfile>, CacheProfi
 
 /// Returns the page docs/profiles.md, which lists all profiles.
 pub fn markdown() -> String {
-    let mut page = include_str!("head.md").to_owned();
+    let mut page = include_str!("head.txt").to_owned();
     for profile in shipped() {
         let code = |patterns: &[String]| {
             let quoted: Vec<_> = patterns.iter().map(|at| format!("`{at}`")).collect();
