@@ -325,7 +325,9 @@ test("figures of sifters have the numbers of --json", { skip }, async () => {
     const time = elapsed.rows.find((row) => row[0] === label(cell) && row[4] === cell.sifter)[3];
     assert.ok(Math.abs(time - cell.elapsed_s * 1e6) <= 1e-9 * time, `${cell.sifter}: ${time}`);
   }
-  assert.equal(await page.locator("#table-1 tbody tr").count(), lines.length / 2);
+  // A row for each sifter, and one for the upper bound.
+  assert.equal(await page.locator("#table-1 tbody tr").count(), lines.length / 2 + 1);
+  assert.ok((await page.locator("#table-1").textContent()).includes("upper bound"));
   await done();
 });
 
