@@ -43,7 +43,10 @@ use crate::{
     names::{Patterns, is_synced_database},
     page::PAGE_BYTES,
     params::{Param, ParamKind, Params},
-    structure::extents::{pages_inside, pages_touched},
+    structure::{
+        Extents,
+        extents::{pages_inside, pages_touched},
+    },
 };
 use ahead::Ahead;
 use files::{CLEAN, Files, List, Slot};
@@ -211,6 +214,23 @@ impl Keep {
     /// [`FILE_COST_BYTES`] a file.
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes
+    }
+
+    /// Returns the pages that hold data, of a file with one name that no process has open, that
+    /// flash lacks, and on which there is no decision. `None`: it is no such file.
+    pub(crate) fn idle_pages(&self, file: FileId) -> Option<Extents> {
+        let slot = self.files.find(file)?;
+        let is_idle = self.list_of(slot) == List::Dirty
+            && self.files[slot].names.is_one()
+            && self.files[slot].opens.is_zero();
+        is_idle.then(|| self.files.extents(slot))
+    }
+
+    /// Hands a file over to another machine: it stays in RAM, and this machine forgets it.
+    pub(crate) fn release(&mut self, file: FileId) {
+        if let Some(slot) = self.files.find(file) {
+            self.left(slot);
+        }
     }
 
     fn birth_of(&self, create: &Create<'_>) -> Birth {

@@ -10,7 +10,7 @@
 //! - The RAM can be [changed](Live::resize), as memory pressure demands.
 
 use super::{
-    Birth, Blocked, BoxedSift, Decision, Droppable, Explanation, Keep, KeepConfig, Reason,
+    Birth, Blocked, BoxedSift, Decision, Droppable, Explanation, Intent, Keep, KeepConfig, Reason,
     Selection, SetupError, Sift, SifterSetup, model::FileModel,
 };
 use crate::event::{Action, Create, Event, FileId, Micros};
@@ -18,11 +18,13 @@ use foldhash::fast::FixedState;
 use guard::Guard;
 use hashbrown::{HashMap, HashSet};
 use journal::Journal;
+use latecomers::Latecomers;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 mod guard;
 mod journal;
+pub(crate) mod latecomers;
 #[cfg(test)]
 mod tests;
 
@@ -152,6 +154,7 @@ pub struct Live {
     held: HashMap<FileId, HeldFile, FixedState>,
     /// Those of them that are being dropped.
     dropping: HashSet<FileId, FixedState>,
+    latecomers: Latecomers,
     counts: LiveCounts,
     guard: Guard,
     /// A decision of the sifter that was looked at ahead of its turn.
@@ -173,6 +176,7 @@ impl Live {
             is_stale: false,
             held: HashMap::default(),
             dropping: HashSet::default(),
+            latecomers: Latecomers::default(),
             counts: LiveCounts::default(),
             guard: Guard::default(),
             ahead: None,
@@ -184,6 +188,11 @@ impl Live {
     /// Returns the mode.
     pub fn mode(&self) -> LiveMode {
         self.mode
+    }
+
+    /// Returns the machine of the files that the sifter does not decide on.
+    pub fn keep(&self) -> &Keep {
+        &self.keep
     }
 
     /// Returns the sifter that was chosen.
@@ -239,6 +248,7 @@ impl Live {
             let action = Action::SyncAll;
             sifter.handle(now, &Event { at_us: now, pid: 0, tid: 0, action });
         }
+        self.latecomers.clear();
         self.is_stale = true;
         self.rebuild(now);
     }
@@ -270,13 +280,15 @@ impl Live {
         self.keep.resize(now, self.budget_bytes - part);
     }
 
+    /// Returns the files that the sifter decides on now.
+    fn sifted(&self) -> Option<&Droppable> {
+        let sifts = self.mode == LiveMode::Sift && self.sifter.is_some() && !self.is_stale;
+        self.chosen.as_ref().filter(|_| sifts).map(|chosen| &chosen.droppable)
+    }
+
     /// Whether the sifter decides on a file with this name.
     fn sifts(&self, create: &Create<'_>) -> bool {
-        let has = |chosen: &LiveSifter| chosen.droppable.has(&create.name);
-        self.mode == LiveMode::Sift
-            && self.sifter.is_some()
-            && !self.is_stale
-            && self.chosen.as_ref().is_some_and(has)
+        self.sifted().is_some_and(|droppable| droppable.has(&create.name))
     }
 
     fn created(&mut self, now: Micros, event: &Event<'_>, create: &Create<'_>) {
@@ -291,6 +303,23 @@ impl Live {
             }
             _ => self.keep.handle(now, event),
         }
+    }
+
+    /// Hands a file of `keep` to the sifter, if this event gave it a droppable name.
+    fn adopt(&mut self, now: Micros, event: &Event<'_>) {
+        let sifts = self.sifted().is_some();
+        let Some(LiveSifter { droppable, .. }) = self.chosen.as_ref().filter(|_| sifts) else {
+            return;
+        };
+        let Some(late) = self.latecomers.after(event, &self.keep, droppable) else { return };
+        let create = late.create();
+        let Some(sifter) = &mut self.sifter else { return };
+        if sifter.birth(now, &create) != Birth::Ram {
+            return;
+        }
+        self.keep.release(late.file);
+        late.events(event, &create).for_each(|event| sifter.handle(now, &event));
+        self.held.insert(late.file, HeldFile { name: late.name.clone(), bytes: late.bytes() });
     }
 
     /// A file gets this name.
@@ -359,27 +388,27 @@ impl Live {
         if let Some(ahead) = self.ahead.take() {
             return Some(ahead);
         }
-        let decision = self.sifter.as_mut()?.poll()?;
-        let explanation = |file| {
-            let sifter = self.sifter.as_ref()?;
-            sifter.explain(self.now, file)
+        let mut decision = self.sifter.as_mut()?.poll()?;
+        let sifter = self.sifter.as_ref()?;
+        let Some((file, held)) = decision.file().and_then(|file| Some((file, self.held.get(&file)?)))
+        else {
+            return Some(decision);
         };
-        if let Some(file) = decision.file()
-            && let Some(held) = self.held.get(&file)
-        {
-            let explained = explanation(file);
-            self.journal.decided(self.now, file, held, decision, explained);
-        }
-        Some(match decision {
-            Decision::Drop { file, .. } if self.is_stale || self.guard.is_suspended() => {
-                Decision::WriteBack { file, keep_in_ram: false, why: Reason::Judged }
-            }
-            Decision::Drop { file, .. } => {
+        let mut explanation = sifter.explain(self.now, file);
+        if matches!(decision, Decision::Drop { .. }) {
+            if self.is_stale || self.guard.is_suspended() {
+                decision = Decision::WriteBack { file, keep_in_ram: false, why: Reason::Judged };
+                let rule = match self.is_stale {
+                    true => "The sifter was switched off before it dropped the file.",
+                    false => "The sifter would drop it, but too many drops were wrong: it is paused.",
+                };
+                explanation = Some(Explanation::new(Intent::Write, rule, held.bytes));
+            } else {
                 self.dropping.insert(file);
-                decision
             }
-            _ => decision,
-        })
+        }
+        self.journal.decided(self.now, file, held, decision, explanation);
+        Some(decision)
     }
 
     /// Whether this event is the performance of a drop, and no application's deletion.
@@ -419,6 +448,7 @@ impl Sift for Live {
                     sifter.handle(now, event);
                 }
                 self.keep.handle(now, event);
+                self.adopt(now, event);
             }
         }
     }
@@ -441,6 +471,9 @@ impl Sift for Live {
             sifter.done(now, file, result);
         }
         self.keep.done(now, file, result);
+        if !self.keep.has(file) {
+            self.latecomers.left(file);
+        }
         if self.is_stale {
             self.rebuild(now);
         }
@@ -482,6 +515,7 @@ impl Sift for Live {
         self.keep.check();
         self.guard.check();
         self.journal.check();
+        self.latecomers.check(&self.keep);
         if let Some(sifter) = &self.sifter {
             sifter.check();
         }

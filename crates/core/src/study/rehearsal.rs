@@ -3,8 +3,8 @@
 //!
 //! The same objects run as in [`sifting`](super::sifting): a sifter with the files that it would
 //! have in RAM, and on either side the kernel's write-back of what is left. Only droppable files
-//! that are created during the rehearsal count. A dropped file that is opened again counts as
-//! fetched again, as a mount may not see its reads.
+//! that are created during the rehearsal count, or that get a droppable name while they wait in RAM.
+//! A dropped file that is opened again counts as fetched again, as a mount may not see its reads.
 //!
 //! The memory is bounded: the files that were dropped first are forgotten when there are more than
 //! 32,768, and the number of slices of time is at most [`SLICES_MAX`].
@@ -17,7 +17,11 @@ use super::{
 use crate::{
     event::{Action, Event, FileId, Knows, Micros},
     page::PAGE_BYTES,
-    sift::{BoxedSift, SetupError, live::LiveSifter, simulate::Sifted},
+    sift::{
+        BoxedSift, Keep, SetupError,
+        live::{LiveSifter, latecomers::Latecomers},
+        simulate::Sifted,
+    },
     writeback::flusher::{Flusher, FlusherSettings},
 };
 use foldhash::fast::FixedState;
@@ -49,6 +53,7 @@ pub struct Rehearsal {
     sifted: Sifted<BoxedSift>,
     /// The droppable files that were created during the rehearsal.
     files: HashSet<FileId, FixedState>,
+    latecomers: Latecomers,
     stock: Flusher,
     below: Flusher,
     slice_us: Micros,
@@ -92,6 +97,7 @@ impl Rehearsal {
             began_us: now,
             sifted,
             files: HashSet::default(),
+            latecomers: Latecomers::default(),
             stock: Flusher::new(settings),
             below: Flusher::new(settings),
             slice_us: SLICE_US,
@@ -106,8 +112,16 @@ impl Rehearsal {
             && self.chosen.budget_bytes == chosen.budget_bytes
     }
 
-    /// Takes the next event of the mount.
-    pub fn event(&mut self, event: &Event<'_>) {
+    /// Takes the next event of the mount, which its `keep` has handled.
+    pub fn event(&mut self, event: &Event<'_>, keep: &Keep) {
+        if let Some(late) = self.latecomers.after(event, keep, &self.chosen.droppable)
+            && self.files.insert(late.file)
+        {
+            self.close_slices(event.at_us);
+            let create = late.create();
+            late.events(event, &create).for_each(|event| self.pass_on(&event));
+            return;
+        }
         match &event.action {
             Action::Create(create) => {
                 if !self.chosen.droppable.has(&create.name) {
@@ -221,8 +235,8 @@ fn add(one: SiftSlice, other: SiftSlice) -> SiftSlice {
 mod tests {
     use super::*;
     use crate::{
-        event::{Create, MaybeOwned},
-        sift::{Droppable, Selection},
+        event::{Create, MaybeOwned, Renamed},
+        sift::{Droppable, KeepConfig, Selection, Sift},
     };
 
     fn rehearsal(sifter: &str) -> Rehearsal {
@@ -235,6 +249,12 @@ mod tests {
         Rehearsal::new(0, chosen, FlusherSettings::default()).unwrap()
     }
 
+    /// An event of a mount whose `keep` has no file.
+    fn event(rehearsal: &mut Rehearsal, at_us: Micros, action: Action<'_>) {
+        let keep = Keep::new(KeepConfig::default());
+        rehearsal.event(&Event { at_us, pid: 1, tid: 1, action }, &keep);
+    }
+
     fn create(rehearsal: &mut Rehearsal, at_us: Micros, n: u64, name: &str) {
         let file = FileId(n);
         let create = Create { file, name: name.into(), owner: None, mode: None, sync: false };
@@ -244,7 +264,7 @@ mod tests {
             Action::Write { file, open: None, offset: 0, len: 100_000, sync: false },
             Action::Close { file, open: None },
         ] {
-            rehearsal.event(&Event { at_us, pid: 1, tid: 1, action });
+            event(rehearsal, at_us, action);
         }
     }
 
@@ -253,7 +273,7 @@ mod tests {
         for action in
             [Action::Open { file, open: None, created: false }, Action::Close { file, open: None }]
         {
-            rehearsal.event(&Event { at_us, pid: 1, tid: 1, action });
+            event(rehearsal, at_us, action);
         }
     }
 
@@ -277,6 +297,32 @@ mod tests {
         open(&mut rehearsal, end_us, 3);
         open(&mut rehearsal, end_us, 3);
         assert_eq!(rehearsal.result(end_us).fetched_again_bytes, 100_000);
+    }
+
+    /// Programs that write a file under a temporary name and rename it: the rehearsal counts it from
+    /// the moment at which its name may be dropped, as a sifter that is on takes it then.
+    #[test]
+    fn a_file_that_gets_a_droppable_name_counts() {
+        let mut rehearsal = rehearsal("drop-all");
+        let mut keep = Keep::new(KeepConfig::default());
+        for n in 0..40 {
+            let (file, temporary, last) = (FileId(n), format!("/tmp/{n}"), format!("/cache/{n}"));
+            let name = temporary.as_str().into();
+            let create = Create { file, name, owner: None, mode: None, sync: false };
+            let names = Renamed::owned(&temporary, &last);
+            for action in [
+                Action::Create(MaybeOwned::Borrowed(&create)),
+                Action::Write { file, open: None, offset: 0, len: 100_000, sync: false },
+                Action::Rename { file, names },
+            ] {
+                let event = Event { at_us: n * 60_000_000, pid: 1, tid: 1, action };
+                keep.handle(event.at_us, &event);
+                rehearsal.event(&event, &keep);
+            }
+        }
+        let result = rehearsal.result(40 * 60_000_000);
+        assert_eq!(result.stock_bytes, 40 * 25 * 4096);
+        assert_eq!(result.kept_bytes, 30 * 25 * 4096, "RAM has space for ten: {result:?}");
     }
 
     #[test]

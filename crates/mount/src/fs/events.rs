@@ -77,14 +77,14 @@ impl Stream {
         if let Some(sink) = &mut self.sink {
             sink(&event);
         }
-        if let Some(rehearsal) = &mut self.rehearsal {
-            rehearsal.event(&event);
-        }
         match event.action.file() {
             Some(file) if self.decisions.sift.drops(&event) => self.account.dropped(file),
             _ => self.account.handle(&event),
         }
         self.decisions.call(|sift| sift.handle(event.at_us, &event));
+        if let Some(rehearsal) = &mut self.rehearsal {
+            rehearsal.event(&event, self.decisions.sift.keep());
+        }
     }
 
     /// The settings by which the kernel writes dirty pages.

@@ -225,6 +225,16 @@ impl Files {
         }
     }
 
+    /// Returns the pages that hold data.
+    pub(super) fn extents(&self, slot: Slot) -> Extents {
+        if let Some(extents) = self.apart.get(&slot) {
+            return extents.clone();
+        }
+        let mut extents = Extents::default();
+        extents.insert(0..u64::from(self[slot].dense));
+        extents
+    }
+
     /// Adds pages that hold data.
     pub(super) fn cover(&mut self, slot: Slot, pages: Range<u64>) {
         let dense = self[slot].dense;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    event::{Knows, MaybeOwned},
+    event::{Knows, MaybeOwned, Renamed},
     policy::conformance::Dice,
     sift::{simulate::Sifted, testing::History},
 };
@@ -195,6 +195,44 @@ fn a_sifter_whose_drops_are_all_wrong_is_suspended() {
     assert!(pause > 7_190_000_000, "the second pause is longer: {pause}");
     app.live.reset();
     assert_eq!(app.live.suspended_until(app.now), None);
+}
+
+/// A program that writes each file under a temporary name and renames it, with the file closed or
+/// still open: the sifter takes the file when its name is droppable and no process has it open.
+/// Before, such files stayed with `keep`, and none of a feed reader's downloads was ever dropped.
+#[test]
+fn a_file_that_gets_a_droppable_name_goes_to_the_sifter() {
+    let mut app = App::new("drop-all");
+    for n in 0..40 {
+        let (temporary, last) = (format!("/home/{n}.part"), format!("/d0/{n}"));
+        let names = Renamed::owned(&temporary, &last);
+        app.write(&temporary, 10_000);
+        let file = FileId(app.next);
+        let held = app.live.counts().held.files;
+        if n % 2 == 0 {
+            app.saw(Action::Rename { file, names });
+        } else {
+            app.saw(Action::Open { file, open: None, created: false });
+            app.saw(Action::Rename { file, names });
+            assert_eq!(app.live.counts().held.files, held, "it is open");
+            assert!(app.live.keep.has(file));
+            app.saw(Action::Close { file, open: None });
+        }
+        assert!(!app.live.keep.has(file));
+    }
+    let counts = app.live.counts();
+    assert_eq!(app.live.keep.files(), 0);
+    assert!(counts.dropped.files > 20, "{counts:?}");
+    assert_eq!(counts.dropped.bytes, counts.dropped.files * 12_288, "whole pages: {counts:?}");
+    assert_eq!(app.live.latecomers.len(), 0);
+    // A second name, which is not droppable, keeps a file where it is.
+    app.write("/home/a", 5_000);
+    let file = FileId(app.next);
+    app.saw(Action::Link { file, name: "/home/b".into() });
+    app.saw(Action::Rename { file, names: Renamed::owned("/home/a", "/d0/a") });
+    assert!(app.live.keep.has(file));
+    app.saw(Action::Gone { file });
+    assert_eq!(app.live.latecomers.len(), 0);
 }
 
 /// A drop is an unlink for everyone but the sifter, which must still remember the name: its ghost
