@@ -3,7 +3,7 @@
 
 use clap::{Parser, Subcommand};
 use logging::Verbosity;
-use mount::{control, explain, helper, sift, top, trial};
+use mount::{control, explain, foreground, helper, sift, top, trial};
 use std::{ffi::OsString, io, process::ExitCode};
 use usage::Usage;
 
@@ -86,6 +86,7 @@ enum Command {
     Top(top::Args),
     Sift(sift::Args),
     Explain(explain::Args),
+    Foreground(foreground::Args),
     Trial(trial::Args),
     #[command(visible_alias = "flush")]
     Settle(control::SettleArgs),
@@ -166,6 +167,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Top(args) => top::run(&args),
         Command::Sift(args) => sift::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Foreground(args) => foreground::run(&args),
         Command::Trial(args) => trial::run(&args, words),
         Command::Settle(args) => control::settle(&args),
         Command::Unmount(args) => control::unmount(&args),

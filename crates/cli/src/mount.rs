@@ -6,6 +6,7 @@ pub(crate) mod background;
 mod boot;
 pub(crate) mod control;
 pub(crate) mod explain;
+pub(crate) mod foreground;
 pub(crate) mod helper;
 mod recording;
 mod settings;
@@ -132,25 +133,40 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     }
     let record = args.record.as_deref().map(std::path::absolute).transpose()?.map(recorded_in);
     Ok(daemon::run(daemon::Options {
-        backing: args.backing.clone(),
-        mountpoint: mountpoint.clone(),
         even_if_used: args.even_if_used,
         even_on: args.even_on.clone(),
-        lose_at_most: wanted.lose_at_most,
         force: args.force,
+        sift,
+        reload: args.config.is_some().then(|| reload(args.clone(), mountpoint.clone())),
+        record,
+        in_background: args.in_background,
+        ..options(args.backing.clone(), mountpoint.clone(), wanted)
+    })?)
+}
+
+/// The options of a mount in the background that only its settings describe.
+fn options(backing: PathBuf, mountpoint: PathBuf, wanted: settings::Wanted) -> daemon::Options {
+    daemon::Options {
+        backing,
+        mountpoint,
+        even_if_used: false,
+        even_on: Vec::new(),
+        lose_at_most: wanted.lose_at_most,
+        force: false,
         budget_bytes: wanted.budget_bytes,
         settled: wanted.settled,
         allow_other: wanted.allow_other,
         kernel: wanted.options,
         serving: Serving { passthrough: wanted.passthrough, threads: wanted.threads },
-        sift,
+        sift: None,
         trial: None,
-        reload: args.config.is_some().then(|| reload(args.clone(), mountpoint.clone())),
-        record,
+        reload: None,
+        record: None,
         metrics: wanted.metrics,
+        foreground: wanted.foreground,
         to_journal: crate::logging::to_journal,
-        in_background: args.in_background,
-    })?)
+        in_background: true,
+    }
 }
 
 /// A mount in place that only its settings describe.
@@ -165,26 +181,7 @@ struct Mounting {
 /// Mounts in the background process, and returns after the unmount.
 fn mount_with(mounting: Mounting) -> anyhow::Result<()> {
     let Mounting { backing, mountpoint, wanted, sift, trial } = mounting;
-    Ok(daemon::run(daemon::Options {
-        backing,
-        mountpoint,
-        even_if_used: false,
-        even_on: Vec::new(),
-        lose_at_most: wanted.lose_at_most,
-        force: false,
-        budget_bytes: wanted.budget_bytes,
-        settled: wanted.settled,
-        allow_other: wanted.allow_other,
-        kernel: wanted.options,
-        serving: Serving { passthrough: wanted.passthrough, threads: wanted.threads },
-        sift,
-        trial,
-        reload: None,
-        metrics: wanted.metrics,
-        record: None,
-        to_journal: crate::logging::to_journal,
-        in_background: true,
-    })?)
+    Ok(daemon::run(daemon::Options { sift, trial, ..options(backing, mountpoint, wanted) })?)
 }
 
 /// Reads the settings: of the command line, and of the file.

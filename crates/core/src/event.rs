@@ -544,6 +544,19 @@ impl Knows {
         foreground: false,
         places: false,
     };
+
+    /// Facts that the events of a mount contain.
+    pub const OF_MOUNT: Knows = Knows {
+        times: true,
+        syncs: true,
+        writes: true,
+        removals: true,
+        opens: true,
+        creations: true,
+        sizes: true,
+        names: true,
+        ..Knows::NOTHING
+    };
 }
 
 /// The origin of a trace, and the facts that it contains.

@@ -33,6 +33,10 @@ pub(crate) const ANNOUNCE: &str = "user.flashsift.announce";
 /// `reset` ends a suspension. Only root and the user of the mount may.
 pub const SIFT: &str = "user.flashsift.sift.";
 
+/// Reading the attribute of this name and a program's name makes the program the one in the
+/// foreground; an empty name: there is none. Only root and the user of the mount may.
+pub(crate) const FOREGROUND: &str = "user.flashsift.foreground.";
+
 /// The last decisions of the sifter as JSON, the newest first: the value of the attribute of this
 /// name and the number of decisions to skip. It ends where it would be longer than 64 KiB.
 pub(crate) const DECISIONS: &str = "user.flashsift.decisions.";
@@ -90,6 +94,16 @@ pub fn sift(mount: &Mount, wish: SiftWish) -> io::Result<()> {
 /// The request fails.
 pub fn reset_sifter(mount: &Mount) -> io::Result<()> {
     ask(mount, &format!("{SIFT}reset"))
+}
+
+/// Reports to a mount which program is in the foreground, by its name in `/proc/PID/comm`; empty:
+/// there is none.
+///
+/// # Errors
+///
+/// The request fails.
+pub fn set_foreground(mount: &Mount, program: &str) -> io::Result<()> {
+    ask(mount, &format!("{FOREGROUND}{program}"))
 }
 
 fn ask(mount: &Mount, attribute: &str) -> io::Result<()> {

@@ -7,6 +7,7 @@ pub mod announce;
 mod background;
 mod ending;
 mod error;
+mod machine;
 mod process;
 pub mod session;
 mod systemd;
@@ -35,7 +36,10 @@ use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::show;
 use flashsift_core::sift::live::LiveSifter;
 use flashsift_core::writeback::flusher::FlusherSettings;
-use flashsift_host::mounts::{self, Mount};
+use flashsift_host::{
+    foreground::Source,
+    mounts::{self, Mount},
+};
 use rustix::fs::minor;
 use sd_notify::NotifyState;
 use signal_hook::consts::SIGHUP;
@@ -90,6 +94,8 @@ pub struct Options {
     pub record: Option<StartRecording>,
     /// Places at which metrics are served.
     pub metrics: Vec<Address>,
+    /// Where the application in the foreground is looked up.
+    pub foreground: Option<Source>,
     /// Makes messages go to the journal; for a process in the background.
     pub to_journal: ToJournal,
     /// This process was started to run in the background.
@@ -192,6 +198,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     };
     let (fs, point) = (daemon.fs.clone(), place.mountpoint.clone());
     metrics.start(move || metrics::text(&[(&point, &fs.status())]))?;
+    let machine = machine::Watcher::start(daemon.fs.clone(), options.foreground.take())?;
     let watchdog = Watchdog::start(daemon.fs.clone(), daemon.mount.clone())?;
 
     let report = report(&place, &options, &metrics);
@@ -217,6 +224,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     let ended = daemon.end(mounted);
     daemon.fs.end_decisions();
     daemon.fs.end_drops();
+    machine.stop();
     let _ = write_back.join();
     let _ = announce.join();
     if let Some(trial) = trial {

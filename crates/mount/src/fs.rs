@@ -67,6 +67,10 @@ pub struct Fs {
     pub(crate) store: Store,
     /// The most RAM that files may take, bytes.
     pub(crate) budget_bytes: u64,
+    /// The RAM that files may take now: less than `budget_bytes` while memory is short.
+    pub(crate) allowed_bytes: AtomicU64,
+    /// The program in the foreground, as far as it is known.
+    pub(crate) foreground: Mutex<String>,
     table: Mutex<Table>,
     /// Open files by number, so that reads and writes need no table.
     pub(crate) opens: Opens,
@@ -115,6 +119,8 @@ impl Fs {
             backing,
             store,
             budget_bytes,
+            allowed_bytes: AtomicU64::new(budget_bytes),
+            foreground: Mutex::default(),
             opens: Opens::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
@@ -259,6 +265,9 @@ impl Fs {
         if let Ok((used, budget)) = self.store.usage() {
             (status.ram_bytes, status.budget_bytes) = (used, budget);
         }
+        let allowed = self.allowed_bytes.load(Ordering::Relaxed);
+        status.allowed_bytes = (allowed < self.budget_bytes).then_some(allowed);
+        status.foreground.clone_from(&self.foreground.lock());
         status.sift = self.sift_status();
         status.writes = Some(self.writes(self.store.content().ok().map(|(used, _)| used)));
         status

@@ -13,7 +13,9 @@ mod passthrough;
 use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
-use crate::control::{ANNOUNCE, DECISIONS, EXPLAIN, SETTLE, SIFT, STATUS, WRITE_BACK};
+use crate::control::{
+    ANNOUNCE, DECISIONS, EXPLAIN, FOREGROUND, SETTLE, SIFT, STATUS, WRITE_BACK,
+};
 use crate::fs::Fs;
 use crate::fs::sifting::{SiftError, SiftWish};
 use crate::fs::types::{Access, Attr, Changes, ROOT};
@@ -622,6 +624,10 @@ impl Filesystem for Adapter {
                 },
                 (ROOT, Some(name)) if name.starts_with(SIFT) && is_ours(request) => {
                     self.sift(&name[SIFT.len()..])
+                }
+                (ROOT, Some(name)) if name.starts_with(FOREGROUND) && is_ours(request) => {
+                    self.fs.set_foreground(&name[FOREGROUND.len()..]);
+                    Ok(Vec::new())
                 }
                 (ROOT, Some(name)) if name.starts_with(DECISIONS) => {
                     let skip = name[DECISIONS.len()..].parse();

@@ -2,6 +2,7 @@
 
 use crate::fanotify::handle_of;
 use flashsift_core::names::escape;
+use flashsift_host::memory::stalled_ppm_in;
 use flashsift_traces::tracepoint::{
     Dev, Inode, Mapping, Name, NameKind, Point, TracepointMachine, What,
 };
@@ -67,7 +68,7 @@ impl Pressure {
     /// `None` where the kernel does not tell it.
     pub(crate) fn new() -> Option<Self> {
         let path = Path::new("/proc/pressure/memory");
-        let known = fs::read_to_string(path).ok().and_then(|text| stalled_ppm(&text));
+        let known = fs::read_to_string(path).ok().and_then(|text| stalled_ppm_in(&text));
         known.map(|_| Self { path, last_ppm: None, due_ns: 0 })
     }
 
@@ -77,18 +78,9 @@ impl Pressure {
             return None;
         }
         self.due_ns = now_ns + Self::EVERY_NS;
-        let ppm = fs::read_to_string(self.path).ok().and_then(|text| stalled_ppm(&text))?;
+        let ppm = fs::read_to_string(self.path).ok().and_then(|text| stalled_ppm_in(&text))?;
         (self.last_ppm.replace(ppm) != Some(ppm)).then_some(ppm)
     }
-}
-
-/// `some avg10=0.12 avg60=…`: percent, with two decimals.
-fn stalled_ppm(text: &str) -> Option<u32> {
-    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
-    let average = some.split(' ').find_map(|word| word.strip_prefix("avg10="))?;
-    let (percent, hundredths) = average.split_once('.').unwrap_or((average, "0"));
-    let hundredths = format!("{hundredths:0<2}").get(..2)?.parse::<u32>().ok()?;
-    Some((percent.parse::<u32>().ok()?.checked_mul(100)? + hundredths).min(10_000) * 100)
 }
 
 /// A mounted file system.
@@ -330,22 +322,6 @@ pub(crate) fn open_files(pid: u32, at_ns: u64, take: &mut impl FnMut(Name)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pressure_is_read_to_the_hundredth_of_a_percent() {
-        let text = |avg10: &str| {
-            format!("some avg10={avg10} avg60=9.99 avg300=0.00 total=1\nfull avg10=7.00\n")
-        };
-        for (avg10, ppm) in
-            [("0.00", 0), ("0.01", 100), ("12.34", 123_400), ("5.5", 55_000), ("100.00", 1_000_000)]
-        {
-            assert_eq!(stalled_ppm(&text(avg10)), Some(ppm), "{avg10}");
-        }
-        assert_eq!(stalled_ppm(&text("4294967295.00")), None);
-        for broken in ["", "full avg10=1.00", "some avg60=1.00", "some avg10=x.00"] {
-            assert_eq!(stalled_ppm(broken), None, "{broken}");
-        }
-    }
 
     #[test]
     fn a_program_has_the_name_of_its_file_and_a_script_its_own() {

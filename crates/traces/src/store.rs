@@ -1006,19 +1006,7 @@ impl<T: DataType> Column<T> {
 /// A store that holds each kind of event, for the tests, the fuzzers and the docs.
 pub(crate) fn sample() -> Vec<u8> {
     let mut encoder = Encoder::new(Vec::new(), "sample").expect("memory takes anything");
-    let knows = Knows {
-        times: true,
-        syncs: true,
-        writes: true,
-        removals: true,
-        opens: true,
-        creations: true,
-        sizes: true,
-        names: true,
-        pressure: true,
-        foreground: true,
-        places: true,
-    };
+    let knows = Knows { pressure: true, foreground: true, places: true, ..Knows::OF_MOUNT };
     let (file, older) = (FileId(0), FileId(1));
     let open = NonZeroU32::new(1).map(OpenId);
     let owner = Some(FileOwner { uid: 10_001, gid: 10_001 });

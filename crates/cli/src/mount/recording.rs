@@ -5,6 +5,7 @@ use anyhow::Context;
 use flashsift_core::event::{
     About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space,
 };
+use flashsift_host::memory;
 use flashsift_mount::{
     daemon,
     daemon::{Began, RecordingError},
@@ -31,17 +32,7 @@ const ABOUT: About = About {
     boot_us: None,
     side: Side::Before,
     space: Space::Files,
-    knows: Knows {
-        times: true,
-        syncs: true,
-        writes: true,
-        removals: true,
-        opens: true,
-        creations: true,
-        sizes: true,
-        names: true,
-        ..Knows::NOTHING
-    },
+    knows: Knows::OF_MOUNT,
 };
 
 /// A trace that is being written.
@@ -134,7 +125,9 @@ fn write(
 ) -> anyhow::Result<(Summary, u64)> {
     let mut into = Events::new(&mut writer);
     let (epoch_us, boot_us) = (Some(began.epoch_us), Some(began.boot_us));
-    let mut written = into.about(About { epoch_us, boot_us, ..ABOUT });
+    let pressure = memory::stalled_ppm().is_some();
+    let knows = Knows { pressure, ..ABOUT.knows };
+    let mut written = into.about(About { epoch_us, boot_us, knows, ..ABOUT });
     while let Ok(Some(event)) = arriving.recv() {
         if written.is_ok() {
             written = into.push(event);
@@ -202,7 +195,9 @@ mod tests {
     impl flashsift_traces::events::Sink for Seen {
         fn about(&mut self, about: About) -> Result<(), flashsift_traces::Error> {
             let (epoch_us, boot_us) = (Some(BEGAN.epoch_us), Some(BEGAN.boot_us));
-            assert_eq!(about, About { epoch_us, boot_us, ..ABOUT });
+            let pressure = Path::new("/proc/pressure/memory").exists();
+            let knows = Knows { pressure, ..ABOUT.knows };
+            assert_eq!(about, About { epoch_us, boot_us, knows, ..ABOUT });
             Ok(())
         }
         fn events(&mut self, events: &[Event<'static>]) -> Result<(), flashsift_traces::Error> {

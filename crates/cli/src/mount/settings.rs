@@ -4,6 +4,7 @@ use super::sift;
 use crate::{size, usage::Usage};
 use anyhow::Context;
 use flashsift_core::{duration::Exact, sift::live::SIFTER_PART};
+use flashsift_host::foreground::Source;
 use flashsift_mount::{SiftWish, metrics::address::Address};
 use serde::{Deserialize, Deserializer, de};
 use std::{num::NonZero, path::Path, thread, time::Duration};
@@ -77,6 +78,13 @@ pub(super) struct Settings {
     #[arg(long, value_name = "ADDRESS")]
     metrics: Vec<Address>,
 
+    /// Tell the sifter which application is in the foreground: the oldest program of a control
+    /// group, such as cgroup:/dev/cpuset/top-app, or of the session that a seat shows, logind or
+    /// logind:seat0 [default: as `flashsift foreground` says]
+    #[arg(long, value_name = "SOURCE")]
+    #[serde(deserialize_with = "source")]
+    foreground_from: Option<Source>,
+
     /// Do not let the kernel read and write the files on flash directly; flashsift does it instead
     #[arg(long)]
     no_passthrough: bool,
@@ -100,6 +108,7 @@ pub(super) struct Wanted {
     pub(super) settled: Vec<String>,
     pub(super) sift: Option<SiftWanted>,
     pub(super) metrics: Vec<Address>,
+    pub(super) foreground: Option<Source>,
     pub(super) passthrough: bool,
     pub(super) allow_other: bool,
     pub(super) threads: usize,
@@ -136,6 +145,7 @@ impl Settings {
             self.sift.as_ref().map(|sifter| format!("--sift={sifter}")),
             self.sift_mode.as_ref().map(|mode| format!("--sift-mode={mode}")),
             self.sift_budget.map(|bytes| format!("--sift-budget={bytes}")),
+            self.foreground_from.as_ref().map(|source| format!("--foreground-from={source}")),
             self.no_passthrough.then(|| "--no-passthrough".to_owned()),
             self.threads.map(|threads| format!("--threads={threads}")),
         ];
@@ -167,6 +177,7 @@ impl Settings {
             drop: [other.drop, self.drop].concat(),
             pin: [other.pin, self.pin].concat(),
             metrics: [other.metrics, self.metrics].concat(),
+            foreground_from: self.foreground_from.or(other.foreground_from),
             no_passthrough: self.no_passthrough || other.no_passthrough,
             threads: self.threads.or(other.threads),
             options: [other.options, self.options].concat(),
@@ -255,6 +266,7 @@ impl Settings {
             sift,
             settled: self.settled,
             metrics: self.metrics,
+            foreground: self.foreground_from,
             passthrough: root && !self.no_passthrough,
             allow_other,
             threads: self.threads.map_or_else(threads, usize::from),
@@ -270,6 +282,10 @@ fn threads() -> usize {
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
     size::parse_time(&text).map(Some).map_err(de::Error::custom)
+}
+
+fn source<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Source>, D::Error> {
+    String::deserialize(from)?.parse().map(Some).map_err(de::Error::custom)
 }
 
 fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
@@ -339,6 +355,7 @@ mod tests {
             drop: vec!["*/a b/*".into()],
             pin: vec!["*/c".into()],
             metrics: ["unix:/run/a b", "[::1]:9101"].map(|at| at.parse().unwrap()).to_vec(),
+            foreground_from: Some("logind".parse().unwrap()),
             no_passthrough: true,
             threads: Some(3),
             options: vec!["noatime".into(), "ro".into()],
@@ -366,6 +383,7 @@ mod tests {
         assert!(error("settle-after = \"soon\"").contains("write a time as 90s"));
         assert!(error("settle-after = 60").contains("expected a string"));
         assert!(error("metrics = [\"0.0.0.0:9101\"]").contains("other machines could reach it"));
+        assert!(error("foreground-from = \"me\"").contains("is no source; write cgroup:/"));
         assert!(error("metrics = [\"unix:a\"]").contains("has to begin with /"));
         let unknown = Settings { options: vec!["roo".into()], ..Settings::default() };
         assert!(

@@ -19,6 +19,12 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
     let mut line = |label: &str, value: String| text.push_str(&format!("  {label:<15}{value}\n"));
     let (used, budget) = (size::bytes(status.ram_bytes), size::bytes(status.budget_bytes));
     line("in RAM", format!("{}, {used} of {budget}", files(status.files_in_ram)));
+    if let Some(allowed) = status.allowed_bytes {
+        line("", format!("memory is short: at most {} for now", size::bytes(allowed)));
+    }
+    if !status.foreground.is_empty() {
+        line("foreground", status.foreground.clone());
+    }
     line("deleted in RAM", files(status.never_written));
     line(
         "written back",

@@ -3,6 +3,7 @@
 mod crash;
 mod files;
 mod flash_state;
+mod machine;
 mod model;
 #[path = "../places/mod.rs"]
 mod places;

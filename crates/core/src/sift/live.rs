@@ -25,6 +25,7 @@ use std::sync::Arc;
 mod guard;
 mod journal;
 pub(crate) mod latecomers;
+pub mod ram_budget;
 #[cfg(test)]
 mod tests;
 

@@ -27,18 +27,6 @@ use crate::{
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
-/// Facts that the events of a mount contain.
-const KNOWS: Knows = Knows {
-    times: true,
-    syncs: true,
-    writes: true,
-    removals: true,
-    opens: true,
-    creations: true,
-    sizes: true,
-    names: true,
-    ..Knows::NOTHING
-};
 /// Dropped files that are remembered.
 const DROPPED_MAX: usize = 1 << 15;
 /// Length of a slice of time at first, µs; it doubles when there are too many.
@@ -91,7 +79,7 @@ impl Rehearsal {
         settings: FlusherSettings,
     ) -> Result<Self, SetupError> {
         let sifter = chosen.build(chosen.budget_bytes)?;
-        let sifted = Sifted::new(sifter, chosen.budget_bytes, KNOWS).remembering(DROPPED_MAX);
+        let sifted = Sifted::new(sifter, chosen.budget_bytes, Knows::OF_MOUNT).remembering(DROPPED_MAX);
         Ok(Self {
             chosen,
             began_us: now,

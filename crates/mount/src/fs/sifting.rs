@@ -3,10 +3,11 @@
 use super::Fs;
 use super::failures::WriteBackFailures;
 use super::types::{Ino, RehearsalStatus, SiftStatus};
-use flashsift_core::event::Micros;
+use flashsift_core::event::{Action, MaybeOwned, Micros};
 use flashsift_core::sift::SetupError;
 use flashsift_core::sift::live::{LiveMode, LiveSifter};
 use flashsift_core::study::rehearsal::Rehearsal;
+use std::sync::atomic::Ordering;
 
 /// The longest attribute that the kernel takes, bytes.
 const ATTRIBUTE_BYTES_MAX: usize = 1 << 16;
@@ -134,8 +135,34 @@ impl Fs {
     /// Files that had to leave RAM could not be written back.
     pub fn set_budget(&self, budget_bytes: u64) -> Result<(), WriteBackFailures> {
         let bytes = budget_bytes.min(self.budget_bytes);
+        self.allowed_bytes.store(bytes, Ordering::Relaxed);
         self.events.with_stream(|known, now| known.call(|sift| sift.resize(now, bytes)));
         self.perform()
+    }
+
+    /// The RAM that files may take where memory is not short, bytes.
+    pub fn whole_budget_bytes(&self) -> u64 {
+        self.budget_bytes
+    }
+
+    /// The RAM that files take now, bytes; 0 if it cannot be read.
+    pub fn held_bytes(&self) -> u64 {
+        self.store.usage().map_or(0, |(used, _)| used)
+    }
+
+    /// Reports the share of time in which processes wait for memory, parts per million.
+    pub fn memory_is_stalled(&self, stalled_ppm: u32) {
+        self.saw(self.arrived(0), Action::MemoryPressure { stalled_ppm });
+        self.events.deliver();
+    }
+
+    /// Reports the program in the foreground, by its name in `/proc/PID/comm`; empty: there is
+    /// none.
+    pub fn set_foreground(&self, program: &str) {
+        let app = MaybeOwned::owned_str(program);
+        self.saw(self.arrived(0), Action::Foreground { app });
+        self.events.deliver();
+        program.clone_into(&mut self.foreground.lock());
     }
 
     /// The last decisions of the sifter as JSON, the newest first, without the first ones.

@@ -227,6 +227,12 @@ pub struct Status {
     pub ram_bytes: u64,
     /// Limit of `ram_bytes`.
     pub budget_bytes: u64,
+    /// A lower limit, while memory is short; `None`: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_bytes: Option<u64>,
+    /// The program in the foreground; empty: it is not known, or there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub foreground: String,
     /// Number of files that were created in RAM.
     pub born: u64,
     /// Number of files that were created write-through.
