@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import platform
@@ -13,6 +14,7 @@ import sys
 import time
 import tomllib
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -27,17 +29,20 @@ TIMEOUT_S = 300
 # The browser alone needs most of it.
 PRESSURE_BYTES = 640 * MIB
 SIFTERS = ("controller", "drop-all", "touch")
+# The paper's system, if `run.sh` could train its models.
+TRAINED = "cachesifter"
 BUDGETS_MIB = (64, 16)
-ALL_ARMS = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in BUDGETS_MIB for kind in ("keep", *SIFTERS)))
+ARMS = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in BUDGETS_MIB for kind in ("keep", *SIFTERS)))
+ALL_ARMS = (*ARMS, *(f"{TRAINED}-{mib}" for mib in BUDGETS_MIB))
 # The load, its first seed, and its arms; a judged load was not looked at before.
 LOADS = {
     "chromium": (100, ("ext4", "tmpfs", "keep-64", "controller-64", "keep-16", "controller-16", "drop-all-16",
-                       "touch-16")),
-    "chromium-people": (200, ("ext4", "keep-16", "controller-64", "controller-16", "drop-all-16")),
+                       "touch-16", f"{TRAINED}-64", f"{TRAINED}-16")),
+    "chromium-people": (200, ("ext4", "keep-16", "controller-64", "controller-16", "drop-all-16", f"{TRAINED}-16")),
     "firefox": (300, ("ext4", "keep-16", "controller-16", "drop-all-16")),
     "feed": (350, ("ext4", "tmpfs", "keep-16", "controller-16", "drop-all-16", "touch-16")),
     "pip": (400, ("ext4", "keep-16", "controller-16", "drop-all-16")),
-    "punisher": (500, ALL_ARMS),
+    "punisher": (500, ARMS),
     "pressure": (600, ("ext4", "keep-64", "controller-64", "controller-16")),
 }
 SIMULATED = ("chromium", "feed", "punisher")
@@ -58,15 +63,20 @@ def droppable():
     return [text for key, text in patterns() if key == "drop"] + ["*/.cache/pip/http/*", "*/.cache/pip/wheels/*.whl"]
 
 
+def sifter(kind, models):
+    """A sifter with its models, which are one for each phase."""
+    return f"{kind}:model={models[0]},model2={models[1]}" if kind == TRAINED else kind
+
+
 class Mount:
     """flashsift's mount over a directory of the volume; a context manager that unmounts it."""
 
-    def __init__(self, program, arm, backing, point, more=()):
+    def __init__(self, program, arm, backing, point, models, more=()):
         self._program, self.point, self._backing = program, point, backing
         self.kind, _, mib = arm.rpartition("-")
         self._words = ["--budget", f"{mib}MiB", *more]
         if self.kind != "keep":
-            self._words += ["--sift", self.kind]
+            self._words += ["--sift", sifter(self.kind, models)]
             for key, text in patterns():
                 self._words += [f"--{key}", text]
 
@@ -157,7 +167,7 @@ class Bench:
                 stack.callback(stage.call, "umount", over)
                 stage.call("cp", "-a", f"{files}/.", over)
             elif arm != "ext4":
-                mount = stack.enter_context(Mount(self.options.flashsift, arm, files, over, more))
+                mount = stack.enter_context(Mount(self.options.flashsift, arm, files, over, self.options.models, more))
                 if limit:
                     (limit / "cgroup.procs").write_text(str(mount.pid))
             if limit:
@@ -195,16 +205,21 @@ class Bench:
         try:
             # A dry run drops nothing, and its verdict is on the very events of the recording.
             recorded = self.run(load, "controller-16", seed, ("--dry-run", "--record", trace))
-            for mib in BUDGETS_MIB:
-                words = [self.options.flashsift, "compare", trace, "--json",
-                         "--sift", ",".join(("none", "keep", *SIFTERS)),
-                         "--memory", f"{mib}MiB", "--sift-memory", f"{mib // 2}MiB"]
+            for mib, mounted in itertools.product(BUDGETS_MIB, (False, True)):
+                # Alone, a sifter has the RAM that it has in the mount: half.
+                memory = ["--memory", f"{mib}MiB", "--sift-memory", f"{mib // 2}MiB"]
+                if mounted:
+                    memory = ["--memory", f"{2 * mib}MiB", "--sift-memory", f"{mib}MiB", "--as-mounted"]
+                words = [self.options.flashsift, "compare", trace, "--json", *memory]
+                for kind in ("none", "keep", *SIFTERS, *([TRAINED] if self.options.models else [])):
+                    words += ["--sift", sifter(kind, self.options.models)]
                 for text in droppable():
                     words += ["--droppable", text]
                 done = subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True)
                 for line in done.stdout.splitlines():
                     record = json.loads(line)
-                    yield {"load": load, "seed": seed, "budget_mib": mib, "device_bytes": recorded["device_bytes"],
+                    yield {"load": load, "seed": seed, "budget_mib": mib, "as_mounted": mounted,
+                           "device_bytes": recorded["device_bytes"],
                            "rehearsal": recorded["sift"]["rehearsal"], "record": record}
         finally:
             trace.unlink(missing_ok=True)
@@ -214,6 +229,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flashsift", required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--models", type=Path, nargs=2, help="models of cachesifter, for both phases")
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
     parser.add_argument("--arms", nargs="+", choices=ALL_ARMS, default=ALL_ARMS)
@@ -222,6 +238,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one round of shorter loads on fewer arms")
     options = parser.parse_args()
     options.scale, options.rounds = (0.4, 1) if options.quick else (1.0, options.rounds)
+    arms = [arm for arm in options.arms if options.models or not arm.startswith(TRAINED)]
     quick = ("ext4", "keep-16", "controller-16", "drop-all-16")
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     bench, order = Bench(options), random.Random(options.seed)
@@ -241,7 +258,7 @@ def main():
                     note(simulated, row)
         for number in range(options.rounds):
             todo = [(load, arm) for load in options.loads if load not in missing for arm in LOADS[load][1]
-                    if arm in options.arms and (not options.quick or arm in quick)]
+                    if arm in arms and (not options.quick or arm in quick)]
             order.shuffle(todo)
             for load, arm in todo:
                 seed = LOADS[load][0] + number
@@ -256,6 +273,7 @@ def main():
     about = {"kernel": platform.release().split("-")[0], "cpus": os.cpu_count(), "date": date.today().isoformat(),
              "quick": options.quick, "seed": options.seed, "rounds": options.rounds,
              "minutes": round((time.monotonic() - began) / 60, 1), "missing": missing,
+             "models": [sha256(model.read_bytes()).hexdigest()[:16] for model in options.models or ()],
              "flashsift": subprocess.run([options.flashsift, "--version"], capture_output=True,
                                          text=True).stdout.strip()}
     (options.out / "machine.json").write_text(json.dumps(about, indent=1) + "\n")

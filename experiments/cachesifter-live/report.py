@@ -198,20 +198,30 @@ def probe_table(rows):
 
 def simulated_table(rows, simulated):
     cells = []
+    as_mounted = {(entry["load"], entry["budget_mib"], entry["record"]["sifter"]): entry["record"]["kept_share"]
+                  for entry in simulated if entry["as_mounted"]}
     for entry in simulated:
-        record, arm = entry["record"], f"{entry['record']['sifter']}-{entry['budget_mib']}"
+        if entry["as_mounted"]:
+            continue
+        record, arm = entry["record"], f"{kind_of(entry['record'])}-{entry['budget_mib']}"
         mine = [row for row in rows if (row["load"], row["arm"], row["seed"]) == (entry["load"], arm, entry["seed"])]
         if not mine or "sift" not in mine[0] or kept(mine[0]) is None:
             continue
-        live, expected = kept(mine[0]), record["kept_share"]
+        live, alone = kept(mine[0]), record["kept_share"]
+        expected = as_mounted[entry["load"], entry["budget_mib"], record["sifter"]]
         dry = entry.get("rehearsal") if arm == "controller-16" else None
         cells.append([f"{entry['load']}, `{arm}`",
                       f"{100 * dry['kept_bytes'] / max(1, dry['stock_bytes']):.1f}" if dry else "",
-                      f"{100 * expected:.1f}",
-                      f"{100 * record['fetched_again_share']:.1f}", f"{100 * live:.1f}",
+                      f"{100 * alone:.1f}", f"{100 * record['fetched_again_share']:.1f}",
+                      f"{100 * expected:.1f}", f"{100 * live:.1f}",
                       f"{live / expected:.2f}" if expected > 0.005 else "–"])
-    return table(["load, arm", "dry run: kept %", "simulated: kept %", "simulated: again %", "live: kept %",
-                  "live of simulated"], cells)
+    return table(["load, arm", "dry run: kept %", "alone: kept %", "alone: again %", "as mounted: kept %",
+                  "live: kept %", "live of as mounted"], cells)
+
+
+def kind_of(record):
+    """The sifter without its parameters."""
+    return record["sifter"].partition(":")[0]
 
 
 def found(rows):
@@ -290,8 +300,8 @@ def page(top):
         "## Beside the simulation\n",
         "A dry run of `controller-16` with the first seed was recorded; `flashsift compare` simulates each\n"
         "sifter on its events with the same RAM. The live run has the same seed, but its own timing, and\n"
-        "it reacts to drops: a program that fetches a file again makes CheckStop suspend the sifter,\n"
-        "whichever it is. The simulation of these sifters has no CheckStop.\n",
+        "it reacts to drops. Alone, a sifter has its half of the RAM to itself, and no CheckStop. As\n"
+        "mounted (`--as-mounted`), it has `keep` beside it and CheckStop above it, as in the mount.\n",
         simulated_table(rows, simulated),
         HOW, *(["Failed runs:\n", failures + "\n"] if failed else []),
     ]).rstrip() + "\n"

@@ -8,7 +8,8 @@
 #
 # It needs root, e2fsprogs, Python 3.11, Chromium, pip and sqlite3, and Firefox for one load. Pages
 # come from 127.0.0.1. $FLASHSIFT names a program instead of the build. Ctrl-C ends the programs,
-# the mount and the loop device.
+# the mount and the loop device. cachesifter takes part where `flashsift train` works (docs/train.md):
+# its models learn from the recorded days of other people.
 set -eu -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
@@ -21,9 +22,21 @@ fi
 work=target/experiments/cachesifter-live
 out=$work/results
 mkdir -p "$out"
+days=(testdata/days/browser-days-[15].parquet)
+models=()
+for phase in 1 2; do
+  model=$work/phase$phase.safetensors
+  if [ -e "$model" ] || "$program" train "${days[@]}" --only-cache --phase $phase --split time -q \
+      -o "$model" > "$work/train$phase.log" 2>&1; then
+    models+=("$model")
+  else
+    echo "cachesifter is left out: training fails, see $work/train$phase.log" >&2
+  fi
+done
+if (( ${#models[@]} == 2 )); then models=(--models "${models[@]}"); else models=(); fi
 trap : INT # Python handles it, and this shell ends after it.
 python3 -B "$here/measure.py" --flashsift "$(realpath "$program")" --out "$out" \
-  --images "$work/images" "$@"
+  --images "$work/images" "${models[@]}" "$@"
 if (( $# > 0 )); then exec python3 -B "$here/report.py" --print "$out"; fi
 cp "$out"/runs.jsonl "$out"/simulated.jsonl "$out"/machine.json "$here"
 exec python3 -B "$here/report.py" "$here"

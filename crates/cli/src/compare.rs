@@ -83,6 +83,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATTERN", requires = "sift")]
     droppable: Vec<String>,
 
+    /// Run each sifter as `flashsift mount --sift` does: with half of the sifter's memory, beside
+    /// `keep` for all other files, and suspended while too many of its drops are wrong
+    #[arg(long, requires = "sift")]
+    as_mounted: bool,
+
     /// Explain the decisions on files with such names: shell patterns of their whole path, in which
     /// * also stands for /. The tables show the first 50 of each sifter, --json all
     #[arg(long, value_name = "PATTERN", requires = "sift")]

@@ -205,6 +205,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         sifting.add_model(path, model);
     }
     sifting.explain(args.explain.clone());
+    if args.as_mounted {
+        sifting.run_as_mounted();
+    }
     let end_us = kept.events.last().map_or(0, |event| event.at_us);
     let begins_us = equal_parts(end_us, PARTS);
     if report.is_some() {

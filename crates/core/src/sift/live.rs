@@ -512,6 +512,10 @@ impl Sift for Live {
         self.poll_sifter().or_else(|| self.keep.poll())
     }
 
+    fn explain(&self, now: Micros, file: FileId) -> Option<Explanation> {
+        self.explain_held(now, file).or_else(|| self.keep.explain(now, file))
+    }
+
     fn check(&self) {
         self.keep.check();
         self.guard.check();

@@ -9,7 +9,8 @@ use crate::{
     event::{About, Action, Event, FileId, Space},
     page::PAGE_BYTES,
     sift::{
-        Droppable, LastUses, Selection, SetupError, SifterSetup,
+        BoxedSift, Droppable, KeepConfig, LastUses, Selection, SetupError, SifterSetup,
+        live::{Live, LiveMode, LiveSifter, SIFTER_PART},
         model::FileModel,
         simulate::{Counters, ExplainedDecision, Sifted},
     },
@@ -58,6 +59,7 @@ pub struct Sifting<'e> {
     models: Vec<(String, Arc<FileModel>)>,
     /// Patterns of names of the files whose decisions are explained.
     explained: Vec<String>,
+    as_mounted: bool,
     /// Beginnings of the second and later slices of time, ascending.
     begins_us: Vec<u64>,
     middle_us: u64,
@@ -150,7 +152,7 @@ impl<'e> Sifting<'e> {
         }
         let end_us = events.last().map_or(0, |event| event.at_us);
         let last_uses = LastUses::of_all(events);
-        let (models, explained) = (Vec::new(), Vec::new());
+        let (models, explained, as_mounted) = (Vec::new(), Vec::new(), false);
         let (begins_us, middle_us) = (Vec::new(), end_us / 2);
         Ok(Self {
             events,
@@ -160,6 +162,7 @@ impl<'e> Sifting<'e> {
             last_uses,
             models,
             explained,
+            as_mounted,
             begins_us,
             middle_us,
             end_us,
@@ -178,6 +181,13 @@ impl<'e> Sifting<'e> {
         self.models.push((name, Arc::new(model)));
     }
 
+    /// Runs each sifter as a mount does: beside `keep` for all other files, with half of the RAM,
+    /// and suspended while too many of its drops are wrong ([`Live`]). `none`, `keep` and sifters
+    /// that know the rest of the history run alone.
+    pub fn run_as_mounted(&mut self) {
+        self.as_mounted = true;
+    }
+
     /// Explains the decisions on files whose name matches one of these shell patterns, in which `*`
     /// also stands for `/`.
     pub fn explain(&mut self, patterns: Vec<String>) {
@@ -187,6 +197,31 @@ impl<'e> Sifting<'e> {
     /// Returns the number of files that may be dropped.
     pub fn droppable_files(&self) -> usize {
         self.files.len()
+    }
+
+    fn build(&self, sifter: &Selection, ram_bytes: u64) -> Result<BoxedSift, SetupError> {
+        let alone = sifter.is_offline() || ["none", "keep"].contains(&sifter.spec.name);
+        if self.as_mounted && !alone {
+            let keep = KeepConfig { budget_bytes: ram_bytes, ..KeepConfig::default() };
+            let mut live = Live::new(keep);
+            let chosen = LiveSifter {
+                sifter: sifter.clone(),
+                droppable: self.droppable.clone(),
+                models: self.models.clone(),
+                budget_bytes: ram_bytes / SIFTER_PART,
+            };
+            live.choose(0, chosen)?;
+            live.switch(0, LiveMode::Sift);
+            return Ok(Box::new(live));
+        }
+        sifter.build(&SifterSetup {
+            budget_bytes: ram_bytes,
+            patterns: &[],
+            droppable: &self.droppable,
+            knows_opens: self.about.knows.opens,
+            last_uses: Some(&self.last_uses),
+            models: &self.models,
+        })
     }
 
     /// Lets a sifter with this much RAM, in bytes, decide on the files of the trace. `below` gets
@@ -201,14 +236,7 @@ impl<'e> Sifting<'e> {
         mut below: impl FnMut(&Event<'_>),
     ) -> Result<SiftOutcome, SetupError> {
         let write_back = sifter.write_back(ram_bytes);
-        let sifter = sifter.build(&SifterSetup {
-            budget_bytes: ram_bytes,
-            patterns: &[],
-            droppable: &self.droppable,
-            knows_opens: self.about.knows.opens,
-            last_uses: Some(&self.last_uses),
-            models: &self.models,
-        })?;
+        let sifter = self.build(sifter, ram_bytes)?;
         let mut sifted = Sifted::new(sifter, ram_bytes, self.about.knows);
         if !self.explained.is_empty() {
             sifted = sifted.explaining(&self.explained);
