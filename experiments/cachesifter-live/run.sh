@@ -8,8 +8,8 @@
 #
 # It needs root, e2fsprogs, Python 3.11, Chromium, pip and sqlite3, and Firefox for one load. Pages
 # come from 127.0.0.1. $FLASHSIFT names a program instead of the build. Ctrl-C ends the programs,
-# the mount and the loop device. cachesifter takes part where `flashsift train` works (docs/train.md):
-# its models learn from the recorded days of other people.
+# the mount and the loop device. cachesifter takes part where `flashsift train` works
+# (docs/train.md): its models learn from the recorded days of other people.
 set -eu -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."

@@ -47,7 +47,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Failures that a status holds: it has to fit into 64 KiB.
 const FAILURES_SHOWN: usize = 100;
@@ -88,6 +88,8 @@ pub struct Fs {
     /// The block device of BACKING, where it is known.
     device: Option<BlockDevice>,
     pub(crate) drops: Drops,
+    /// The sifter drops files, and wants to know the content of files that are closed.
+    pub(crate) sifts: AtomicBool,
     /// Opens of files, and their time in microseconds.
     pub(crate) open_times: [AtomicU64; 2],
 }
@@ -130,6 +132,7 @@ impl Fs {
             handed_over: Mutex::default(),
             unnamed_us,
             drops: Drops::default(),
+            sifts: AtomicBool::new(false),
             open_times: Default::default(),
         })
     }

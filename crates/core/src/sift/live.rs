@@ -5,7 +5,7 @@
 //!
 //! - It can be [switched](Live::switch) at any time. A file that is in RAM stays with the machine
 //!   that got it; new files go where the mode says.
-//! - A guard watches the dropped names. When too many of them are created again, it
+//! - A guard watches dropped names and contents. When too many of them are created again, it
 //!   suspends the sifter: its drops become write-backs until a pause is over.
 //! - The RAM can be [changed](Live::resize), as memory pressure demands.
 
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::event::{Action, Create, Event, FileId, Micros};
 use foldhash::fast::FixedState;
+pub use guard::ContentKey;
 use guard::Guard;
 use hashbrown::{HashMap, HashSet};
 use journal::Journal;
@@ -125,7 +126,7 @@ pub struct LiveCounts {
     pub held: FileBytes,
     /// Dropped: they never reached flash.
     pub dropped: FileBytes,
-    /// Dropped files whose names were created again, with the bytes that they had.
+    /// Dropped files whose names or contents were created again, with the bytes that they had.
     pub created_again: FileBytes,
     /// Moved from the sifter's RAM to flash.
     pub written: FileBytes,
@@ -139,6 +140,7 @@ pub use journal::{DirectoryDrops, LiveDecision, LiveFate};
 struct HeldFile {
     name: Box<str>,
     bytes: u64,
+    content: Option<ContentKey>,
 }
 
 /// The sifter of a mount.
@@ -298,7 +300,7 @@ impl Live {
             Some(sifter) if sifts => {
                 if sifter.birth(now, create) == Birth::Ram {
                     let name = (*create.name).into();
-                    self.held.insert(create.file, HeldFile { name, bytes: 0 });
+                    self.held.insert(create.file, HeldFile { name, bytes: 0, content: None });
                 }
                 sifter.handle(now, event);
             }
@@ -320,7 +322,8 @@ impl Live {
         }
         self.keep.release(late.file);
         late.events(event, &create).for_each(|event| sifter.handle(now, &event));
-        self.held.insert(late.file, HeldFile { name: late.name.clone(), bytes: late.bytes() });
+        let (name, bytes) = (late.name.clone(), late.bytes());
+        self.held.insert(late.file, HeldFile { name, bytes, content: None });
     }
 
     /// A file gets this name.
@@ -328,6 +331,16 @@ impl Live {
         if let Some(bytes) = self.guard.created(now, name) {
             self.counts.created_again.add(bytes);
             self.journal.created_again(now, name, bytes);
+        }
+    }
+
+    /// Takes the content of a file that no process has open any more.
+    pub fn closed(&mut self, now: Micros, file: FileId, content: ContentKey) {
+        let Some(held) = self.held.get_mut(&file) else { return };
+        if held.content.replace(content) != Some(content)
+            && let Some(bytes) = self.guard.closed(now, content)
+        {
+            self.counts.created_again.add(bytes);
         }
     }
 
@@ -463,7 +476,7 @@ impl Sift for Live {
             match is_drop {
                 true => {
                     self.counts.dropped.add(held.bytes);
-                    self.guard.dropped(now, &held.name, held.bytes);
+                    self.guard.dropped(now, &held.name, held.content, held.bytes);
                 }
                 false => self.counts.written.add(held.bytes),
             }

@@ -2,9 +2,9 @@
 //! no file is dropped.
 //!
 //! The same objects run as in [`sifting`](super::sifting): a sifter with the files that it would
-//! have in RAM, and on either side the kernel's write-back of what is left. Only droppable files
-//! that are created during the rehearsal count, or that get a droppable name while they wait in RAM.
-//! A dropped file that is opened again counts as fetched again, as a mount may not see its reads.
+//! have in RAM, and on either side the kernel's write-back of what is left. A droppable file counts
+//! if it is created during the rehearsal, or gets a droppable name while it waits in RAM. A dropped
+//! file that is opened again counts as fetched again, as a mount may not see its reads.
 //!
 //! The memory is bounded: the files that were dropped first are forgotten when there are more than
 //! 32,768, and the number of slices of time is at most [`SLICES_MAX`].
@@ -287,8 +287,8 @@ mod tests {
         assert_eq!(rehearsal.result(end_us).fetched_again_bytes, 100_000);
     }
 
-    /// Programs that write a file under a temporary name and rename it: the rehearsal counts it from
-    /// the moment at which its name may be dropped, as a sifter that is on takes it then.
+    /// Programs write a file under a temporary name and rename it. The rehearsal counts it from the
+    /// moment at which its name may be dropped, as a sifter that is on takes it then.
     #[test]
     fn a_file_that_gets_a_droppable_name_counts() {
         let mut rehearsal = rehearsal("drop-all");

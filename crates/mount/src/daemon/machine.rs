@@ -27,7 +27,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts it.
+    /// Starts the thread that watches.
     pub(super) fn start(fs: Arc<Fs>, foreground: Option<Source>) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let watched = Arc::clone(&stop);
@@ -37,7 +37,7 @@ impl Watcher {
         Ok(Self { stop, thread })
     }
 
-    /// Ends it.
+    /// Ends the thread, and waits for its end.
     pub(super) fn stop(self) {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         let _ = self.thread.join();

@@ -9,6 +9,7 @@ use super::table::{Is, Table};
 use super::types::{Access, Ino, Opened};
 use super::write_back::Job;
 use flashsift_core::event::{Action, FileId, OpenId};
+use flashsift_core::sift::live::ContentKey;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 use std::fs::File;
@@ -155,15 +156,40 @@ impl Fs {
     /// Ends an open. Returns whether it had passthrough.
     pub fn release(&self, tid: u32, open: OpenId) -> bool {
         let at = self.arrived(tid);
+        let content = self.content_key(open);
         let mut table = self.table();
         let Some(ended) = self.opens.get(open) else { return false };
         // The number is free for others after its close.
         self.saw(at, Action::Close { file: ended.file, open: Some(open) });
         drop(self.opens.remove(open));
         let (ino, passthrough) = (ended.ino, ended.passthrough.load(Ordering::Relaxed));
+        let file = ended.file;
         drop(ended);
         self.unhold(&mut table, at, ino);
+        drop(table);
+        if let Some(content) = content {
+            self.events.with_stream(|known, now| {
+                known.call(|sift| sift.closed(now, file, content));
+            });
+        }
         passthrough
+    }
+
+    /// The content of an open file in RAM, if a sifter wants to know it.
+    fn content_key(&self, open: OpenId) -> Option<ContentKey> {
+        if !self.sifts.load(Ordering::Relaxed) {
+            return None;
+        }
+        let open = self.opens.get(open)?;
+        let (file, in_ram) = open.content.open().ok()?;
+        in_ram.as_ref()?;
+        let size = file.metadata().ok()?.len();
+        let mut parts = [[0; ContentKey::PART_BYTES]; 2];
+        let at = [0, size.checked_sub(ContentKey::PART_BYTES as u64)?];
+        for (part, at) in parts.iter_mut().zip(at) {
+            file.read_exact_at(part, at).ok()?;
+        }
+        ContentKey::of(size, &parts[0], &parts[1])
     }
 
     /// It is open once less.

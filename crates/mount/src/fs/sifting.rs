@@ -117,6 +117,7 @@ impl Fs {
                 },
                 _ => None,
             };
+            self.sifts.store(wish == SiftWish::On, Ordering::Relaxed);
             stream.decisions.call(|sift| sift.switch(now, wish.mode()));
         }
         Ok(self.perform()?)

@@ -188,7 +188,7 @@ mod tests {
         for n in 0..5000_u64 {
             let file = FileId(n);
             let name = if n % 3 == 0 { "/big/x".into() } else { format!("/d{n}/x") };
-            let held = HeldFile { name: name.into(), bytes: 10 };
+            let held = HeldFile { name: name.into(), bytes: 10, content: None };
             let decision = Decision::Drop { file, why: Reason::Space };
             journal.decided(n, file, &held, decision, None);
             journal.done(file, true, &held);

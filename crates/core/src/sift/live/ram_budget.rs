@@ -29,7 +29,7 @@ pub struct Headroom {
 #[derive(Clone, Copy, Debug)]
 pub struct RamBudget {
     whole_bytes: u64,
-    /// What stalls have left of it, bytes.
+    /// The part of it that stalls have left, bytes.
     calm_bytes: u64,
     /// Time of the last stall or growth, while `calm_bytes` is less than the whole.
     changed_us: Micros,
@@ -104,8 +104,8 @@ mod tests {
         assert_eq!((growths, budget.bytes(0, None)), (15, WHOLE));
     }
 
-    /// Whatever the group holds besides the files, all of it stays below the limit, if the files
-    /// alone can bring that about.
+    /// The group stays below its limit, regardless of the memory that it has besides the files, if
+    /// fewer files can bring that about.
     #[test]
     fn the_group_stays_below_its_limit() {
         for seed in 0..200 {

@@ -250,6 +250,37 @@ fn the_performance_of_a_drop_is_no_deletion_by_an_application() {
     assert_eq!(app.live.counts().created_again, FileBytes { files: 1, bytes: 20_000 });
 }
 
+/// An application that names each file anew: CheckStop knows a dropped file by its content, and
+/// counts it once, by name or by content.
+#[test]
+fn content_that_comes_back_under_another_name_counts() {
+    let mut app = App::new("drop-all");
+    let content = |n: u64| ContentKey::of(20_000, &n.to_le_bytes(), &[]).unwrap();
+    let write = |app: &mut App, name: &str, of: u64| {
+        app.write(name, 20_000);
+        app.live.closed(app.now, FileId(app.next), content(of));
+        app.live.closed(app.now, FileId(app.next), content(of));
+        app.live.check();
+    };
+    for n in 0..20 {
+        write(&mut app, &format!("/d0/{n}"), n);
+    }
+    assert!(app.dropped.len() > 12, "{:?}", app.dropped);
+    let known = |app: &App| app.live.counts().created_again.files;
+    assert_eq!(known(&app), 0);
+    write(&mut app, "/d0/other", 0);
+    assert_eq!(known(&app), 1);
+    write(&mut app, "/d0/0", 0);
+    assert_eq!(known(&app), 1, "the same drop counts once");
+    write(&mut app, "/d0/1", 1);
+    assert_eq!(known(&app), 2, "by name, and not again by content");
+    for n in 2..300 {
+        write(&mut app, &format!("/d0/again{n}"), n % 12);
+    }
+    assert!(app.live.suspended_until(app.now).is_some());
+    assert_eq!(ContentKey::of(4095, b"a", b"a"), None, "short files are equal too often");
+}
+
 #[test]
 fn a_sifter_that_knows_the_future_is_refused() {
     let refused = live().choose(0, chosen("oracle")).unwrap_err().to_string();

@@ -28,7 +28,8 @@ fn sifting<'e>(events: &'e [Event<'static>]) -> Option<Sifting<'e>> {
     Sifting::new(events, ABOUT, droppable).ok()
 }
 
-/// In any history, no sifter keeps more than the bound unless it lets bytes be fetched again.
+/// In any history, no sifter keeps more than the bound unless it lets bytes be fetched again, alone
+/// or as mounted.
 #[test]
 fn no_sifter_keeps_more_than_the_bound() {
     let none = Selection::parse("none").unwrap();
@@ -42,7 +43,10 @@ fn no_sifter_keeps_more_than_the_bound() {
             at_us += u64::from(history.dice.below(pause_us));
             events.push(Event { at_us, pid: 5, tid: 6, action: history.action() });
         }
-        let Some(sifting) = sifting(&events) else { continue };
+        let Some(mut sifting) = sifting(&events) else { continue };
+        if seed % 4 == 3 {
+            sifting.run_as_mounted();
+        }
         let bound = sifting.kept_bound();
         let stock = sifting.sift(&none, 0, |_| {}).unwrap().droppable;
         for budget_bytes in [0, 1 << 13, 1 << 16, 1 << 19, 1 << 22] {
@@ -154,4 +158,32 @@ fn the_oracle_is_near_the_bound_on_equal_files() {
         bounded += u32::from(most < stock.all);
     }
     assert!(bounded > 50, "RAM bounds {bounded} of the instances");
+}
+
+/// An application fetches each dropped file again at once. Alone, the sifter goes on dropping; as
+/// mounted, CheckStop suspends it for an hour.
+#[test]
+fn as_mounted_a_sifter_is_suspended() {
+    let mut events = Vec::new();
+    for n in 0..600u64 {
+        for (again, name) in [(0, n), (1, n.saturating_sub(40))] {
+            let file = FileId(2 * n + again);
+            let name = format!("/d0/{name}").into();
+            let create = Create { file, name, owner: None, mode: None, sync: false };
+            let at_us = (2 * n + again) * 1_000_000;
+            for action in [
+                Action::Create(MaybeOwned::owned(create)),
+                Action::Write { file, open: None, offset: 0, len: 20_000, sync: false },
+            ] {
+                events.push(Event { at_us, pid: 5, tid: 6, action });
+            }
+        }
+    }
+    let mut sifting = sifting(&events).unwrap();
+    let sifter = Selection::parse("drop-all").unwrap();
+    let alone = sifting.sift(&sifter, 1 << 18, |_| {}).unwrap();
+    sifting.run_as_mounted();
+    let mounted = sifting.sift(&sifter, 1 << 19, |_| {}).unwrap();
+    let [alone, mounted] = [alone, mounted].map(|outcome| outcome.counters.dropped.files);
+    assert!(mounted >= 16 && 4 * mounted < alone, "{mounted} {alone}");
 }
