@@ -70,9 +70,7 @@ impl Source {
 
     fn program_in(&self, root: &Path) -> String {
         let (group, leader) = match self {
-            Source::Group(path) => {
-                (root.join(path.strip_prefix("/").unwrap_or(path)), None)
-            }
+            Source::Group(path) => (root.join(path.strip_prefix("/").unwrap_or(path)), None),
             Source::Logind { seat } => match session(root, seat) {
                 Some((group, leader)) => (group, Some(leader)),
                 None => return String::new(),
@@ -182,7 +180,8 @@ mod tests {
     /// A real process, this one: the fields are where the kernel puts them.
     #[test]
     fn the_start_of_this_process_is_found() {
-        let (own, init) = (fs::read_to_string("/proc/self/stat"), fs::read_to_string("/proc/1/stat"));
+        let (own, init) =
+            (fs::read_to_string("/proc/self/stat"), fs::read_to_string("/proc/1/stat"));
         assert!(started(&own.unwrap()).unwrap() > started(&init.unwrap()).unwrap());
     }
 }

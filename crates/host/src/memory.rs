@@ -14,7 +14,8 @@ const PRESSURE: &str = "/proc/pressure/memory";
 const TRIGGER: &[u8] = b"some 200000 2000000\0";
 /// Memory of a control group that the kernel frees only by swapping: pages of processes and of
 /// tmpfs, and its own.
-const UNRECLAIMABLE: [&str; 5] = ["anon", "shmem", "slab_unreclaimable", "kernel_stack", "pagetables"];
+const UNRECLAIMABLE: [&str; 5] =
+    ["anon", "shmem", "slab_unreclaimable", "kernel_stack", "pagetables"];
 
 /// Returns a descriptor that reports stalls: it has `POLLPRI` when some process of the machine has
 /// waited for memory for 10 % of the last two seconds, at most once in that time.

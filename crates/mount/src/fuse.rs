@@ -13,9 +13,7 @@ mod passthrough;
 use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
-use crate::control::{
-    ANNOUNCE, DECISIONS, EXPLAIN, FOREGROUND, SETTLE, SIFT, STATUS, WRITE_BACK,
-};
+use crate::control::{ANNOUNCE, DECISIONS, EXPLAIN, FOREGROUND, SETTLE, SIFT, STATUS, WRITE_BACK};
 use crate::fs::Fs;
 use crate::fs::sifting::{SiftError, SiftWish};
 use crate::fs::types::{Access, Attr, Changes, ROOT};

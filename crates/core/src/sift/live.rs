@@ -404,7 +404,8 @@ impl Live {
         }
         let mut decision = self.sifter.as_mut()?.poll()?;
         let sifter = self.sifter.as_ref()?;
-        let Some((file, held)) = decision.file().and_then(|file| Some((file, self.held.get(&file)?)))
+        let Some((file, held)) =
+            decision.file().and_then(|file| Some((file, self.held.get(&file)?)))
         else {
             return Some(decision);
         };
@@ -414,7 +415,9 @@ impl Live {
                 decision = Decision::WriteBack { file, keep_in_ram: false, why: Reason::Judged };
                 let rule = match self.is_stale {
                     true => "The sifter was switched off before it dropped the file.",
-                    false => "The sifter would drop it, but too many drops were wrong: it is paused.",
+                    false => {
+                        "The sifter would drop it, but too many drops were wrong: it is paused."
+                    }
                 };
                 explanation = Some(Explanation::new(Intent::Write, rule, held.bytes));
             } else {

@@ -79,7 +79,8 @@ impl Rehearsal {
         settings: FlusherSettings,
     ) -> Result<Self, SetupError> {
         let sifter = chosen.build(chosen.budget_bytes)?;
-        let sifted = Sifted::new(sifter, chosen.budget_bytes, Knows::OF_MOUNT).remembering(DROPPED_MAX);
+        let sifted =
+            Sifted::new(sifter, chosen.budget_bytes, Knows::OF_MOUNT).remembering(DROPPED_MAX);
         Ok(Self {
             chosen,
             began_us: now,
