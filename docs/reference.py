@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess

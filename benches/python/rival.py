@@ -15,10 +15,9 @@ import pathlib
 import tempfile
 import time
 
+import flashsift
 import libcachesim as rival
 import numpy as np
-
-import flashsift
 
 # Ours and theirs. Where definitions differ in details, miss ratios do, too.
 POLICIES = {

@@ -133,7 +133,8 @@ def fetched(url: str, format: str | None) -> Trace:
     except FileNotFoundError as error:
         directory.cleanup()
         raise FlashsiftError(f"{url}: there is no such file") from error
-    except (ImportError, OSError, ValueError) as error:
+    except Exception as error:
+        # Each store has errors of its own.
         directory.cleanup()
         raise FlashsiftError(f"{url}: {error}") from error
     trace = Trace(local, name=name, format=format)

@@ -36,6 +36,8 @@ class Workers:
         self.reconnect_s = reconnect_s
         self.note = note
         self.seen: dict[str, tuple[int, int]] = {}
+        # Names of the present scheduler, and of the one before.
+        self.identity = self.known = ""
         dask.config.set({"distributed.scheduler.worker-saturation": 1.0})
         self.cluster: LocalCluster | None = None
         if scheduler is None:
@@ -69,6 +71,7 @@ class Workers:
             self.client.close(timeout=2)
         self.seen = {}
         self.client = self.connect()
+        self.identity = self.known = ""
         self.note("scheduler found", scheduler=self.scheduler)
 
     def info(self) -> dict[str, Any]:
@@ -79,12 +82,21 @@ class Workers:
         except TypeError:
             info = self.client.scheduler_info()
         workers: dict[str, Any] = info["workers"]
+        self.identity = str(info.get("id", ""))
+        self.known = self.known or self.identity
         return workers
 
     def watch(self, running: dict[str, Batch]) -> None:
         """Names workers that are gone since the last look, with what they probably ran."""
         now = {}
-        for address, worker in self.info().items():
+        workers = self.info()
+        if self.identity not in ("", self.known):
+            # The client has connected to it again by itself.
+            self.note("scheduler restarted", scheduler=self.scheduler)
+            print("flashsift: warning: the scheduler has been restarted", file=sys.stderr)
+            self.seen = {}
+        self.known = self.identity
+        for address, worker in workers.items():
             memory = worker.get("metrics", {}).get("memory", 0)
             now[address] = (memory, worker.get("memory_limit") or 0)
         for address, (memory, limit) in self.seen.items():
@@ -116,7 +128,7 @@ class Workers:
                 )
                 # A worker that does not answer is killed by its nanny.
                 with contextlib.suppress(Exception):
-                    self.client.restart_workers([address], timeout=20, raise_for_error=False)
+                    self.client.restart_workers([address], timeout=5, raise_for_error=False)
 
     def close(self) -> None:
         with contextlib.suppress(*LOST):
