@@ -33,7 +33,7 @@ lint: setup ## Format, clippy, ruff for Python, lint/prose; warnings are errors
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@[ -x .venv/bin/ruff ] || { python3 -m venv .venv && .venv/bin/pip install -q ruff==$(RUFF); } &> target/ruff.log \
 	  || echo "not installed: ruff $(RUFF) (see target/ruff.log); Python is not linted"
-	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks python; fi
+	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks python benches/python docs; fi
 
 docs: setup book ## The book (target/book) and API documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
@@ -79,7 +79,8 @@ fi
 endef
 define train-tests
 if [ -e target/train-works ]; then \
-  FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests >> target/test.log 2>&1 \
+  { FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests \
+    && python/wheel.py --built $${CARGO_TARGET_DIR:-target}/debug --out target/wheels-dev --test target/wheels-dev; } >> target/test.log 2>&1 \
     || { cat target/test.log; exit 1; }; \
 fi
 endef

@@ -5,6 +5,7 @@ column. Colours are those of Okabe and Ito, which colour-blind readers distingui
 markers and dashes, too. `save` writes a figure as PDF and SVG with text that can be searched.
 """
 
+import io
 import pathlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -147,6 +148,17 @@ def save(figure: "Figure", path: "str | pathlib.Path") -> list[pathlib.Path]:
     return written
 
 
+def svg(figure: "Figure") -> str:
+    """Returns a figure as the text of an SVG element."""
+    import matplotlib
+
+    data = io.StringIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(data, format="svg", metadata={"Date": None})
+    text = data.getvalue()
+    return text[text.index("<svg") :]
+
+
 def once(cells: "polars.DataFrame") -> list[dict[str, Any]]:
     """Returns the rows of one device and one write-back: the others repeat their counts."""
     need(cells, "hits", "the frame is not of a comparison")
@@ -218,8 +230,15 @@ def draw(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise FlashsiftError(f"{error}; python3 -m pip install matplotlib") from error
+
+    class Shown(Figure):
+        """A figure that notebooks show."""
+
+        def _repr_svg_(self) -> str:
+            return svg(self)
+
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(COLUMN_INCHES, height), layout="constrained")
+        figure = Shown(figsize=(COLUMN_INCHES, height), layout="constrained")
         axes = figure.add_subplot()
         paint(axes)
         axes.grid(alpha=0.25, linewidth=0.5)

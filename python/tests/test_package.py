@@ -8,10 +8,7 @@ import sys
 import threading
 import time
 
-import duckdb
-import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 
 import flashsift
@@ -38,6 +35,8 @@ def test_events_are_those_of_the_store_in_every_library():
     same = events.drop("place").with_columns(pl.col("action").cast(pl.String))
     assert same.columns == stored.columns
     assert same.equals(stored.cast(same.schema))
+    # A wheel is tested without these.
+    pa, pd, duckdb = map(pytest.importorskip, ["pyarrow", "pandas", "duckdb"])
     arrow = pa.table(trace)
     assert arrow.num_rows == len(stored)
     assert pa.types.is_dictionary(arrow.schema.field("action").type)
@@ -49,6 +48,7 @@ def test_events_are_those_of_the_store_in_every_library():
 
 
 def test_a_stream_takes_its_memory_by_batches():
+    pa = pytest.importorskip("pyarrow")
     reader = pa.RecordBatchReader.from_stream(flashsift.open(FEED))
     batches = [batch.num_rows for batch in reader]
     assert sum(batches) == len(pl.read_parquet(FEED))
@@ -207,10 +207,13 @@ def test_urls_are_opened_by_fsspec(tmp_path):
 
 def test_the_types_are_strict():
     user = REPOSITORY / "python/tests/typed.py"
-    package = pathlib.Path(flashsift.__file__).parent
+    package = [pathlib.Path(flashsift.__file__).parent]
+    if "site-packages" in str(package[0]):
+        # mypy takes an installed package's types, and does not check its bodies.
+        package = []
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file", REPOSITORY / "python/pyproject.toml",
-         "--cache-dir", os.devnull, package, user],
+         "--cache-dir", os.devnull, *package, user],
         capture_output=True, text=True, check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

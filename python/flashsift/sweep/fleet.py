@@ -6,7 +6,6 @@ trace, and its interval is that of a bootstrap over traces.
 
 import csv
 import html
-import io
 import json
 import re
 import shlex
@@ -375,9 +374,7 @@ def page(whole: dict[str, Any], store: Store) -> str:
         base = f"{number:03}-{answer['question']}"
         (store.directory / "figures").mkdir(exist_ok=True)
         plot.save(figure, store.directory / "figures" / base)
-        data = io.StringIO()
-        figure.savefig(data, format="svg", metadata={"Date": None})
-        parts.append(data.getvalue()[data.getvalue().index("<svg") :])
+        parts.append(plot.svg(figure))
         parts.append(table(answer))
         if answer["outliers"]:
             parts.append("<p>Outliers:<ul>")
