@@ -134,12 +134,14 @@ impl<'a> Columns<'a> {
     /// Returns the place of each column in a line of this header.
     fn places(&self, header: &[&str]) -> Result<Places, Error> {
         let mut places = Places::default();
+        let has_header = self.has_header();
         for (holds, column) in &self.named {
             let by_name = || header.iter().position(|name| name.trim() == *column);
             let by_case =
                 || header.iter().position(|name| name.trim().eq_ignore_ascii_case(column));
             let by_number = || column.parse::<usize>().ok()?.checked_sub(1);
-            let place = by_name().or_else(by_case).or_else(by_number).ok_or_else(|| {
+            let named = || by_name().or_else(by_case).filter(|_| has_header);
+            let place = named().or_else(by_number).ok_or_else(|| {
                 let near = params::nearest(column, header.iter().copied());
                 Error::Lacks(format!(
                     "the header has no column `{column}`; {}it has: {}",
