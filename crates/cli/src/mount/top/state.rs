@@ -2,7 +2,6 @@
 
 use flashsift_mount::Status;
 use serde::Serialize;
-use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
