@@ -9,12 +9,27 @@ GUEST := crates/cli/tests/guest
 # Tests that open pages in a browser.
 PAGES := crates/report/tests/browser
 
-.PHONY: help demo test lint docs book unit soak bench fuzz deny wheel wheel-test setup setup-build build install uninstall clean
+.PHONY: help demo demo-all test lint docs book unit soak bench fuzz deny wheel wheel-test setup setup-build build install uninstall clean
 
 help: ## This list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
 
-demo: build ## Describe and compare the traces of testdata/, and write pages of one
+demo: build ## One recording: what was written, which cache writes less, and a page with figures
+	@$(demo)
+
+# Within 80 columns and 40 lines.
+define demo
+export COLUMNS=80; trace=testdata/browser.parquet; page=target/compare.html; \
+echo "\$$ flashsift describe $$trace"; \
+$(FLASHSIFT) describe -q $$trace | sed -n '3,/^$$/p'; \
+options="--writeback evict --memory 4MiB --policy lru,arc,mglru,belady"; \
+echo "\$$ flashsift compare $$trace $$options --report $$page"; \
+$(FLASHSIFT) compare -q $$trace $$options --report $$page; \
+echo; echo "With figures: file://$(CURDIR)/$$page"; \
+echo "The other recordings and commands: make demo-all"
+endef
+
+demo-all: build ## Describe and compare every recording of testdata/, and write pages of one
 	@for trace in testdata/*.parquet; do \
 	  echo; echo "\$$ flashsift describe $$trace"; $(FLASHSIFT) describe $$trace 2>&1 | sed '/^Reads and writes/,$$d'; \
 	  echo; echo "\$$ flashsift compare $$trace --writeback evict"; \

@@ -1,6 +1,7 @@
 //! The binary as a user runs it: real traces in; exit codes, messages and figures out.
 
 mod bad_input;
+mod commands;
 mod describe;
 mod devices;
 mod expected;

@@ -181,7 +181,7 @@ fn record(
 ) -> Option<(Vec<String>, Vec<String>, String)> {
     let out = tempfile::tempdir().unwrap();
     let script = format!(
-        "{FLASHSIFT} record -o /out/t.parquet -- bash -e {} 2> /out/says",
+        "{FLASHSIFT} record -o /out/t.parquet --strace=never -- bash -e {} 2> /out/says",
         here("accesses").display()
     );
     if !run(guest, file_system, out.path(), &[&script]) {
