@@ -43,6 +43,8 @@ def run(words: Sequence[str], limit_bytes: int | None = None) -> str:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 text=True, encoding="utf-8", errors="replace",
+                # It ends with this process, also if that is killed.
+                env=os.environ | {"FLASHSIFT_PARENT": str(os.getpid())},
             )
         while True:
             try:

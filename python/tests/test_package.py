@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
@@ -123,7 +124,8 @@ def test_the_trace_behind_a_cache_is_a_trace():
     assert not path.exists()
 
 
-def test_ctrl_c_ends_a_comparison_and_the_lock_is_free():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_comparison_ends_with_ctrl_c_and_with_its_process(number):
     code = (
         "import flashsift, sys; print('ready', flush=True)\n"
         f"flashsift.compare({str(TESTDATA / 'map.parquet')!r}, policies='all', "
@@ -137,10 +139,25 @@ def test_ctrl_c_ends_a_comparison_and_the_lock_is_free():
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while not (started := children.read_text().split()):
         assert process.poll() is None, process.stderr.read()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, messages = process.communicate(timeout=60)
-    assert "KeyboardInterrupt" in messages
-    assert not any(alive(int(child)) for child in started)
+    assert number == signal.SIGKILL or "KeyboardInterrupt" in messages
+    for child in map(int, started):
+        if number == signal.SIGINT:
+            assert not alive(child)
+        else:
+            wait_for_end(child)
+
+
+def wait_for_end(pid):
+    try:
+        end = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([end], [], [], 60)[0], "it runs on"
+    finally:
+        os.close(end)
 
 
 def alive(pid):

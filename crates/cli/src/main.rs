@@ -18,6 +18,7 @@ mod import;
 mod load;
 mod logging;
 mod mount;
+mod parent;
 mod policies;
 mod profile;
 mod python;
@@ -109,6 +110,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    parent::follow();
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_default();
     if helper::is_called(&name) {

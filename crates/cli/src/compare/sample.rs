@@ -13,7 +13,7 @@ use flashsift_core::{
     },
     trace::{
         Trace, TraceBuilder, Unit,
-        sample::{RATE_MAX, SAMPLES, Sampler},
+        sample::{RATE_MAX, SAMPLES, Sampled as SampledEvents, Sampler},
     },
     writeback::Modes,
 };
@@ -39,10 +39,10 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
 /// Makes each sample a trace of its own while the trace is read once.
 struct Samples {
     unit: Unit,
-    rate: f64,
     limit_bytes: u64,
-    samples: Vec<(Sampler, TraceBuilder)>,
-    events: Vec<Event<'static>>,
+    sampler: Sampler,
+    builders: Vec<TraceBuilder>,
+    events: SampledEvents,
 }
 
 impl Sink for Samples {
@@ -51,19 +51,16 @@ impl Sink for Samples {
             return Err(Error::Sink(load::NO_OBJECTS.to_owned()));
         }
         let limit_bytes = self.limit_bytes / SAMPLES as u64;
-        let sample = |number| {
-            let sampler = Sampler::new(self.unit, self.rate, number);
-            (sampler, TraceBuilder::new(about, self.unit, limit_bytes))
-        };
-        self.samples = (0..SAMPLES).map(sample).collect();
+        let builder = |_| TraceBuilder::new(about, self.unit, limit_bytes);
+        self.builders = (0..SAMPLES).map(builder).collect();
         Ok(())
     }
 
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
-        for (sampler, builder) in &mut self.samples {
-            self.events.clear();
-            events.iter().for_each(|event| sampler.take(event, &mut self.events));
-            builder.extend(&self.events).map_err(|error| Error::Sink(error.to_string()))?;
+        self.events.iter_mut().for_each(Vec::clear);
+        events.iter().for_each(|event| self.sampler.take(event, &mut self.events));
+        for (builder, events) in self.builders.iter_mut().zip(&self.events) {
+            builder.extend(events).map_err(|error| Error::Sink(error.to_string()))?;
         }
         Ok(())
     }
@@ -89,13 +86,17 @@ pub(super) fn run(args: &Args, rate: f64) -> anyhow::Result<()> {
     request.policies = suitable(args, &request)?;
     let name = args.input.name();
     let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
-    let mut sink =
-        Samples { unit: request.unit, rate, limit_bytes, samples: Vec::new(), events: Vec::new() };
+    let mut sink = Samples {
+        unit: request.unit,
+        limit_bytes,
+        sampler: Sampler::new(request.unit, rate),
+        builders: Vec::new(),
+        events: SampledEvents::default(),
+    };
     let outcome = args.input.read(&mut sink)?;
     load::log_left_out(&outcome);
-    let (read_accesses, write_accesses) =
-        sink.samples.first().map(|(sampler, _)| sampler.accesses()).unwrap_or_default();
-    let traces = sink.samples.into_iter().map(|(_, builder)| builder.finish());
+    let (read_accesses, write_accesses) = sink.sampler.accesses();
+    let traces = sink.builders.into_iter().map(TraceBuilder::finish);
     let traces = traces.collect::<Result<Vec<_>, _>>()?;
     let sampled = Sampled { traces, read_accesses, write_accesses };
     let accesses = read_accesses + write_accesses;

@@ -17,45 +17,49 @@ pub const RATE_MAX: f64 = 1.0 / SAMPLES as f64;
 /// Number of disjoint samples, of which the error is estimated.
 pub const SAMPLES: usize = 4;
 
-/// Passes on the accesses to the pages of one sample, and every other event.
+/// Sorts accesses into samples by their pages, and passes every other event on to each of them.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     unit: Unit,
-    /// Hashes of the pages in the sample: from the first to before the second.
-    hashes: (u64, u64),
+    /// Hashes of a sample: the first sample has the lowest ones.
+    hashes: u64,
     read_accesses: u64,
     write_accesses: u64,
 }
 
+/// The events of each sample.
+pub type Sampled = [Vec<Event<'static>>; SAMPLES];
+
 impl Sampler {
-    /// Returns sample `number` below [`SAMPLES`] of this share of the pages.
+    /// Returns a sampler for samples that each have this share of the pages.
     ///
     /// # Panics
     /// If the rate is not above 0 and at most [`RATE_MAX`].
-    pub fn new(unit: Unit, rate: f64, number: usize) -> Self {
+    pub fn new(unit: Unit, rate: f64) -> Self {
         assert!(rate > 0.0 && rate <= RATE_MAX, "{rate} is no rate");
-        let bound = |number: usize| (number as f64 * rate * u64::MAX as f64) as u64;
-        let hashes = (bound(number), bound(number + 1));
+        let hashes = ((rate * u64::MAX as f64) as u64).max(1);
         Self { unit, hashes, read_accesses: 0, write_accesses: 0 }
     }
 
-    /// Returns the pages that all events until now read and write, in the sample or not.
+    /// Returns the pages that all events until now read and write, in a sample or not.
     pub fn accesses(&self) -> (u64, u64) {
         (self.read_accesses, self.write_accesses)
     }
 
-    fn holds(&self, file: FileId, page: u64) -> bool {
-        let hash = hash(file, page);
-        self.hashes.0 <= hash && hash < self.hashes.1
+    /// Returns the sample that holds a page, if one does.
+    #[inline]
+    fn sample_of(&self, file: FileId, page: u64) -> Option<usize> {
+        let number = hash(file, page) / self.hashes;
+        (number < SAMPLES as u64).then_some(number as usize)
     }
 
-    /// Appends the events of the sample. A request becomes one for each run of pages in the sample.
-    pub fn take(&mut self, event: &Event<'static>, into: &mut Vec<Event<'static>>) {
+    /// Appends an event to the samples. A request becomes one for each run of pages in a sample.
+    pub fn take(&mut self, event: &Event<'static>, into: &mut Sampled) {
         let (file, offset, len) = match event.action {
             Action::Read { file, offset, len, .. }
             | Action::Write { file, offset, len, .. }
             | Action::Direct { file, offset, len, .. } => (file, offset, len),
-            _ => return into.push(event.clone()),
+            _ => return into.iter_mut().for_each(|sample| sample.push(event.clone())),
         };
         let end = offset.saturating_add(len);
         let (first, last) = (offset / PAGE_BYTES, end.saturating_sub(1) / PAGE_BYTES);
@@ -71,24 +75,24 @@ impl Sampler {
         }
         if self.unit == Unit::Request {
             // An object is one unit, whatever its size.
-            if self.holds(file, 0) {
-                into.push(event.clone());
+            if let Some(sample) = self.sample_of(file, 0) {
+                into[sample].push(event.clone());
             }
             return;
         }
-        let mut page = first;
-        while pages > 0 && page <= last {
-            if !self.holds(file, page) {
-                page += 1;
-                continue;
-            }
-            let from = page;
-            while page <= last && self.holds(file, page) {
+        let (mut from, end_page) = (first, first + pages);
+        while from < end_page {
+            let sample = self.sample_of(file, from);
+            let mut page = from + 1;
+            while page < end_page && self.sample_of(file, page) == sample {
                 page += 1;
             }
-            let from_bytes = (from * PAGE_BYTES).max(offset);
-            let to_bytes = page.saturating_mul(PAGE_BYTES).min(end);
-            into.push(part(event, from_bytes, to_bytes - from_bytes));
+            if let Some(sample) = sample {
+                let from_bytes = (from * PAGE_BYTES).max(offset);
+                let to_bytes = page.saturating_mul(PAGE_BYTES).min(end);
+                into[sample].push(part(event, from_bytes, to_bytes - from_bytes));
+            }
+            from = page;
         }
     }
 }
@@ -126,7 +130,7 @@ fn hash(file: FileId, page: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{RATE_MAX, SAMPLES, Sampler, hash};
+    use super::{RATE_MAX, SAMPLES, Sampled, Sampler, hash};
     use crate::{
         event::{Action, Event, FileId},
         page::PAGE_BYTES,
@@ -139,6 +143,7 @@ mod tests {
         Event { at_us: 1, pid: 2, tid: 3, action }
     }
 
+    /// Returns the bytes that are read of each page.
     fn pages(events: &[Event<'static>]) -> BTreeMap<(u64, u64), u64> {
         let mut pages = BTreeMap::new();
         for event in events {
@@ -160,30 +165,33 @@ mod tests {
             .map(|n| read(n % 7, (n * 7919) % 100_000, 1 + (n * 104_729) % 50_000))
             .collect();
         let mut all: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-        for number in 0..SAMPLES {
-            let mut sampler = Sampler::new(Unit::Page, RATE_MAX, number);
-            let mut sample = Vec::new();
-            requests.iter().for_each(|request| sampler.take(request, &mut sample));
+        let mut sampler = Sampler::new(Unit::Page, RATE_MAX);
+        let mut samples = Sampled::default();
+        requests.iter().for_each(|request| sampler.take(request, &mut samples));
+        for sample in samples {
+            assert!(!sample.is_empty());
             for (page, bytes) in pages(&sample) {
                 assert_eq!(all.insert(page, bytes), None, "{page:?} is in two samples");
             }
-            let whole: u64 = requests.iter().map(|one| pages(&[one.clone()]).len() as u64).sum();
-            assert_eq!(sampler.accesses(), (whole, 0));
         }
+        let whole: u64 = requests.iter().map(|one| pages(&[one.clone()]).len() as u64).sum();
+        assert_eq!(sampler.accesses(), (whole, 0));
         assert_eq!(all, pages(&requests));
     }
 
     /// Neighbouring pages of neighbouring files fall into a sample as often as its rate says.
     #[test]
     fn a_sample_has_its_share_of_pages() {
-        let share = |rate: f64, number: usize| {
-            let sampler = Sampler::new(Unit::Page, rate, number);
-            let held = |n: u64| sampler.holds(FileId(n / 1000), n % 1000);
-            (0..1_000_000).filter(|n| held(*n)).count() as f64 / 1e6
-        };
         for rate in [0.001, 0.01, 0.1, 0.25] {
-            for number in 0..SAMPLES {
-                let found = share(rate, number);
+            let sampler = Sampler::new(Unit::Page, rate);
+            let mut counts = [0; SAMPLES];
+            for n in 0..1_000_000 {
+                if let Some(sample) = sampler.sample_of(FileId(n / 1000), n % 1000) {
+                    counts[sample] += 1;
+                }
+            }
+            for count in counts {
+                let found = f64::from(count) / 1e6;
                 // Five standard deviations.
                 assert!((found - rate).abs() < 5.0 * (rate / 1e6).sqrt(), "{found} for {rate}");
             }
@@ -193,17 +201,18 @@ mod tests {
 
     #[test]
     fn what_is_no_access_is_kept_and_objects_stay_whole() {
-        let mut sampler = Sampler::new(Unit::Page, 0.001, 0);
-        let mut sample = Vec::new();
+        let mut sampler = Sampler::new(Unit::Page, 0.001);
+        let mut samples = Sampled::default();
         let gone = Event { action: Action::Gone { file: FileId(5) }, ..read(5, 0, 1) };
-        sampler.take(&gone, &mut sample);
-        sampler.take(&read(5, 0, 0), &mut sample);
-        assert_eq!(sample.len(), 1);
+        sampler.take(&gone, &mut samples);
+        sampler.take(&read(5, 0, 0), &mut samples);
+        assert!(samples.iter().all(|sample| sample.len() == 1));
         assert_eq!(sampler.accesses(), (0, 0));
-        let mut objects = Vec::new();
-        let mut sampler = Sampler::new(Unit::Request, 0.25, 1);
+        let mut objects = Sampled::default();
+        let mut sampler = Sampler::new(Unit::Request, RATE_MAX);
         (0..1000).for_each(|n| sampler.take(&read(n, 0, 1 << 20), &mut objects));
-        assert!((150..350).contains(&objects.len()), "{}", objects.len());
+        assert_eq!(objects.iter().map(Vec::len).sum::<usize>(), 1000);
+        assert!(objects.iter().all(|sample| (150..350).contains(&sample.len())));
         assert_eq!(sampler.accesses(), (1000, 0));
     }
 }
