@@ -28,9 +28,13 @@ GLIBC = "2.17"
 TESTED_WITH = ["fsspec", "matplotlib", "mypy", "pytest"]
 
 
-def run(*words, **options):
+# A wheel's scripts go beside the interpreter. maturin packs this folder if it exists.
+DATA = PYTHON / "flashsift.data"
+
+
+def run(*words, cwd=ROOT):
     """Runs a command, which must succeed."""
-    subprocess.run([str(word) for word in words], check=True, cwd=ROOT, **options)
+    subprocess.run([str(word) for word in words], check=True, cwd=cwd)
 
 
 def build(target, out):
@@ -38,8 +42,8 @@ def build(target, out):
     directory = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     run("cargo", "zigbuild", "--release", "--locked", "-p", "flashsift", "--target",
         f"{target}.{GLIBC}")
-    scripts = PYTHON / "wheel.data" / "scripts"
-    shutil.rmtree(PYTHON / "wheel.data", ignore_errors=True)
+    scripts = DATA / "scripts"
+    shutil.rmtree(DATA, ignore_errors=True)
     scripts.mkdir(parents=True)
     # A module that was built for tests must not be packed beside the new one.
     stale = PYTHON / "flashsift" / "_native.abi3.so"
@@ -48,10 +52,10 @@ def build(target, out):
         shutil.copy2(directory / target / "release" / "flashsift", scripts / "flashsift")
         if stale.exists():
             stale.rename(hidden)
-        run("maturin", "build", "--release", "--manifest-path", "crates/py/Cargo.toml", "--out",
-            out, "--target", target, "--zig", "--compatibility", "manylinux2014")
+        run("maturin", "build", "--release", "--out", out, "--target", target, "--zig",
+            "--compatibility", "manylinux2014", cwd=PYTHON)
     finally:
-        shutil.rmtree(PYTHON / "wheel.data", ignore_errors=True)
+        shutil.rmtree(DATA, ignore_errors=True)
         if hidden.exists():
             hidden.rename(stale)
 

@@ -11,7 +11,8 @@ import time
 
 ROOT = pathlib.Path(__file__).parents[2]
 FLASHSIFT = os.environ.get("FLASHSIFT", "flashsift")
-TRACES = sorted([*ROOT.glob("testdata/*.parquet"), *ROOT.glob("testdata/days/*.parquet")])
+GIVEN = [pathlib.Path(word) for word in sys.argv[1:] if not word.startswith("-")]
+TRACES = GIVEN or sorted([*ROOT.glob("testdata/*.parquet"), *ROOT.glob("testdata/days/*.parquet")])
 POLICIES = "lru,clock,arc,2q,s3fifo,lirs,mglru,belady"
 RATES = ["1%", "5%", "20%"]
 
