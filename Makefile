@@ -98,7 +98,7 @@ soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTE
 	FLASHSIFT_CRASHES=200 $(CARGO) test --locked -p flashsift --test mount random_crashes -- --show-output
 	checks/mount --minutes $(or $(SOAK_MINUTES),10)
 
-bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --memory, --mount, --saving …
+bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --readers, --mount, --saving …
 	$(CARGO) build --release --locked -p flashsift-bench
 	target/release/flashsift-bench $(BENCH_ARGS)
 

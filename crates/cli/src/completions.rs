@@ -1,5 +1,4 @@
-//! `flashsift completions` and `flashsift man`: what shells and man(1) are told about the command
-//! line, made from the command line itself.
+//! `flashsift completions` and `flashsift man`: the command line as shells and man(1) want it.
 
 use anyhow::Context;
 use clap::Command;

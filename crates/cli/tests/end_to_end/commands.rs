@@ -1,4 +1,4 @@
-//! What a newcomer tries first: help, completions, manual pages, names as people type them, and
+//! The first steps of a newcomer: help, completions, manual pages, names as people type them, and
 //! results as CSV.
 
 use super::{cells, flashsift, repository, run};
@@ -69,7 +69,7 @@ fn quiet_and_verbose_are_options_of_every_command() {
 }
 
 #[test]
-fn names_are_taken_in_any_case_and_mistyped_ones_get_a_proposal() {
+fn mistyped_names_get_a_proposal() {
     let browser = repository("testdata/browser.parquet");
     let of = |policy: &str, writeback: &str, device: &str| {
         let sizes = ["compare", &browser, "--memory", "4MiB", "--drain"];
