@@ -23,8 +23,8 @@ export COLUMNS=80; trace=testdata/browser.parquet; page=target/compare.html; \
 echo "\$$ flashsift describe $$trace"; \
 $(FLASHSIFT) describe -q $$trace | sed -n '3,/^$$/p'; \
 options="--writeback evict --memory 4MiB --policy lru,arc,mglru,belady"; \
-echo "\$$ flashsift compare $$trace $$options --report $$page"; \
-$(FLASHSIFT) compare -q $$trace $$options --report $$page; \
+echo "\$$ flashsift compare $$trace \\"; echo "    $$options \\"; echo "    --report $$page"; \
+$(FLASHSIFT) compare -q $$trace $$options --report $$page | sed '/^\* best/,/^$$/d'; \
 echo; echo "With figures: file://$(CURDIR)/$$page"; \
 echo "The other recordings and commands: make demo-all"
 endef

@@ -180,7 +180,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Train(args) => train::run(&args),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Completions(args) => completions::run(&args, &Cli::command()),
         Command::Man(args) => completions::man(&args, Cli::command()),
     }
 }

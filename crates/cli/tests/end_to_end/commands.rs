@@ -186,7 +186,7 @@ fn csv_of_any_columns_is_read() {
         assert_eq!(output.status.code(), Some(1));
         text(&output.stderr)
     };
-    let wrong = says(&["compare", log, "--columns", "time=msec"]);
+    let wrong = says(&["compare", log, "--columns", "time=mx"]);
     assert!(wrong.contains("did you mean `ms`?") && wrong.contains("log.csv"), "{wrong}");
     let none = says(&["compare", log, "--format", "csv"]);
     assert!(none.contains("--columns") && none.contains("ms, name, rw, page"), "{none}");
