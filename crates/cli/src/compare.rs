@@ -4,7 +4,7 @@ use crate::{
     card, devices,
     load::{self, Input},
     logging::DETAIL,
-    size, text,
+    records, size, text,
     usage::Usage,
 };
 use anyhow::Context;
@@ -90,7 +90,7 @@ pub(crate) struct Args {
 
     /// Explain the decisions on files with such names: shell patterns of their whole path, in which
     /// * also stands for /. The tables show the first 50 of each sifter, --json all
-    #[arg(long, value_name = "PATTERN", requires = "sift")]
+    #[arg(long, value_name = "PATTERN", requires = "sift", conflicts_with = "csv")]
     explain: Vec<String>,
 
     /// Modelled memory, whose time and energy are given; default with systems that have
@@ -122,7 +122,7 @@ pub(crate) struct Args {
 
     /// First step of a write to an uncached page: `read` fetches the page if the write covers only
     /// a part of it
-    #[arg(long, value_name = "STEP", default_value = "none")]
+    #[arg(long, value_name = "STEP", default_value = "none", ignore_case = true)]
     write_miss: WriteMiss,
 
     /// The longest request: neighbouring pages that are written, or read, together are joined up to
@@ -131,7 +131,7 @@ pub(crate) struct Args {
     merge: u32,
 
     /// When the places of truncated and deleted pages are discarded
-    #[arg(long, value_name = "WHEN", default_value = "online")]
+    #[arg(long, value_name = "WHEN", default_value = "online", ignore_case = true)]
     discard: Discard,
 
     /// Where pages lie on the device
@@ -166,17 +166,27 @@ pub(crate) struct Args {
     after_cache: Option<PathBuf>,
 
     /// Format of the after-cache traces
-    #[arg(long, value_name = "FORMAT", default_value = "parquet", requires = "after_cache")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "parquet",
+        ignore_case = true,
+        requires = "after_cache"
+    )]
     after_cache_format: after_cache::Format,
 
     /// Print one JSON object for each cell, one on a line
     #[arg(long)]
     json: bool,
 
+    /// Print the same as CSV: a row for each object
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
     /// Print a verdict at the end: the best policies for hits and for writes, and the distance to
     /// the bound. Tables of more than two online rows always have one; with --json it is one more
     /// line, {"schema":1,"verdict":{…}}
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     verdict: bool,
 
     /// Memory limit of the trace and its cells; default: three quarters of the machine's memory
@@ -184,7 +194,7 @@ pub(crate) struct Args {
     trace_memory: Option<u64>,
 
     /// Number of cells that run at once; default: one a core
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size::parse_threads)]
     threads: Option<NonZeroUsize>,
 }
 
@@ -335,7 +345,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         cells.try_for_each(|cell| after_cache.check_free(&cell.label(), cell.frames))?;
     }
     let online = plans.first().map_or(0, online_rows);
-    let prints_verdict = args.verdict || (!args.json && online > 2);
+    let prints_verdict = args.verdict || (!args.json && !args.csv && online > 2);
     let mut runs = Vec::new();
     for (plan, after_cache) in plans.iter().zip(&after_cache) {
         let places = wants_places.then(|| Places::new(plan));
@@ -355,12 +365,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(report) = report {
         report.write(&page::build(&name, &args.input, &loaded, &runs))?;
     }
-    let mut out = std::io::stdout().lock();
-    match args.json {
+    let mut out = records::Output::rows(args.csv);
+    match args.json || args.csv {
         true => print_json(&mut out, &name, &runs, prints_verdict)?,
         false => print_tables(&mut out, &runs, prints_verdict)?,
     }
-    out.flush().context("writing to standard output")
+    out.finish()
 }
 
 /// Returns how many rows of each size are of online policies.
@@ -438,7 +448,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         let message = "objects have no page size: with --object-cache give --frames, not --memory";
         return Err(Usage(message.to_owned()).into());
     }
-    if args.attribution && !args.json && args.report.is_none() {
+    if args.attribution && !args.json && !args.csv && args.report.is_none() {
         let message = "--attribution is shown by --json and --report only: add one of them";
         return Err(Usage(message.to_owned()).into());
     }
@@ -475,7 +485,9 @@ fn systems(texts: &[String]) -> Result<Vec<system::Selection>, params::Error> {
     let mut systems: Vec<system::Selection> = Vec::new();
     for text in text::joined(texts) {
         let named = match &*text {
-            "all" => system::ALL.iter().map(system::Selection::default_of).collect(),
+            all if all.eq_ignore_ascii_case("all") => {
+                system::ALL.iter().map(system::Selection::default_of).collect()
+            }
             text => vec![system::Selection::parse(text)?],
         };
         for system in named {

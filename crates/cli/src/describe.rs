@@ -3,7 +3,7 @@
 use crate::{
     card, devices, import,
     load::{self, Input},
-    size,
+    records, size,
     usage::{self, Usage},
 };
 use anyhow::Context;
@@ -81,6 +81,10 @@ pub(crate) struct Args {
     /// Print one JSON object, on one line
     #[arg(long)]
     json: bool,
+
+    /// Print the same as CSV: a row for each value, with its key
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 
     /// Write a page with figures for a browser; it contains everything and fetches nothing
     #[arg(long, value_name = "FILE.html")]
@@ -204,8 +208,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(report) = report {
         report.write(&page::build(args, &name, &outcome, notes.clone(), &description))?;
     }
-    let mut out = std::io::stdout().lock();
-    if args.json {
+    let mut out = records::Output::keys(args.csv);
+    if args.json || args.csv {
         serde_json::to_writer(
             &mut out,
             &json::DescriptionRecord::new(&name, outcome.format, &annotations, &description),
@@ -217,5 +221,5 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 .as_bytes(),
         )?;
     }
-    out.flush().context("writing the description")
+    out.finish()
 }

@@ -1,6 +1,6 @@
 //! Modelled devices: `--device` chooses some, and `flashsift devices` shows them.
 
-use crate::{size, text, usage::Usage};
+use crate::{records, size, text, usage::Usage};
 use anyhow::Context;
 use flashsift_core::{
     device::{LabelledProfile, Profile, ProfileSelection, profile::ALL},
@@ -31,7 +31,9 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<LabelledProfile>> {
     let mut chosen: Vec<LabelledProfile> = Vec::new();
     for text in text::joined(texts) {
         let found = match text.as_str() {
-            "all" => ProfileSelection::all().iter().map(LabelledProfile::from).collect(),
+            all if all.eq_ignore_ascii_case("all") => {
+                ProfileSelection::all().iter().map(LabelledProfile::from).collect()
+            }
             file if file.ends_with(".toml") => vec![from_file(Path::new(file))?],
             name => {
                 let selection = ProfileSelection::parse(name);
@@ -85,8 +87,12 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Print the same as CSV: a row for each object
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
     /// Print a file that --device takes
-    #[arg(long, conflicts_with = "json", requires = "devices")]
+    #[arg(long, conflicts_with_all = ["json", "csv"], requires = "devices")]
     toml: bool,
 
     /// Directory in which the kernel shows devices; for tests
@@ -99,7 +105,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let chosen = if all { chosen(&["all".to_owned()])? } else { chosen(&args.devices)? };
     let columns = text::columns().unwrap_or(110);
     let mut out = String::new();
-    if args.json {
+    if args.json || args.csv {
         for device in &chosen {
             let record = Record { schema: 1, device: &device.label, profile: &device.profile };
             out += &serde_json::to_string(&record)?;
@@ -132,9 +138,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             out += &constants(device, columns)?;
         }
     }
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = records::Output::rows(args.csv);
     stdout.write_all(out.as_bytes())?;
-    Ok(stdout.flush()?)
+    stdout.finish()
 }
 
 /// eMMC, UFS and memory cards of this machine, with their wear registers.

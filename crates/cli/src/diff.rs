@@ -1,6 +1,6 @@
 //! `flashsift diff`: the differences of two saved runs of `compare --json` or `describe --json`.
 
-use crate::{card::Report, size, table, text};
+use crate::{card::Report, records, size, table, text};
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -33,6 +33,10 @@ pub(crate) struct Args {
     /// Print one JSON object for each changed value, one on a line
     #[arg(long)]
     json: bool,
+
+    /// Print the same as CSV: a row for each object
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 
     /// Write a page with figures for a browser
     #[arg(long, value_name = "FILE.html")]
@@ -104,8 +108,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(report) = report {
         report.write(&page::build(&diff, &names))?;
     }
-    let mut out = std::io::stdout().lock();
-    if args.json {
+    let mut out = records::Output::rows(args.csv);
+    if args.json || args.csv {
         for change in &diff.changes {
             serde_json::to_writer(&mut out, change)?;
             writeln!(out)?;
@@ -114,7 +118,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let top = usize::try_from(args.top).unwrap_or(usize::MAX);
         out.write_all(words(&diff, &names, top).as_bytes())?;
     }
-    out.flush().context("writing to standard output")
+    out.finish()
 }
 
 impl RunKind {

@@ -1,6 +1,6 @@
 //! `flashsift doctor`: which programs and files wear this machine's flash, and what would help.
 
-use crate::{card, load, logging::DETAIL, size, usage::Usage, watch::Until};
+use crate::{card, load, logging::DETAIL, records, size, usage::Usage, watch::Until};
 use anyhow::Context;
 use endurance::DiskLife;
 use facts::Watched;
@@ -59,6 +59,10 @@ pub(crate) struct Args {
     /// Print one JSON object, on one line
     #[arg(long)]
     json: bool,
+
+    /// Print the same as CSV: a row for each value, with its key
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 
     /// Write a page with figures for a browser; it contains everything and fetches nothing
     #[arg(long, value_name = "FILE.html")]
@@ -132,14 +136,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(report) = report {
         report.write(&page::build(&result))?;
     }
-    let mut out = std::io::stdout().lock();
-    if args.json {
+    let mut out = records::Output::keys(args.csv);
+    if args.json || args.csv {
         serde_json::to_writer(&mut out, &json::Record::new(&result))?;
         writeln!(out)?;
     } else {
         out.write_all(text::render(&result, crate::text::in_color()).as_bytes())?;
     }
-    out.flush().context("writing the result")
+    out.finish()
 }
 
 /// Everything that is shown.

@@ -20,19 +20,21 @@ use std::{
     io::BufReader,
     path::{Path, PathBuf},
 };
-use tracing::info;
+use tracing::{info, warn};
 
-/// Convert a trace of any format into flashsift's Parquet format
+/// Convert a trace of any format into flashsift's Parquet format, or into CSV
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift import app.strace.xz -o app.parquet
   flashsift import - --format strace -o app.parquet < app.strace
+  flashsift import app.parquet -o app.csv                        the same rows as text
+  flashsift import log.csv --columns time=ts,file=path,op=rw,offset=off,len=bytes -o log.parquet
   flashsift import raw.parquet -o day.parquet --pauses pauses.csv --requests requests.jsonl")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Path of the trace to write
+    /// Path of the trace to write; a name that ends in .csv gives CSV
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
@@ -70,6 +72,56 @@ impl Sink for Span<'_> {
     }
 }
 
+/// Writes the store in one of its forms.
+enum Writer {
+    Parquet(store::Writer),
+    Csv(store::csv::Writer),
+}
+
+impl Sink for Writer {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        match self {
+            Self::Parquet(writer) => writer.about(about),
+            Self::Csv(writer) => writer.about(about),
+        }
+    }
+
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
+        match self {
+            Self::Parquet(writer) => writer.events(events),
+            Self::Csv(writer) => writer.events(events),
+        }
+    }
+}
+
+/// Whether the name of an output asks for CSV. A name that asks for neither CSV nor Parquet is
+/// refused: the file would not be what its name says.
+fn is_csv(output: &Path) -> Result<bool, Usage> {
+    const OTHERS: [&str; 11] =
+        ["txt", "tsv", "json", "jsonl", "html", "gz", "xz", "zst", "bz2", "lzma", "zip"];
+    let ending = output.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    match &*ending {
+        "csv" => Ok(true),
+        other if OTHERS.contains(&other) => Err(Usage(format!(
+            "-o {}: a trace is stored as Parquet (.parquet) or as CSV (.csv), not as .{other}",
+            output.display()
+        ))),
+        _ => Ok(false),
+    }
+}
+
+/// Refuses the name of an output that is to be Parquet, if it asks for another format.
+pub(crate) fn check_parquet(output: &Path) -> Result<(), Usage> {
+    match is_csv(output)? {
+        false => Ok(()),
+        true => Err(Usage(format!(
+            "-o {}: this command writes Parquet; `flashsift import T.parquet -o T.csv` makes CSV of \
+             it",
+            output.display()
+        ))),
+    }
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let same = |path: &PathBuf| path.canonicalize().ok();
     if same(&args.output).is_some_and(|output| Some(output) == same(&args.input.trace)) {
@@ -82,12 +134,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     let at = |path: &Path| path.display().to_string();
+    let is_csv = is_csv(&args.output)?;
+    let notes = args.pauses.is_some() || args.requests.is_some() || args.split.is_some();
+    if is_csv && notes {
+        let message = "CSV has no place for notes on a trace (--pauses, --requests, --split): give \
+                       -o a name that ends in .parquet";
+        return Err(Usage(message.to_owned()).into());
+    }
     let cuts = args.pauses.as_deref().map(|path| -> anyhow::Result<_> {
         let file = BufReader::new(File::open(path).with_context(|| at(path))?);
         pauses::parse(file).with_context(|| at(path))
     });
     let cuts = cuts.transpose()?;
-    let mut writer = store::Writer::create(&args.output, &name)?;
+    let mut writer = match is_csv {
+        true => Writer::Csv(store::csv::Writer::create(&args.output, &name)?),
+        false => Writer::Parquet(store::Writer::create(&args.output, &name)?),
+    };
     let (outcome, span, restored) = {
         let mut restore;
         let sink: &mut dyn Sink = match cuts {
@@ -125,8 +187,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         annotations.served = Some(served);
     }
     let notes = describe_annotations(&annotations);
-    writer.annotate(annotations);
-    let bytes = writer.finish(&skipped)?;
+    let bytes = match writer {
+        Writer::Csv(writer) => {
+            if annotations != Annotations::default() || !skipped.is_empty() {
+                warn!("CSV keeps neither the notes on the trace nor what its reader left out");
+            }
+            writer.finish()?
+        }
+        Writer::Parquet(mut writer) => {
+            writer.annotate(annotations);
+            writer.finish(&skipped)?
+        }
+    };
     info!(
         target: SUMMARY,
         "{}: {} from {name} ({}), {}, {:.1} bytes an event",
@@ -183,4 +255,28 @@ pub(crate) fn describe_annotations(annotations: &Annotations) -> Vec<String> {
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `import -o x.csv` once wrote Parquet into a file of that name.
+    #[test]
+    fn an_output_is_what_its_name_says() {
+        let asks = |name: &str| is_csv(Path::new(name)).ok();
+        for (name, csv) in [
+            ("t.csv", Some(true)),
+            ("t.CSV", Some(true)),
+            ("t.parquet", Some(false)),
+            ("t", Some(false)),
+            ("t.v2", Some(false)),
+            ("t.json", None),
+            ("t.csv.gz", None),
+        ] {
+            assert_eq!(asks(name), csv, "{name}");
+        }
+        assert!(check_parquet(Path::new("t.parquet")).is_ok());
+        assert!(check_parquet(Path::new("t.csv")).unwrap_err().to_string().contains("import"));
+    }
 }

@@ -23,13 +23,19 @@ use tracing::{debug, info, warn};
 /// How a trace is read.
 #[derive(Args)]
 pub(crate) struct Input {
-    /// Trace file in any known format, plain or compressed with gzip, zstd or xz; `-` is standard
-    /// input
+    /// Trace file in any known format, plain or compressed with gzip, zstd, xz or lzma; `-` is
+    /// standard input
     pub(crate) trace: PathBuf,
 
     /// Format of the trace, if its content does not identify it
     #[arg(long, value_name = "NAME", value_parser = format_name, help = format!("Format of the trace, if its content does not identify it: {}", format::names()))]
     pub(crate) format: Option<String>,
+
+    /// Columns of a CSV file: time=, file=, op=, offset=, len=, pid= and process= with the name of a
+    /// column or its number; unit=s, ms, us or ns is that of the time, block=BYTES that of offset
+    /// and len
+    #[arg(long, value_name = "time=NAME,…")]
+    pub(crate) columns: Option<String>,
 
     /// Requests a second: gives times to a trace that has none
     #[arg(long, value_name = "N", value_parser = rate, allow_negative_numbers = true)]
@@ -78,7 +84,13 @@ impl Input {
             }
             None => sink,
         };
-        open::read(&self.trace, self.format.as_deref(), sink, limits)
+        let format = match (&self.columns, &self.format) {
+            (Some(columns), format) => {
+                Some(format!("{}:{columns}", format.as_deref().unwrap_or("csv")))
+            }
+            (None, format) => format.clone(),
+        };
+        open::read(&self.trace, format.as_deref(), sink, limits)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The binary: parses arguments, connects the parts, schedules, and prints. All decisions are in
 //! the core.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use logging::Verbosity;
 use mount::{control, explain, foreground, helper, sift, top, trial};
 use std::{ffi::OsString, io, process::ExitCode};
@@ -9,6 +9,7 @@ use usage::Usage;
 
 mod card;
 mod compare;
+mod completions;
 mod describe;
 mod devices;
 mod diff;
@@ -21,6 +22,7 @@ mod policies;
 mod profile;
 mod recommend;
 mod record;
+mod records;
 mod replay;
 mod size;
 mod synth;
@@ -38,7 +40,6 @@ mod watch;
     name = "flashsift",
     version,
     max_term_width = 110,
-    disable_help_subcommand = true,
     after_help = "Examples:
   flashsift describe trace.xz                     reads and writes, and how long written data lasts
   flashsift compare trace.xz                      every policy at five sizes, as a table
@@ -99,6 +100,8 @@ enum Command {
     Devices(devices::Args),
     Synth(synth::Args),
     Train(train::Args),
+    Completions(completions::Args),
+    Man(completions::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -177,6 +180,8 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Train(args) => train::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(args) => completions::man(&args, Cli::command()),
     }
 }
 
@@ -202,7 +207,6 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

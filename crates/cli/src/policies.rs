@@ -1,7 +1,7 @@
 //! `flashsift policies`: the list of replacement policies as text, as JSON, and as
 //! docs/policies.md.
 
-use crate::{text, usage::Usage};
+use crate::{records, text, usage::Usage};
 use flashsift_core::{
     duration::Exact,
     params::{self, Param},
@@ -25,8 +25,12 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Print a page of documentation
+    /// Print the same as CSV: a row for each object
     #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
+    /// Print a page of documentation
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
     markdown: bool,
 }
 
@@ -35,14 +39,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         args.policies.iter().map(|text| Selection::parse(text).map(|policy| policy.spec)).collect();
     let named = named.map_err(|error| Usage(error.to_string()))?;
     let chosen = if named.is_empty() { policy::ALL.iter().collect() } else { named };
-    let page = match (args.json, args.markdown) {
+    let page = match (args.json || args.csv, args.markdown) {
         (true, _) => json(&chosen)?,
         (_, true) => markdown(&chosen),
         _ => terminal(&chosen, text::columns().unwrap_or(110)),
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = records::Output::rows(args.csv);
     out.write_all(page.as_bytes())?;
-    Ok(out.flush()?)
+    out.finish()
 }
 
 fn kind(spec: &PolicySpec) -> &'static str {

@@ -4,6 +4,7 @@
 use crate::{
     load,
     logging::SUMMARY,
+    records,
     replay::{Signals, fill},
     size, text,
 };
@@ -70,6 +71,10 @@ pub(crate) struct Args {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
+
+    /// Print the same as CSV: a row for each value, with its key
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 }
 
 fn sustained(text: &str) -> Result<u64, String> {
@@ -117,14 +122,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     );
     let fitted = profile::fit(&found, place.bytes, &measured)?;
     save(&args.output, &fitted)?;
-    let mut out = std::io::stdout().lock();
-    if args.json {
+    let mut out = records::Output::keys(args.csv);
+    if args.json || args.csv {
         serde_json::to_writer(&mut out, &ProfileRecord::new(&args.target, &found, &fitted))?;
         writeln!(out)?;
     } else {
         write!(out, "{}", words(&found, &fitted))?;
     }
-    out.flush()?;
+    out.finish()?;
     info!(target: SUMMARY, "{}: for `flashsift compare TRACE --device {0}`", args.output.display());
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::{
     devices,
     load::{self, Input},
     logging::DETAIL,
-    size, text,
+    records, size, text,
     usage::Usage,
 };
 use anyhow::Context;
@@ -81,12 +81,16 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Print the same as CSV: a row for each value, with its key
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
     /// Memory limit of the trace and its cells; default: three quarters of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     trace_memory: Option<u64>,
 
     /// Number of cells that run at once; default: one a core
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size::parse_threads)]
     threads: Option<NonZeroUsize>,
 }
 
@@ -125,15 +129,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     });
     bar.finish_and_clear();
     let advice = recommender.advise(&costs?);
-    let mut out = std::io::stdout().lock();
-    if args.json {
+    let mut out = records::Output::keys(args.csv);
+    if args.json || args.csv {
         serde_json::to_writer(&mut out, &Record::new(&name, &recommender, &advice))?;
         writeln!(out)?;
     } else {
         let columns = text::columns().unwrap_or(80);
         out.write_all(words(&recommender, &advice, columns).as_bytes())?;
     }
-    out.flush().context("writing to standard output")
+    out.finish()
 }
 
 /// Settings that do not suit the trace are an error of the command line; its content and the memory
@@ -230,7 +234,7 @@ fn saving(judged: &Judged) -> String {
 
 /// How much memory saves how much, and how much is enough.
 fn knee_words(knee: &AdvisedKnee, objective: Objective) -> String {
-    let sized = |pages: u32| size::bytes(u64::from(pages) * PAGE_BYTES);
+    let sized = |pages: u32| size::memory(pages.into());
     let saved = |judgement: &Judgement| {
         let share = percent(judgement.share(judgement.saving));
         text::unbroken(&format!("{share} % ({} %)", interval(judgement)))

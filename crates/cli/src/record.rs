@@ -2,7 +2,7 @@
 //! kernel.
 
 use crate::{
-    load,
+    import, load,
     logging::{self, DETAIL, SUMMARY},
     size,
     usage::Usage,
@@ -94,9 +94,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PART")]
     split: Option<Split>,
 
-    /// Record with strace instead of the kernel's tracepoints
-    #[arg(long, requires = "command")]
-    strace: bool,
+    /// Record the program with strace instead of the kernel's tracepoints: always, never, or (auto)
+    /// where tracepoints are not allowed or do not show reads, and strace is installed
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "always",
+        ignore_case = true
+    )]
+    strace: Strace,
 
     /// End when this process, the parent, ends, without a trace, and remove its folder if empty
     #[arg(long, value_name = "PID", hide = true)]
@@ -105,6 +114,44 @@ pub(crate) struct Args {
     /// The program to run and record, with its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Strace {
+    Auto,
+    Always,
+    Never,
+}
+
+/// How a program is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Tracepoints,
+    /// The tracepoints do not show reads, and strace is not installed.
+    TracepointsOnly,
+    Strace,
+    /// The tracepoints do not show reads.
+    StraceForReads,
+}
+
+impl Means {
+    /// `lacks_reads`: no tracepoint of this kernel reports the reads of a file system. `narrowed`:
+    /// only a directory is recorded, which strace cannot do.
+    fn choose(
+        when: Strace,
+        narrowed: bool,
+        lacks_reads: impl FnOnce() -> bool,
+        has_strace: impl FnOnce() -> bool,
+    ) -> Self {
+        match when {
+            Strace::Always => Self::Strace,
+            Strace::Auto if !narrowed && lacks_reads() => match has_strace() {
+                true => Self::StraceForReads,
+                false => Self::TracepointsOnly,
+            },
+            Strace::Auto | Strace::Never => Self::Tracepoints,
+        }
+    }
 }
 
 /// Counts the events that enter the store, for the limits and the progress report.
@@ -172,11 +219,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             .into());
         }
     };
+    if args.strace == Strace::Always && args.command.is_empty() {
+        return Err(Usage("--strace records a program: give one after --".to_owned()).into());
+    }
+    if args.strace == Strace::Always && args.path.is_some() {
+        let message = "--strace records all accesses of the program: leave --path out";
+        return Err(Usage(message.to_owned()).into());
+    }
     if args.output.as_os_str() == "-" {
         return Err(
             Usage("a store cannot go to standard output: give -o a file name".to_owned()).into()
         );
     }
+    import::check_parquet(&args.output)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in
         [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
@@ -235,8 +290,26 @@ fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Resul
         command.args(&args.command[1..]);
         command
     };
-    if args.strace {
-        return Ok(recorder::strace(&command(), sink)?);
+    if !args.command.is_empty() {
+        let lacks_reads = || recorder::lacks_reads().unwrap_or(false);
+        let narrowed = args.path.is_some();
+        match Means::choose(args.strace, narrowed, lacks_reads, recorder::has_strace) {
+            Means::Tracepoints => {}
+            Means::TracepointsOnly => warn!(
+                "strace would show the reads that this kernel's tracepoints do not, and is not \
+                 installed (Debian: apt install strace)"
+            ),
+            Means::Strace => return Ok(recorder::strace(&command(), sink)?),
+            Means::StraceForReads => {
+                warn!(
+                    "this kernel has no tracepoint for buffered reads on ext4 (Linux 6.12): \
+                     recording with strace instead, which slows the program several times and \
+                     does not see accesses through mappings; --strace=never records with the \
+                     tracepoints, without reads"
+                );
+                return Ok(recorder::strace(&command(), sink)?);
+            }
+        }
     }
     let mut under = None;
     let what = match (&args.path, &args.device) {
@@ -253,7 +326,9 @@ fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Resul
     };
     let options = Options { under, exact: args.exact, buffer_kib: args.buffer.div_ceil(1024) };
     match recorder::record(what, &options, sink, stop) {
-        Err(Error::NotAllowed { what, why }) if !args.command.is_empty() => {
+        Err(Error::NotAllowed { what, why })
+            if !args.command.is_empty() && args.strace != Strace::Never =>
+        {
             warn!(
                 "{what} is not allowed ({why}): recording with strace instead, which slows the \
                  program several times and does not see accesses through mappings; run as root \
@@ -325,4 +400,26 @@ fn log_summary(
         info!(target: DETAIL, "note: the program ended with {status}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a kernel before 6.12, `record` once recorded the writes of a program on ext4 without its
+    /// reads, and left `--strace` to the reader of a warning.
+    #[test]
+    fn a_program_whose_reads_no_tracepoint_shows_is_recorded_with_strace() {
+        for (when, narrowed, lacks_reads, has_strace, means) in [
+            (Strace::Auto, false, false, true, Means::Tracepoints),
+            (Strace::Auto, false, true, true, Means::StraceForReads),
+            (Strace::Auto, false, true, false, Means::TracepointsOnly),
+            (Strace::Auto, true, true, true, Means::Tracepoints),
+            (Strace::Never, false, true, true, Means::Tracepoints),
+            (Strace::Always, false, false, true, Means::Strace),
+        ] {
+            let chosen = Means::choose(when, narrowed, || lacks_reads, || has_strace);
+            assert_eq!(chosen, means, "{when:?} {narrowed} {lacks_reads} {has_strace}");
+        }
+    }
 }

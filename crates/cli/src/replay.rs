@@ -67,7 +67,7 @@ pub(crate) struct Args {
     at: TargetArgs,
 
     /// Time at which requests start
-    #[arg(long, value_enum, default_value_t = TimingArg::Asap)]
+    #[arg(long, value_enum, default_value_t = TimingArg::Asap, ignore_case = true)]
     timing: TimingArg,
 
     /// Largest number of requests in flight
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     queue_depth: u32,
 
     /// Interface to the kernel
-    #[arg(long, value_enum, default_value_t = Engine::IoUring)]
+    #[arg(long, value_enum, default_value_t = Engine::IoUring, ignore_case = true)]
     engine: Engine,
 
     /// Take addresses modulo the target's size
@@ -105,6 +105,10 @@ pub(crate) struct Args {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
+
+    /// Print the same as CSV: a row for each value, with its key
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 }
 
 /// The target of the requests.
@@ -123,7 +127,7 @@ struct TargetArgs {
     yes_destroy_data: bool,
 
     /// Write all of the target first [default: yes for a file that is written to, no for a device]
-    #[arg(long, value_name = "yes|no")]
+    #[arg(long, value_name = "yes|no", ignore_case = true)]
     fill: Option<YesNo>,
 
     /// Size of a file that is created [default: as large as the trace needs]
@@ -352,7 +356,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         tally: &played.tally,
         modelled,
     };
-    shown.print(args.json)?;
+    shown.print(args.json, args.csv)?;
     drop(target);
     if let (Some(mut place), true) = (place, args.at.keep) {
         place.keep();

@@ -1,4 +1,5 @@
-//! Parses and formats sizes (`64MiB` or `64M`, binary) and counts (`20M`, decimal).
+//! Parses and formats sizes (`64MiB` or `64M`, binary; `64MB`, decimal) and counts (`20M`,
+//! decimal).
 
 use flashsift_core::{
     duration::{DurationError, parse_us},
@@ -6,16 +7,24 @@ use flashsift_core::{
     system::{self, FRAMES_MAX},
     trace::Unit,
 };
-use std::time::Duration;
+use std::{num::NonZeroUsize, time::Duration};
 
-pub(crate) use flashsift_core::show::{bytes, count, counted, duration, share, significant};
+pub(crate) use flashsift_core::show::{
+    bytes, count, counted, duration, memory, share, significant,
+};
 
-/// Parses bytes, at least one page: `64MiB`, `64M`, `65536`.
+/// Parses bytes, at least one page: `64MiB`, `64M`, `65536`, or `64MB` of 1,000,000 bytes each.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let bytes = parse_size::Config::new()
-        .with_binary()
-        .parse_size(text)
-        .map_err(|error| format!("{error}; write a size as 64MiB, 64M or 67108864"))?;
+    let unit = text.trim_ascii_end().to_ascii_lowercase();
+    let is_decimal = ["kb", "mb", "gb", "tb", "pb", "eb"].iter().any(|end| unit.ends_with(end));
+    let config = match is_decimal {
+        true => parse_size::Config::new().with_decimal(),
+        false => parse_size::Config::new().with_binary(),
+    };
+    let bytes = config.parse_size(text).map_err(|_| {
+        "not a size: write it as 64MiB or 64M (of 1024 × 1024 bytes), 64MB (of 1000 × 1000), or as \
+         a number of bytes"
+    })?;
     if bytes < PAGE_BYTES {
         Err(format!("less than one page of {PAGE_BYTES} bytes"))
     } else {
@@ -41,8 +50,14 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let count = parse_size::Config::new()
         .with_decimal()
         .parse_size(text)
-        .map_err(|error| format!("{error}; write a number as 100000, 100k or 20M"))?;
-    if count == 0 { Err("at least 1".to_owned()) } else { Ok(count) }
+        .map_err(|_| "not a number: write it as 100000, 100k or 20M")?;
+    if count == 0 { Err("it is at least 1".to_owned()) } else { Ok(count) }
+}
+
+/// Parses a number of threads.
+pub(crate) fn parse_threads(text: &str) -> Result<NonZeroUsize, String> {
+    let threads = text.parse::<usize>().map_err(|_| "not a number of threads")?;
+    NonZeroUsize::new(threads).ok_or_else(|| "at least one thread has to run".to_owned())
 }
 
 /// Parses a time as [`parse_us`] does: `90s`, `10m`, `1h`; a number alone is in seconds.
@@ -55,7 +70,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, DurationError> {
 /// A cache size as people read it: memory, or a number of objects.
 pub(crate) fn of_cache(frames: u32, unit: Unit) -> String {
     match unit {
-        Unit::Page => bytes(u64::from(frames) * PAGE_BYTES),
+        Unit::Page => memory(frames.into()),
         Unit::Request => counted(frames.into(), "object"),
     }
 }
@@ -85,7 +100,39 @@ mod tests {
             assert!(parse_bytes(bad).is_err(), "{bad}");
         }
         assert_eq!(parse_count("20M"), Ok(20_000_000));
+        assert_eq!(parse_bytes("64m"), Ok(64 << 20));
+        assert_eq!(parse_bytes("64 mib"), Ok(64 << 20));
         assert!(parse_count("0").is_err());
+    }
+
+    /// `4MB` was once 4 MiB: whoever copies the capacity of a card got 5 % more.
+    #[test]
+    fn decimal_sizes_are_decimal_and_shown_so() {
+        for (text, bytes) in
+            [("4MB", 4_000_000), ("4 mb", 4_000_000), ("1.5GB", 1_500_000_000), ("8kB", 8000)]
+        {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for (text, shown) in [
+            ("4MB", "4 MB"),
+            ("4MiB", "4 MiB"),
+            ("4M", "4 MiB"),
+            ("1GB", "1 GB"),
+            ("1.5GB", "1500 MB"),
+            ("100KiB", "100 KiB"),
+            ("4096", "4 KiB"),
+        ] {
+            assert_eq!(memory(parse_memory(text).unwrap_or(1).into()), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_or_number_that_is_none_says_how_to_write_it() {
+        let error = parse_memory("abc").unwrap_err();
+        assert!(error.starts_with("not a size: write it as 64MiB"), "{error}");
+        assert_eq!(parse_threads("0").unwrap_err(), "at least one thread has to run");
+        assert_eq!(parse_threads("many").unwrap_err(), "not a number of threads");
+        assert_eq!(parse_threads("3").map(usize::from), Ok(3));
     }
 
     #[test]

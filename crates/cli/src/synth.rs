@@ -1,6 +1,6 @@
 //! `flashsift synth`: seeded synthetic traces for tests and benchmarks.
 
-use crate::{load, logging::SUMMARY, size, usage::Usage};
+use crate::{import, load, logging::SUMMARY, size, usage::Usage};
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
@@ -29,6 +29,7 @@ use tracing::info;
   flashsift synth loop --requests 1M --pages 50k --lap 10k -o loop.parquet")]
 pub(crate) struct Args {
     /// Choice of pages
+    #[arg(ignore_case = true)]
     kind: PatternArg,
 
     /// Path of the trace to write
@@ -64,7 +65,7 @@ pub(crate) struct Args {
     seed: u64,
 
     /// Format to write
-    #[arg(long = "as", value_name = "FORMAT", default_value = "parquet")]
+    #[arg(long = "as", value_name = "FORMAT", default_value = "parquet", ignore_case = true)]
     format: Format,
 }
 
@@ -107,6 +108,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         seed: args.seed,
         objects,
     };
+    if args.format == Format::Parquet {
+        import::check_parquet(&args.output)?;
+    }
     let events = recipe.events().map_err(|error| Usage(error.to_string()))?;
     let bytes = match args.format {
         Format::Parquet => parquet(args, recipe, events)?,

@@ -122,9 +122,33 @@ pub(crate) struct ReadaheadArgs {
     #[arg(long)]
     json: bool,
 
+    /// Print the same as CSV: a row for each object
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
     /// Path of the journal of changes
     #[arg(long, value_name = "FILE", default_value = JOURNAL_PATH)]
     journal: PathBuf,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy)]
+struct Form {
+    json: bool,
+    csv: bool,
+}
+
+impl Form {
+    /// Whether they are for programs.
+    fn is_records(self) -> bool {
+        self.json || self.csv
+    }
+}
+
+impl ReadaheadArgs {
+    fn form(&self) -> Form {
+        Form { json: self.json, csv: self.csv }
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -134,13 +158,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         apply::warn_of_crashes(&machine);
     }
     if args.status {
-        return apply::status(&machine, args.json);
+        return apply::status(&machine, args.form());
     }
     if let Some(target) = &args.undo {
-        return apply::undo(&machine, target, args.force, args.json);
+        return apply::undo(&machine, target, args.force, args.form());
     }
     if let (Some(bytes), Some(device)) = (args.set, &args.on) {
-        return apply::set(&machine, device, bytes, args.apply, args.json);
+        return apply::set(&machine, device, bytes, args.apply, args.form());
     }
     if let Some(device) = &args.live {
         return live::run(args, &machine, device, &backing(&machine, device)?);

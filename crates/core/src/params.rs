@@ -1,4 +1,5 @@
 //! `name:key=value,…`: the text that selects a policy or layout, checked against its declaration.
+//! Names, keys and words are taken in any case.
 
 use crate::duration::{self, Exact};
 use std::fmt;
@@ -170,12 +171,14 @@ fn find<'a>(params: &'a [Param], name: &str) -> &'a Param {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The list has no entry of this name.
-    #[error("no {kind} is called `{name}`; there are: {known}")]
+    #[error("no {kind} is called `{name}`; {}there are: {known}", did_you_mean(*nearest))]
     Name {
         /// Kind of the item, such as policy or layout.
         kind: &'static str,
         /// The name that was given.
         name: String,
+        /// The name in the list that is most like it, if one is.
+        nearest: Option<&'static str>,
         /// The names in the list.
         known: String,
     },
@@ -201,6 +204,28 @@ pub enum Error {
         /// The value that was given.
         value: String,
     },
+}
+
+/// Returns the name that a mistyped one stands for, if it is like one of these: it differs by a
+/// letter in three, or begins or continues the name.
+pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const SHORTEST: usize = 2;
+    let wanted = wanted.to_ascii_lowercase();
+    let likeness = |name: &&str| {
+        let lower = name.to_ascii_lowercase();
+        let differs = strsim::osa_distance(&wanted, &lower);
+        let likely = differs <= (wanted.chars().count().max(lower.chars().count()) / 3).max(1);
+        let is_part = |part: &str, whole: &str| part.len() > SHORTEST && whole.starts_with(part);
+        let fits = is_part(&wanted, &lower) || is_part(&lower, &wanted) || likely;
+        (fits && wanted.len() >= SHORTEST).then_some(differs)
+    };
+    let each = names.into_iter().filter_map(|name| Some((likeness(&name)?, name)));
+    each.min_by_key(|(differs, _)| *differs).map(|(_, name)| name)
+}
+
+/// Returns the beginning of a sentence that proposes a name; nothing without one.
+pub fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default()
 }
 
 /// An entry of a list, which is selected by its name: a policy, a layout or a device.
@@ -253,16 +278,19 @@ impl<T: Listed> Selection<T> {
 fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
     let kind = T::KIND;
     let (wanted, rest) = text.split_once(':').unwrap_or((text, ""));
-    let Some(found) = T::ALL.iter().find(|spec| spec.declared().0 == wanted) else {
-        let known = T::ALL.iter().map(|spec| spec.declared().0).collect::<Vec<_>>().join(", ");
-        return Err(Error::Name { kind, name: wanted.to_owned(), known });
+    let Some(found) = T::ALL.iter().find(|spec| spec.declared().0.eq_ignore_ascii_case(wanted))
+    else {
+        let names = T::ALL.iter().map(|spec| spec.declared().0);
+        let (nearest, known) = (nearest(wanted, names.clone()), names.collect::<Vec<_>>());
+        let (name, known) = (wanted.to_owned(), known.join(", "));
+        return Err(Error::Name { kind, name, nearest, known });
     };
     let (name, declared) = found.declared();
     let mut params = Params::default();
     for given in rest.split(',').filter(|given| !given.is_empty()) {
         let pair = given.split_once('=');
         let Some((param, value)) = pair.and_then(|(key, value)| {
-            Some((declared.iter().find(|param| param.name == key)?, value))
+            Some((declared.iter().find(|param| param.name.eq_ignore_ascii_case(key))?, value))
         }) else {
             let known = match declared {
                 [] => "no parameters".to_owned(),
@@ -275,7 +303,8 @@ fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
                 value.parse::<f64>().ok().filter(|n| (min..=max).contains(n)).map(Value::Number)
             }
             ParamKind::Word(words) => {
-                words.iter().find(|word| **word == value).map(|word| Value::Word(word))
+                let word = words.iter().find(|word| word.eq_ignore_ascii_case(value));
+                word.map(|word| Value::Word(word))
             }
             ParamKind::Duration { min_us, max_us, .. } => {
                 let us = duration::parse_us(value).ok();
@@ -347,6 +376,33 @@ mod tests {
         let (thing, params) = choose("rich:t=1min").unwrap();
         assert_eq!(params.duration_us(thing.1, "t"), 60_000_000);
         assert_eq!(Selection { spec: thing, params }.label(), "rich:t=60s");
+    }
+
+    #[test]
+    fn names_keys_and_words_are_taken_in_any_case() {
+        let (thing, params) = choose("RICH:W=Two,N=4").unwrap();
+        assert_eq!(Selection { spec: thing, params }.label(), "rich:w=two,n=4");
+    }
+
+    /// `--policy lur` once answered with the list of 30 names alone.
+    #[test]
+    fn a_mistyped_name_gets_a_proposal() {
+        for (given, meant) in [
+            ("rihc", Some("rich")),
+            ("Ritch", Some("rich")),
+            ("plai", Some("plain")),
+            ("plains-and-hills", Some("plain")),
+            ("poor", None),
+            ("", None),
+            ("p", None),
+        ] {
+            assert_eq!(nearest(given, ["plain", "rich"]), meant, "{given}");
+        }
+        let error = choose("rihc").err().unwrap().to_string();
+        let says = "no thing is called `rihc`; did you mean `rich`? there are: plain, rich";
+        assert_eq!(error, says);
+        let policies = ["arc", "lru", "2q", "clock", "clockpro", "lirs"];
+        assert_eq!(nearest("lur", policies), Some("lru"));
     }
 
     #[test]

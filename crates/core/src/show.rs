@@ -1,5 +1,7 @@
 //! Numbers printed for people, the same in every locale.
 
+use crate::page::PAGE_BYTES;
+
 /// Prints a number of bytes: `4 MiB`, `36 KiB`, `1.5 GiB`.
 pub fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
@@ -14,6 +16,20 @@ pub fn bytes(bytes: u64) -> String {
         value /= 1024.0;
     }
     format!("{value:.1} TiB")
+}
+
+/// Prints memory of whole pages. A size that was given in decimal megabytes reads as it was given:
+/// `4 MB` is 976 pages and the beginning of another.
+pub fn memory(pages: u64) -> String {
+    const MB: u64 = 1_000_000;
+    let held_bytes = pages * PAGE_BYTES;
+    let mb = held_bytes.div_ceil(MB);
+    let is_decimal = mb * MB < held_bytes + PAGE_BYTES && !held_bytes.is_multiple_of(1 << 20);
+    match is_decimal {
+        true if mb.is_multiple_of(1000) => format!("{} GB", mb / 1000),
+        true => format!("{mb} MB"),
+        false => bytes(held_bytes),
+    }
 }
 
 /// Prints a count with its digits in groups: `1 234 567`.
@@ -93,6 +109,14 @@ fn signed(value: f64, digits: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One size in 244 is a whole number of megabytes; all others are binary.
+    #[test]
+    fn memory_of_whole_megabytes_is_decimal() {
+        assert_eq!([0, 1, 976, 1024].map(memory), ["0 B", "4 KiB", "4 MB", "4 MiB"]);
+        let decimal = (1..=10_000).filter(|pages| memory(*pages).ends_with(" MB")).count();
+        assert_eq!(decimal, 40);
+    }
 
     #[test]
     fn numbers_are_printed_for_people() {

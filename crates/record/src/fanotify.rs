@@ -345,6 +345,12 @@ impl Names {
         rustix::fs::fstat(self.open(handle, libc::O_PATH)?).ok()
     }
 
+    /// Returns the present status of the file with this inode number, whatever its generation.
+    pub(crate) fn stat_any(&self, inode: Inode) -> Option<rustix::fs::Stat> {
+        let stat = self.stat(Handle { inode, generation: 0 })?;
+        (stat.st_ino == inode.ino).then_some(stat)
+    }
+
     /// Returns the places of a regular file's data; `None` if the file is gone, or the file system
     /// does not tell them.
     pub(crate) fn extents(&self, handle: Handle) -> Option<Vec<Extent>> {

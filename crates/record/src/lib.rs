@@ -17,9 +17,9 @@ mod syscalls;
 mod system;
 mod tracefs;
 
-pub use recorder::{Lost, Options, Recorded, Stop, Subject, file_systems, record};
+pub use recorder::{Lost, Options, Recorded, Stop, Subject, file_systems, lacks_reads, record};
 use std::{io, path::Path};
-pub use strace::strace;
+pub use strace::{has_strace, strace};
 pub use system::can_record;
 
 /// Reasons for which a recording does not start or ends early.

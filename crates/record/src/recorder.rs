@@ -13,7 +13,7 @@ use flashsift_core::event::{About, FileOwner, Knows, Side, Space};
 use flashsift_traces::{
     events::{Events, Sink, Skip, Summary},
     tracepoint::{
-        self, Dev, Handle, Host, Need, Point, Survivor, TracepointMachine, TracepointSpec,
+        self, Dev, Handle, Host, Inode, Need, Point, Survivor, TracepointMachine, TracepointSpec,
     },
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -108,6 +108,11 @@ impl Host for System<'_> {
         Some((FileOwner { uid: stat.st_uid, gid: stat.st_gid }, stat.st_mode & 0o7777))
     }
 
+    fn is_directory(&mut self, inode: Inode) -> Option<bool> {
+        let stat = self.0.stat_any(inode)?;
+        Some(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir())
+    }
+
     fn control_group(&mut self, pid: u32) -> Option<String> {
         system::control_group(pid)
     }
@@ -129,6 +134,14 @@ pub fn record(
     let mounts = listened(&subject, options)?;
     let mut recorder = Recorder::new(&tracefs, &mounts, &subject, options)?;
     let kinds: Vec<&str> = mounts.iter().map(|mount| &*mount.kind).collect();
+    let all = match &subject {
+        Subject::Command(_) | Subject::Processes(_) => true,
+        Subject::FileSystems(paths) => paths.is_empty(),
+        Subject::Path(_) | Subject::Device(_) => false,
+    };
+    for hidden in system::hidden().iter().filter(|_| all && options.under.is_none()) {
+        warn!("{hidden}: accesses to it are not recorded");
+    }
     for blind in tracefs::blind_spots(&tracefs, &kinds, options.exact) {
         warn!("{blind}");
     }
@@ -199,12 +212,26 @@ fn listened(subject: &Subject, options: &Options) -> Result<Vec<Mounted>, Error>
     if chosen.is_empty() {
         let known: Vec<_> =
             mounts.iter().map(|m| format!("{} ({})", m.path.display(), m.kind)).collect();
+        let hidden =
+            system::hidden().iter().map(|hidden| format!("; {hidden}")).collect::<String>();
         return Err(Error::Nothing(format!(
-            "only mounted ext4 and F2FS file systems can be recorded; here that is {}",
+            "only mounted ext4 and F2FS file systems can be recorded; here that is {}{hidden}",
             if known.is_empty() { "none".to_owned() } else { known.join(", ") }
         )));
     }
     Ok(chosen)
+}
+
+/// Whether a file system is mounted whose buffered reads no tracepoint of this kernel reports.
+///
+/// # Errors
+///
+/// tracefs is not permitted.
+pub fn lacks_reads() -> Result<bool, Error> {
+    let tracefs = Tracefs::open()?;
+    let mounts = system::mounts();
+    let kinds: Vec<&str> = mounts.iter().map(|mount| &*mount.kind).collect();
+    Ok(tracefs::lacks_reads(&tracefs, &kinds))
 }
 
 /// Returns the mount points of the file systems that [`Subject::FileSystems`] records.

@@ -9,10 +9,17 @@ use flashsift_traces::{
 use std::{
     fs::File,
     io::{self, BufReader},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 const CALLS: &str = "trace=%file,%desc,%process,msync,munmap,mremap,sync,syncfs,umask";
+
+/// Whether strace is installed.
+pub fn has_strace() -> bool {
+    let mut version = Command::new("strace");
+    version.arg("-V").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    version.status().is_ok_and(|status| status.success())
+}
 
 /// Runs a program under strace and records its system calls. The output of strace is kept in the
 /// system's temporary directory meanwhile.

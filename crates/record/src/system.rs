@@ -6,7 +6,10 @@ use flashsift_host::memory::stalled_ppm_in;
 use flashsift_traces::tracepoint::{
     Dev, Inode, Mapping, Name, NameKind, Point, TracepointMachine, What,
 };
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::{
+    fs::{AtFlags, CWD, StatxFlags, statx},
+    time::{ClockId, Timespec, clock_gettime},
+};
 use std::{
     fs,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
@@ -102,26 +105,54 @@ pub fn can_record(kind: &str) -> bool {
     matches!(kind, "ext4" | "f2fs")
 }
 
-/// Lists the mounted file systems that can be recorded, each once.
+/// Lists the mounted file systems that can be recorded, each once, by a path that leads to it.
 pub(crate) fn mounts() -> Vec<Mounted> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut mounts = mounts_in(&text, is_reachable);
+    for mount in &mut mounts {
+        mount.block_bytes = rustix::fs::statvfs(&mount.path).map_or(4096, |stat| stat.f_bsize);
+    }
+    mounts
+}
+
+/// Describes the file systems that could be recorded, but lie under another mount wherever they are
+/// mounted.
+pub(crate) fn hidden() -> Vec<String> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let reachable = mounts_in(&text, is_reachable);
+    let mut all = mounts_in(&text, |_, _| true);
+    all.retain(|mount| reachable.iter().all(|other| other.dev != mount.dev));
+    let describe = |mount: &Mounted| {
+        format!("{} ({}) is hidden by another mount over it", mount.path.display(), mount.kind)
+    };
+    all.iter().map(describe).collect()
+}
+
+/// Whether a path leads to the mount of this number, and not to another one over it. A file system
+/// whose server is dead is not asked.
+fn is_reachable(id: u64, path: &Path) -> bool {
+    let (flags, mask) = (AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID);
+    statx(CWD, path, flags, mask).is_ok_and(|found| found.stx_mnt_id == id)
+}
+
+fn mounts_in(text: &str, is_reachable: impl Fn(u64, &Path) -> bool) -> Vec<Mounted> {
     let mut mounts: Vec<Mounted> = Vec::new();
     for line in text.lines() {
         let Some((before, after)) = line.split_once(" - ") else { continue };
         let fields: Vec<_> = before.split(' ').collect();
-        let (Some(dev), Some(root), Some(path)) = (fields.get(2), fields.get(3), fields.get(4))
-        else {
-            continue;
-        };
+        let [id, _, dev, root, path, ..] = fields[..] else { continue };
+        let Ok(id) = id.parse() else { continue };
         let kind = after.split(' ').next().unwrap_or_default();
         let Some(dev) = Dev::parse(dev) else { continue };
         // A bind mount of a part of the file system would give wrong paths.
-        if !can_record(kind) || *root != "/" || mounts.iter().any(|m| m.dev == dev) {
+        if !can_record(kind) || root != "/" || mounts.iter().any(|m| m.dev == dev) {
             continue;
         }
         let path = PathBuf::from(unescaped(path));
-        let block_bytes = rustix::fs::statvfs(&path).map_or(4096, |stat| stat.f_bsize);
-        mounts.push(Mounted { dev, kind: kind.to_owned(), path, block_bytes });
+        if !is_reachable(id, &path) {
+            continue;
+        }
+        mounts.push(Mounted { dev, kind: kind.to_owned(), path, block_bytes: 4096 });
     }
     mounts
 }
@@ -322,6 +353,28 @@ pub(crate) fn open_files(pid: u32, at_ns: u64, take: &mut impl FnMut(Name)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A file system was once recorded by its first mount point. `record -- true` failed with "No
+    /// such device" beside a partition on whose root flashsift was mounted in place.
+    #[test]
+    fn a_file_system_is_recorded_by_a_path_that_leads_to_it() {
+        let text = "\
+22 1 8:1 / / rw - ext4 /dev/sda1 rw
+30 22 8:2 / /mnt/part rw - ext4 /dev/sdb1 rw
+31 22 8:3 / /home rw - f2fs /dev/sdc1 rw
+32 30 0:50 / /mnt/part rw - fuse.flashsift /mnt/part rw
+33 22 8:3 /part /srv rw - f2fs /dev/sdc1 rw
+";
+        let paths = |reachable: fn(u64, &Path) -> bool| -> Vec<_> {
+            let mounts = mounts_in(text, reachable).into_iter();
+            mounts.map(|mount| mount.path.display().to_string()).collect()
+        };
+        assert_eq!(paths(|id, _| id != 30), ["/", "/home"]);
+        assert_eq!(paths(|_, _| true), ["/", "/mnt/part", "/home"]);
+        let twice = text.to_owned() + "40 22 8:2 / /mnt/again rw - ext4 /dev/sdb1 rw\n";
+        let mounts = mounts_in(&twice, |id, _| id != 30);
+        assert_eq!(mounts[2].path, Path::new("/mnt/again"));
+    }
 
     #[test]
     fn a_program_has_the_name_of_its_file_and_a_script_its_own() {

@@ -371,13 +371,18 @@ impl Drop for Instance {
     }
 }
 
+/// Whether buffered reads of one of these types of file systems have no tracepoint.
+pub(crate) fn lacks_reads(tracefs: &Tracefs, filesystems: &[&str]) -> bool {
+    filesystems.contains(&"ext4") && !tracefs.has("filemap", "mm_filemap_get_pages")
+}
+
 /// Describes the accesses that are invisible because this kernel lacks tracepoints.
 pub(crate) fn blind_spots(tracefs: &Tracefs, filesystems: &[&str], exact: bool) -> Vec<String> {
     let has = |name: &str| {
         ALL.iter().any(|spec| spec.name == name && tracefs.has(spec.system, spec.name))
     };
     let mut blind = Vec::new();
-    if filesystems.contains(&"ext4") && !has("mm_filemap_get_pages") {
+    if lacks_reads(tracefs, filesystems) {
         blind.push(
             "this kernel has no tracepoint for buffered reads (mm_filemap_get_pages, Linux 6.12): \
              reads on ext4 are not recorded; --strace records them"

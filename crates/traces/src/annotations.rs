@@ -52,7 +52,7 @@ impl FromStr for Split {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL
             .into_iter()
-            .find(|split| split.name() == text)
+            .find(|split| split.name().eq_ignore_ascii_case(text))
             .ok_or_else(|| "not one of train, tune and test".to_owned())
     }
 }

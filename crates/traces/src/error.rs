@@ -1,5 +1,6 @@
 //! Errors of a trace, worded so that its owner can repair it.
 
+use flashsift_core::params;
 use std::io;
 
 /// The reason for which a trace cannot be read further. A single bad line is not an error: it is
@@ -35,6 +36,14 @@ pub enum Error {
         /// The parts of the content that were examined.
         why: String,
     },
+    /// The file is of another tool, which can turn it into a trace.
+    #[error("it is {what}, which flashsift does not open: give it the output of `{command}`")]
+    Foreign {
+        /// Kind of file.
+        what: &'static str,
+        /// Command whose output is a trace.
+        command: &'static str,
+    },
     /// The trace was read to its end and contains no access.
     #[error("the trace holds no read or write{}", crate::events::Skipped::in_words(skipped))]
     Nothing {
@@ -59,7 +68,11 @@ pub enum Error {
         skipped: crate::events::Skipped,
     },
     /// The format name does not exist.
-    #[error("there is no trace format \"{0}\"; known formats: {names}", names = crate::format::names())]
+    #[error(
+        "there is no trace format \"{0}\"; {near}known formats: {names}",
+        near = params::did_you_mean(params::nearest(.0, crate::format::ALL.iter().map(|spec| spec.name))),
+        names = crate::format::names()
+    )]
     NoSuchFormat(String),
     /// The trace lacks a required fact.
     #[error("{0}")]

@@ -16,6 +16,7 @@ pub struct Input<'a> {
     /// next read.
     shown: usize,
     buffer: Vec<u8>,
+    options: String,
 }
 
 /// One line without its end.
@@ -32,13 +33,33 @@ pub struct Line<'a> {
 impl<'a> Input<'a> {
     /// Returns an input that reads from `bytes`.
     pub fn new(bytes: &'a mut dyn BufRead) -> Self {
-        Self { bytes, file: None, offset: 0, line: 0, shown: 0, buffer: Vec::new() }
+        Self {
+            bytes,
+            file: None,
+            offset: 0,
+            line: 0,
+            shown: 0,
+            buffer: Vec::new(),
+            options: String::new(),
+        }
     }
 
     /// Returns an input that also offers the bytes as a seekable file, for formats that cannot be
     /// streamed.
     pub fn with_file(bytes: &'a mut dyn BufRead, file: Seekable) -> Self {
         Self { file: Some(file), ..Self::new(bytes) }
+    }
+
+    /// Sets the options of the format, which its name has after a colon.
+    #[must_use]
+    pub fn with_options(mut self, options: &str) -> Self {
+        options.clone_into(&mut self.options);
+        self
+    }
+
+    /// Returns the options of the format; empty without any.
+    pub fn options(&self) -> &str {
+        &self.options
     }
 
     /// Returns the trace as a seekable file, if it is one. The caller then ignores the stream.

@@ -1,7 +1,7 @@
 //! Opening a trace, from a path or standard input to events. Of the readers' code, only this module
 //! accesses files.
 //!
-//! Gzip, zstd and xz are recognised by their first bytes, not by the ending of the name, and
+//! Gzip, zstd, xz and lzma are recognised by their first bytes, not by the ending of the name, and
 //! decompressed while reading; a trace that is compressed twice is not recognised. Memory is
 //! bounded for any input: a decompressor's window by its own limits, the output by a ratio that no
 //! real trace reaches.
@@ -55,10 +55,14 @@ pub enum Compression {
     Gzip,
     Zstd,
     Xz,
+    Lzma,
 }
 
 impl Compression {
-    /// Recognises the compression by the first bytes; six are enough.
+    /// Number of bytes at the start by which a compression is recognised.
+    pub const HEAD_BYTES: usize = 14;
+
+    /// Recognises the compression by the first [`Self::HEAD_BYTES`] bytes.
     pub fn of(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, 8, ..] => Self::Gzip,
@@ -66,6 +70,7 @@ impl Compression {
             // A zstd file may begin with a skippable frame (pzstd's does).
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            _ if is_lzma(head) => Self::Lzma,
             _ => Self::None,
         }
     }
@@ -78,8 +83,28 @@ impl fmt::Display for Compression {
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
             Self::Xz => "xz",
+            Self::Lzma => "lzma",
         })
     }
+}
+
+/// Whether a file begins as one of the `lzma` program, which has no magic number: the settings that
+/// all its levels use, a usual size of the dictionary, an unknown or possible size, and the first
+/// byte of the range coder, which is 0.
+fn is_lzma(head: &[u8]) -> bool {
+    const DICTIONARY_BYTES_MIN: u32 = 4096;
+    const SIZE_BYTES_MAX: u64 = 1 << 38;
+    let Some(&[0x5d, d0, d1, d2, d3, s0, s1, s2, s3, s4, s5, s6, s7, 0]) = head.first_chunk()
+    else {
+        return false;
+    };
+    let dictionary_bytes = u32::from_le_bytes([d0, d1, d2, d3]);
+    let size_bytes = u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
+    // 2^n or 2^n + 2^(n-1).
+    let usual = [1, 3].contains(&(dictionary_bytes >> dictionary_bytes.trailing_zeros().min(31)));
+    usual
+        && dictionary_bytes >= DICTIONARY_BYTES_MIN
+        && (size_bytes == u64::MAX || size_bytes < SIZE_BYTES_MAX)
 }
 
 /// The progress of reading, in bytes of the file on disk. Another thread may read it.
@@ -150,9 +175,9 @@ fn read_unnamed(
     sink: &mut dyn Sink,
     limits: &Limits,
 ) -> Result<Outcome, Error> {
-    let format = format.map(format::named).transpose()?;
+    let format = format.map(format::chosen).transpose()?;
     if path == Path::new("-") {
-        return read_stream(io::stdin(), None, format, sink, limits);
+        return read_with(io::stdin(), None, format, sink, limits);
     }
     let file = File::open(path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => at(path, "there is no such file"),
@@ -172,7 +197,7 @@ fn read_unnamed(
         }),
         false => None,
     };
-    read_stream(file, seekable, format, sink, limits)
+    read_with(file, seekable, format, sink, limits)
 }
 
 /// Reads a trace from any stream. `file` is the same trace to seek in, if it can be.
@@ -184,6 +209,17 @@ pub fn read_stream(
     stream: impl Read,
     file: Option<Seekable>,
     format: Option<&'static FormatSpec>,
+    sink: &mut dyn Sink,
+    limits: &Limits,
+) -> Result<Outcome, Error> {
+    read_with(stream, file, format.map(|spec| (spec, "")), sink, limits)
+}
+
+/// The same with options of the format.
+fn read_with(
+    stream: impl Read,
+    file: Option<Seekable>,
+    format: Option<(&'static FormatSpec, &str)>,
     sink: &mut dyn Sink,
     limits: &Limits,
 ) -> Result<Outcome, Error> {
@@ -200,15 +236,16 @@ pub fn read_stream(
     if head.starts_with(b"\xef\xbb\xbf") {
         head.drain(..3);
     }
-    let spec = match format {
-        Some(spec) => spec,
-        None => format::detected(&head)?,
+    let (spec, options) = match format {
+        Some(chosen) => chosen,
+        None => (format::detected(&head)?, ""),
     };
     let mut bytes = Cursor::new(head).chain(bytes);
     let mut input = match file.filter(|_| compression == Compression::None) {
         Some(file) => Input::with_file(&mut bytes, file),
         None => Input::new(&mut bytes),
-    };
+    }
+    .with_options(options);
     let mut events = Events::new(sink);
     (spec.read)(&mut input, &mut events).map_err(|error| match error {
         Error::Io { offset, source } => stopped(offset, source),
@@ -264,7 +301,7 @@ fn decompressed<'a>(
     );
     // A pipe may deliver its first bytes one by one.
     let mut magic = Vec::new();
-    (&mut stream).take(6).read_to_end(&mut magic)?;
+    (&mut stream).take(Compression::HEAD_BYTES as u64).read_to_end(&mut magic)?;
     let compression = Compression::of(&magic);
     let stream = Cursor::new(magic).chain(stream);
     let unpacked: Box<dyn Read + 'a> = match compression {
@@ -281,6 +318,10 @@ fn decompressed<'a>(
                 liblzma::stream::CONCATENATED,
             )?;
             Box::new(liblzma::bufread::XzDecoder::new_stream(stream, decoder))
+        }
+        Compression::Lzma => {
+            let decoder = liblzma::stream::Stream::new_lzma_decoder(limits.window_bytes_max)?;
+            Box::new(Single(liblzma::bufread::XzDecoder::new_stream(stream, decoder)))
         }
     };
     let guarded = Guarded { unpacked, given: 0, limits: limits.clone() };
@@ -317,6 +358,19 @@ impl<R: Read> Read for Counted<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let n = self.stream.read(into)?;
         self.progress.done.fetch_add(n as u64, Relaxed);
+        Ok(n)
+    }
+}
+
+/// A reader of an archive that nothing can follow. Further bytes are an error, not left unread.
+struct Single<R>(liblzma::bufread::XzDecoder<R>);
+
+impl<R: BufRead> Read for Single<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.0.read(into)?;
+        if n == 0 && !into.is_empty() && !self.0.get_mut().fill_buf()?.is_empty() {
+            return Err(io::Error::other("bytes follow the end of the lzma archive"));
+        }
         Ok(n)
     }
 }

@@ -33,6 +33,7 @@
 //! Rows are grouped so that writing and reading a trace of any length need a few tens of megabytes.
 
 mod actions;
+pub mod csv;
 
 use crate::{
     Error,

@@ -33,6 +33,15 @@ fn xz(bytes: &[u8]) -> Vec<u8> {
     xz.finish().unwrap()
 }
 
+/// As `lzma` and `xz --format=lzma` do, without a size in the head.
+fn lzma(bytes: &[u8]) -> Vec<u8> {
+    let options = liblzma::stream::LzmaOptions::new_preset(6).unwrap();
+    let stream = liblzma::stream::Stream::new_lzma_encoder(&options).unwrap();
+    let mut lzma = liblzma::write::XzEncoder::new_stream(Vec::new(), stream);
+    lzma.write_all(bytes).unwrap();
+    lzma.finish().unwrap()
+}
+
 type Pack = fn(&[u8]) -> Vec<u8>;
 const PACKED: [(Compression, Pack); 3] =
     [(Compression::Gzip, gzip), (Compression::Zstd, zstd), (Compression::Xz, xz)];
@@ -80,6 +89,49 @@ fn every_compression_gives_the_same_events() {
             error(&twice).contains("no trace format"),
             "{compression}: what is packed twice is not followed"
         );
+    }
+}
+
+/// Files of the older lzma program have no magic number and were once refused as "no trace format".
+#[test]
+fn an_lzma_file_is_opened() {
+    let folder = Folder::new();
+    let (plain, _) = read(&folder.file("plain", TRACE.as_bytes())).unwrap();
+    let packed = lzma(TRACE.as_bytes());
+    let (kept, outcome) = read(&folder.file("t", &packed)).unwrap();
+    assert_eq!((kept.events, outcome.compression), (plain.events.clone(), Compression::Lzma));
+    // The size in the head instead of a mark at the end, as the first lzma program wrote it.
+    let mut sized = packed.clone();
+    sized[5..13].copy_from_slice(&(TRACE.len() as u64).to_le_bytes());
+    let (kept, _) = read(&folder.file("sized", &sized)).unwrap();
+    assert_eq!(kept.events, plain.events);
+
+    for keep in [20, packed.len() / 2, packed.len() - 1] {
+        let error = error(&folder.file("cut", &packed[..keep]));
+        assert!(error.contains("reading stopped"), "{keep}: {error}");
+    }
+    let two = error(&folder.file("two", &packed.repeat(2)));
+    assert!(two.contains("bytes follow the end of the lzma archive"), "{two}");
+    let comment = String::from("#").repeat(4000) + "\n";
+    let bomb = lzma(&[b"r 8\n".to_vec(), comment.repeat(20_000).into_bytes()].concat());
+    let bomb = error(&folder.file("bomb", &bomb));
+    assert!(bomb.contains("decompress it yourself"), "{bomb}");
+}
+
+/// A file of another tool gets the command that turns it into a trace; trace-cmd's own was once
+/// "no trace format recognises this input", without a word on `trace-cmd report`.
+#[test]
+fn a_foreign_file_names_the_command_that_converts_it() {
+    let folder = Folder::new();
+    for (bytes, says) in [
+        (&b"\x17\x08Dtracing6\0"[..], "trace-cmd report"),
+        (b"BZh91AY&SY", "bzip2 -dc"),
+        (b"\x04\x22\x4d\x18dd", "lz4 -dc"),
+        (b"PK\x03\x04\x14\0", "unzip -p"),
+        (b"7z\xbc\xaf\x27\x1c", "7z x -so"),
+    ] {
+        let error = error(&folder.file("foreign", bytes));
+        assert!(error.contains(says) && error.contains("foreign"), "{error}");
     }
 }
 

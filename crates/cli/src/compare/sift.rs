@@ -5,7 +5,7 @@ use super::{Args, log_notes, modes, page, request, schedule};
 use crate::{
     card,
     load::{self, default_limit_bytes},
-    size, table, text,
+    records, size, table, text,
     usage::Usage,
 };
 use anyhow::Context;
@@ -184,7 +184,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let models = models(&sifters)?;
     let request = request(args)?;
     let policies = text::joined(&args.policy);
-    let all = policies.iter().any(|policy| *policy == "all");
+    let all = policies.iter().any(|policy| policy.eq_ignore_ascii_case("all"));
     let several =
         [("--policy", policies.len() > 1 || all), ("--writeback", args.writeback.len() > 1)];
     if let Some((option, _)) = several.into_iter().find(|(_, several)| *several) {
@@ -275,9 +275,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         };
         report.write(&page::sifters::build(&run, &name, &args.input))?;
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = records::Output::rows(args.csv);
     let by_memory = || cells.chunk_by(|a, b| a.memory_pages == b.memory_pages);
-    match args.json {
+    match args.json || args.csv {
         true => {
             by_memory().try_for_each(|cells| print_json(&mut out, &name, &sifting, cells))?;
             cells.iter().try_for_each(|cell| explained::print_json(&mut out, &name, cell))?;
@@ -290,7 +290,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             }
         }
     }
-    out.flush().context("writing to standard output")
+    out.finish()
 }
 
 /// Lets the page cache behind the sifter have the trace that is left.
@@ -350,7 +350,9 @@ pub(crate) fn sifters(texts: &[String]) -> anyhow::Result<Vec<Selection>> {
     let mut chosen: Vec<Selection> = Vec::new();
     for text in text::joined(texts) {
         let named = match &*text {
-            "all" => Spec::ALL.iter().map(Selection::default_of).collect(),
+            all if all.eq_ignore_ascii_case("all") => {
+                Spec::ALL.iter().map(Selection::default_of).collect()
+            }
             text => {
                 vec![Selection::parse(text).map_err(|error| Usage(error.to_string()))?]
             }
@@ -427,7 +429,7 @@ fn print_table(out: &mut impl Write, cells: &[Cell]) -> anyhow::Result<()> {
     let rows: Vec<Vec<String>> =
         std::iter::once(header).chain(cells.iter().map(row)).chain(bound).collect();
     let ram = cells.iter().map(|cell| cell.ram_pages).max().unwrap_or(0);
-    let bytes = |pages: u32| size::bytes(u64::from(pages) * PAGE_BYTES);
+    let bytes = |pages: u32| size::memory(pages.into());
     writeln!(
         out,
         "\nmemory of {}, {} of it for the sifter, the rest a page cache under {}\n{}",

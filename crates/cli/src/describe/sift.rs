@@ -204,6 +204,9 @@ fn command(args: &Args, advice: &SiftAdvice, memory_pages: u32) -> String {
     let mut words = vec!["flashsift".to_owned(), "compare".to_owned()];
     words.push(args.input.trace.display().to_string());
     let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    if let Some(columns) = &args.input.columns {
+        option("columns", columns.clone());
+    }
     if let Some(format) = &args.input.format {
         option("format", format.clone());
     }

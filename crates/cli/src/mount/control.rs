@@ -2,6 +2,7 @@
 //! directory.
 
 use super::status;
+use crate::records;
 use anyhow::{Context, bail};
 use flashsift_host::mounts::{self, Mount};
 use flashsift_mount::{
@@ -42,6 +43,10 @@ pub(crate) struct StatusArgs {
     /// Print one JSON object for each mount, one on a line
     #[arg(long)]
     json: bool,
+
+    /// Print the same as CSV: a row for each object
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 }
 
 /// Write all files in RAM back now
@@ -128,14 +133,16 @@ struct Row<'a> {
 
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let mounts = chosen(&args.mountpoint)?;
-    if mounts.is_empty() && !args.json {
+    let json = args.json || args.csv;
+    if mounts.is_empty() && !json {
         tracing::info!("nothing is mounted by flashsift");
     }
     let mut failed = Ok(());
+    let mut out = records::Output::rows(args.csv);
     for mount in &mounts {
         let at = || mount.point.display().to_string();
         match control::status(mount) {
-            Ok(found) => show(mount, &found, args.json)?,
+            Ok(found) => show(&mut out, mount, &found, json)?,
             // Another user's, which was not asked for.
             Err(why)
                 if args.mountpoint.is_empty() && why.kind() == io::ErrorKind::PermissionDenied => {}
@@ -147,14 +154,14 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
             Err(why) => failed = failed.and(Err(why).with_context(at)),
         }
     }
+    out.finish()?;
     failed
 }
 
-fn show(mount: &Mount, status: &Status, json: bool) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+fn show(out: &mut impl Write, mount: &Mount, status: &Status, json: bool) -> anyhow::Result<()> {
     if json {
         serde_json::to_writer(
-            &mut out,
+            &mut *out,
             &Row { mountpoint: &mount.point, backing: backing(mount), status },
         )?;
         writeln!(out)?;

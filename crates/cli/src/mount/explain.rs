@@ -1,7 +1,7 @@
 //! `flashsift explain`: the reason for which a mount's sifter dropped, wrote or keeps a file.
 
 use super::control::chosen;
-use crate::{compare::sift::explained::print_numbers, size, text};
+use crate::{compare::sift::explained::print_numbers, records, size, text};
 use anyhow::{Context, bail};
 use flashsift_core::{
     names::escape,
@@ -14,7 +14,7 @@ use flashsift_host::mounts::Mount;
 use flashsift_mount::control;
 use serde::Serialize;
 use std::{
-    io::{self, Write},
+    io::Write,
     path::{Path, PathBuf},
 };
 use wildmatch::WildMatch;
@@ -38,6 +38,10 @@ pub(crate) struct Args {
     /// Print one JSON object for each decision, one on a line
     #[arg(long)]
     json: bool,
+
+    /// Print the same as CSV: a row for each object
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 }
 
 /// A decision, or the state of a file in RAM, as one line of JSON.
@@ -63,7 +67,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         false => whole(&args.file)?,
     };
     let pattern = WildMatch::new(&escape(path.as_os_str().as_encoded_bytes()));
-    let mut out = io::stdout().lock();
+    let json = args.json || args.csv;
+    let mut out = records::Output::rows(args.csv);
     let mut found = 0;
     let inside = |mount: &&Mount| path.starts_with(&mount.point);
     let asked: Vec<&Mount> = match mounts.iter().filter(inside).collect::<Vec<_>>() {
@@ -76,7 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             let held = control::explain(&path).with_context(|| path.display().to_string())?;
             if let Some(explanation) = held {
                 found += 1;
-                show_held(&mut out, mount, &path, &explanation, args.json)?;
+                show_held(&mut out, mount, &path, &explanation, json)?;
             }
         }
         let decisions = control::decisions(mount).with_context(at)?;
@@ -86,7 +91,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let matching: Vec<&LiveDecision> =
             decisions.iter().filter(|one| pattern.matches(&full(one))).collect();
         found += matching.len();
-        if args.json {
+        if json {
             for one in matching {
                 let line = Line {
                     schema: 1,
@@ -112,8 +117,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             writeln!(out, "… and {more} older decisions; --json has all of them")?;
         }
     }
-    out.flush()?;
-    if found == 0 && !args.json {
+    out.finish()?;
+    if found == 0 && !json {
         bail!(
             "no sifter of a mount has decided on {} since its mount began, as far as it \
              remembers; files that may not be dropped are not its own (docs/profiles.md)",

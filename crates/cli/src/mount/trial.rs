@@ -1,7 +1,7 @@
 //! `flashsift trial`: measures on a live directory what sifting saves.
 
 use super::{background, control::chosen_at, settings::Settings, sift};
-use crate::{size, usage::Usage};
+use crate::{records, size, usage::Usage};
 use anyhow::{Context, bail};
 use flashsift_core::{
     names::escape,
@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::{
     ffi::OsString,
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -60,6 +61,10 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Print the same as CSV: a row for each value, with its key
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
     #[command(flatten)]
     settings: Settings,
 
@@ -81,7 +86,7 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         return Ok(());
     }
     if args.length.is_none() && !args.resume {
-        return show(&read(&path, &directory)?, args.json);
+        return show(&read(&path, &directory)?, args.json, args.csv);
     }
     let mut settings = args.settings.clone();
     if !settings.has_sifter() {
@@ -153,11 +158,13 @@ fn read(path: &Path, directory: &Path) -> anyhow::Result<Trial> {
     Trial::from_json(&text).with_context(|| path.display().to_string())
 }
 
-fn show(trial: &Trial, json: bool) -> anyhow::Result<()> {
+fn show(trial: &Trial, json: bool, csv: bool) -> anyhow::Result<()> {
     let result = trial.result();
-    if json {
-        println!("{}", serde_json::to_string(&result)?);
-        return Ok(());
+    if json || csv {
+        let mut out = records::Output::keys(csv);
+        serde_json::to_writer(&mut out, &result)?;
+        writeln!(out)?;
+        return out.finish();
     }
     println!("{}", result.sentence());
     let elapsed = size::duration(result.elapsed_us);

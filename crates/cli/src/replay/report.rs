@@ -1,6 +1,6 @@
 //! The report of a replay, as text and as JSON.
 
-use crate::size;
+use crate::{records, size};
 use comfy_table::{CellAlignment, Table, presets};
 use flashsift_core::nvm::profile::MemoryProfile;
 use flashsift_player::{
@@ -180,15 +180,15 @@ impl From<&Latencies> for TimesRecord {
 }
 
 impl ReplayReport<'_> {
-    pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
-        if json {
+    pub(super) fn print(&self, json: bool, csv: bool) -> anyhow::Result<()> {
+        let mut out = records::Output::keys(csv);
+        if json || csv {
             serde_json::to_writer(&mut out, &self.record())?;
             writeln!(out)?;
         } else {
             write!(out, "{}", self.text())?;
         }
-        Ok(out.flush()?)
+        out.finish()
     }
 
     fn kind(&self) -> &'static str {

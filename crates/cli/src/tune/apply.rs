@@ -1,7 +1,7 @@
 //! Sets a maximum, lists changes, and undoes them.
 
-use super::{backing, found, kib, present_kib};
-use crate::size;
+use super::{Form, backing, found, kib, present_kib};
+use crate::{records, size};
 use anyhow::Context;
 use flashsift_host::readahead::{
     self, Applied, Backing, ChangeState, FindError, Machine, Permanent, ReadAheadStatus, Undone,
@@ -52,7 +52,7 @@ pub(super) fn set(
     device: &OsStr,
     bytes: u64,
     apply: bool,
-    json: bool,
+    form: Form,
 ) -> anyhow::Result<()> {
     let backing = backing(machine, device)?;
     let before_kib = present_kib(&backing.path)?;
@@ -64,19 +64,22 @@ pub(super) fn set(
     {
         warn!("the kernel kept {} instead of {}", kib(kept_kib), kib(new_kib));
     }
-    if json {
+    if form.is_records() {
         let (schema, action, dry_run, asked_bytes) = (SCHEMA, "set", !apply, bytes);
-        return print_json(&SetRecord {
-            schema,
-            action,
-            dry_run,
-            backing: &backing,
-            present_kib: applied.map_or(before_kib, |applied| applied.kept_kib),
-            asked_bytes,
-            new_kib,
-            applied,
-            permanent: &permanent,
-        });
+        return print_records(
+            form,
+            &[SetRecord {
+                schema,
+                action,
+                dry_run,
+                backing: &backing,
+                present_kib: applied.map_or(before_kib, |applied| applied.kept_kib),
+                asked_bytes,
+                new_kib,
+                applied,
+                permanent: &permanent,
+            }],
+        );
     }
     let mut text = found(&backing, before_kib);
     if new_kib * 1024 != bytes {
@@ -143,15 +146,15 @@ struct StatusRecord<'a> {
 }
 
 /// Lists the changes that are not undone.
-pub(super) fn status(machine: &Machine, json: bool) -> anyhow::Result<()> {
+pub(super) fn status(machine: &Machine, form: Form) -> anyhow::Result<()> {
     let (statuses, torn) = machine.status()?;
     if torn {
         warn!("{}", torn_line(&machine.journal));
     }
-    if json {
-        for ReadAheadStatus { change, state, present_kib } in &statuses {
+    if form.is_records() {
+        let records = statuses.iter().map(|ReadAheadStatus { change, state, present_kib }| {
             let intent = &change.intent;
-            print_json(&StatusRecord {
+            StatusRecord {
                 schema: SCHEMA,
                 action: "status",
                 id: intent.id,
@@ -164,9 +167,9 @@ pub(super) fn status(machine: &Machine, json: bool) -> anyhow::Result<()> {
                 undoes: &intent.undoes,
                 state: *state,
                 present_kib: *present_kib,
-            })?;
-        }
-        return Ok(());
+            }
+        });
+        return print_records(form, &records.collect::<Vec<_>>());
     }
     if statuses.is_empty() {
         return print(&format!(
@@ -265,24 +268,27 @@ pub(super) fn undo(
     machine: &Machine,
     target: &OsStr,
     force: bool,
-    json: bool,
+    form: Form,
 ) -> anyhow::Result<()> {
     let bdi = if target == "all" { None } else { Some(bdi_of(machine, target)?) };
     let outcomes = machine.undo(bdi.as_deref(), force)?;
     if outcomes.is_empty() {
         match bdi {
             Some(bdi) => anyhow::bail!("flashsift has changed nothing of {bdi} that is not undone"),
-            None if json => return Ok(()),
+            None if form.is_records() => return Ok(()),
             None => return print("There is nothing to undo.\n"),
         }
     }
     let mut refused = Vec::new();
+    if form.is_records() {
+        let records = outcomes.iter().map(|(change, outcome)| {
+            let (bdi, device) = (&change.intent.bdi, &change.intent.device);
+            UndoRecord { schema: SCHEMA, action: "undo", bdi, device, outcome }
+        });
+        print_records(form, &records.collect::<Vec<_>>())?;
+    }
     for (change, outcome) in &outcomes {
         let bdi = &change.intent.bdi;
-        if json {
-            let (schema, action, device) = (SCHEMA, "undo", &change.intent.device);
-            print_json(&UndoRecord { schema, action, bdi, device, outcome })?;
-        }
         let text = match *outcome {
             Undone::Restored { from_kib, to_kib } => {
                 format!("restored from {} to {}", kib(from_kib), kib(to_kib))
@@ -303,7 +309,7 @@ pub(super) fn undo(
                 continue;
             }
         };
-        if !json {
+        if !form.is_records() {
             print(&format!("{bdi}: {text}.\n"))?;
         }
     }
@@ -336,8 +342,12 @@ pub(super) fn print(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the result")
 }
 
-pub(super) fn print_json(record: &impl Serialize) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, record)?;
-    writeln!(out).and_then(|()| out.flush()).context("writing the result")
+/// Prints JSON, an object a line, or CSV, an object a row.
+pub(super) fn print_records(form: Form, records: &[impl Serialize]) -> anyhow::Result<()> {
+    let mut out = records::Output::rows(form.csv);
+    for record in records {
+        serde_json::to_writer(&mut out, record)?;
+        writeln!(out)?;
+    }
+    out.finish()
 }

@@ -1,11 +1,14 @@
 //! `flashsift tune readahead TRACE`: the time by size of read-ahead, and the size to set.
 
-use super::files::{self, ByFile, ByFileRecord};
+use super::{
+    Form,
+    files::{self, ByFile, ByFileRecord},
+};
 use crate::{
     compare::schedule,
     devices,
     load::{self, Input},
-    size, text,
+    records, size, text,
     usage::Usage,
 };
 use anyhow::Context;
@@ -68,7 +71,7 @@ pub(super) struct CurveArgs {
     trace_memory: Option<u64>,
 
     /// Number of cells that run at once; default: one a core
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size::parse_threads)]
     threads: Option<NonZeroUsize>,
 }
 
@@ -93,7 +96,7 @@ pub(super) fn run(
     args: &CurveArgs,
     present_kib: Option<u64>,
     top: usize,
-    json: bool,
+    form: Form,
 ) -> anyhow::Result<Option<u32>> {
     let of_device = present_kib.is_some();
     let set_kib = present_kib.map_or(DEFAULT_KIB, |kib| u32::try_from(kib).unwrap_or(u32::MAX));
@@ -155,8 +158,8 @@ pub(super) fn run(
     bar.finish_and_clear();
     let curve = search.curve(points?);
     let by_file = files::study(&search, &curve, top)?;
-    let mut out = std::io::stdout().lock();
-    match json {
+    let mut out = records::Output::keys(form.csv);
+    match form.is_records() {
         true => {
             serde_json::to_writer(&mut out, &CurveRecord::new(&name, &search, &curve, &by_file))?;
             writeln!(out)?;
@@ -167,7 +170,7 @@ pub(super) fn run(
             out.write_all(by_file.words(&search, &curve, columns).as_bytes())?;
         }
     }
-    out.flush().context("writing to standard output")?;
+    out.finish()?;
     Ok(curve.lack.is_none().then(|| curve.points[curve.proposed].kib))
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     ReadaheadArgs,
-    apply::{print, print_json},
+    apply::{print, print_records},
     found, kib, present_kib,
 };
 use crate::{logging::DETAIL, size, table, watch::Until};
@@ -77,21 +77,24 @@ pub(super) fn run(
     if after_kib != before_kib {
         warn!("another program has changed the maximum meanwhile: it is {} now", kib(after_kib));
     }
-    if args.json {
-        print_json(&LiveRecord {
-            schema: SCHEMA,
-            action: "live",
-            backing,
-            present_kib: before_kib,
-            elapsed_s: elapsed.as_secs_f64(),
-            page_bytes: PAGE_BYTES,
-            total: Pages::new(&counted.total),
-            programs: counted.programs.iter().map(Share::new).collect(),
-            files: counted.files.iter().map(Share::new).collect(),
-            files_count: counted.files_count,
-            untracked_pages: counted.untracked_pages,
-            lost_records: counted.lost,
-        })?;
+    if args.form().is_records() {
+        print_records(
+            args.form(),
+            &[LiveRecord {
+                schema: SCHEMA,
+                action: "live",
+                backing,
+                present_kib: before_kib,
+                elapsed_s: elapsed.as_secs_f64(),
+                page_bytes: PAGE_BYTES,
+                total: Pages::new(&counted.total),
+                programs: counted.programs.iter().map(Share::new).collect(),
+                files: counted.files.iter().map(Share::new).collect(),
+                files_count: counted.files_count,
+                untracked_pages: counted.untracked_pages,
+                lost_records: counted.lost,
+            }],
+        )?;
     } else {
         print(&text(backing, before_kib, elapsed, &counted, recording.is_some()))?;
     }

@@ -18,18 +18,25 @@ pub(super) fn study(
     trace: &Path,
     device: Option<&OsStr>,
 ) -> anyhow::Result<()> {
-    let input =
-        Input { trace: trace.to_owned(), format: args.curve.format.clone(), rate: args.curve.rate };
+    let input = Input {
+        trace: trace.to_owned(),
+        format: args.curve.format.clone(),
+        columns: None,
+        rate: args.curve.rate,
+    };
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     let Some(device) = device else {
-        curve::run(&input, &args.curve, None, top, args.json)?;
+        curve::run(&input, &args.curve, None, top, args.form())?;
         return Ok(());
     };
+    if args.csv {
+        return Err(usage("--csv prints one table: leave the device out, or give --json"));
+    }
     let present = present_kib(&backing(machine, device)?.path)?;
-    match curve::run(&input, &args.curve, Some(present), top, args.json)? {
+    match curve::run(&input, &args.curve, Some(present), top, args.form())? {
         Some(proposed_kib) => {
             let bytes = u64::from(proposed_kib) * 1024;
-            apply::set(machine, device, bytes, args.apply, args.json)
+            apply::set(machine, device, bytes, args.apply, args.form())
         }
         None if args.apply => anyhow::bail!("nothing was set: there is no proposal"),
         None => Ok(()),

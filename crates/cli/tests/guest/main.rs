@@ -214,7 +214,9 @@ fn record_with(
     accesses: &str,
     out: &Path,
 ) -> Option<(Vec<String>, Vec<String>, String)> {
-    let script = format!("{program} record -o /out/t.parquet -- bash -e {accesses} 2> /out/says");
+    let script = format!(
+        "{program} record -o /out/t.parquet --strace=never -- bash -e {accesses} 2> /out/says"
+    );
     if !run(guest, file_system, out, &[&script]) {
         return asleep(test);
     }

@@ -78,7 +78,8 @@ impl Listed for ReadAheadSpec {
 pub fn parse(text: &str) -> Result<Selection, params::Error> {
     let Some((name, rest)) = text.split_once(':') else { return Selection::parse(text) };
     let (value, others) = rest.split_once(',').map_or((rest, ""), |(value, more)| (value, more));
-    let spec = ALL.iter().find(|spec| spec.name == name && !spec.bare.is_empty());
+    let spec =
+        ALL.iter().find(|spec| spec.name.eq_ignore_ascii_case(name) && !spec.bare.is_empty());
     match spec {
         Some(spec) if !value.contains('=') && !value.is_empty() => {
             let number = value.strip_suffix('k').filter(|_| spec.bare == "kib").unwrap_or(value);

@@ -103,7 +103,7 @@ impl Policies {
         let mut policies = Self::default();
         for text in texts {
             match text.as_ref() {
-                "all" => policies.add_all(),
+                all if all.eq_ignore_ascii_case("all") => policies.add_all(),
                 text => policies.add(policy::Selection::parse(text)?),
             }
         }

@@ -49,7 +49,7 @@ use crate::{
     duration::{DurationError, Exact, parse_us},
     event::Space,
     page::PAGE_BYTES,
-    show,
+    params, show,
     trace::Trace,
 };
 use std::{fmt, str::FromStr};
@@ -176,8 +176,12 @@ const HYBRID_FLUSH: &str = "hf";
 pub enum ModesError {
     /// An unknown mode.
     #[error(
-        "no mode of write-back is called `{0}`; there are: evict, periodic:5s, expire:30s, sync, \
-         sync-all, cluster:128KiB, linux and hf"
+        "no mode of write-back is called `{0}`; {near}there are: evict, periodic:5s, expire:30s, \
+         sync, sync-all, cluster:128KiB, linux and hf",
+        near = params::did_you_mean(params::nearest(
+            .0.split(':').next().unwrap_or_default(),
+            ALL.iter().map(|(name, _)| name.split(':').next().unwrap_or(name)),
+        ))
     )]
     Mode(String),
     /// A parameter of no mode before it.
@@ -213,7 +217,8 @@ impl FromStr for Modes {
         let mut modes = Self::default();
         let mut mode = Parametrised::None;
         for part in text.split(',').map(str::trim) {
-            let unknown = || ModesError::Mode(part.to_owned());
+            let (name, value) =
+                part.split_once(':').map_or((part, None), |(name, value)| (name, Some(value)));
             let is_param = part.contains('=') && !part.contains(':');
             if let Some((key, value)) = part.split_once('=').filter(|_| is_param) {
                 let is_known = match (mode, &mut modes) {
@@ -231,36 +236,33 @@ impl FromStr for Modes {
                 continue;
             }
             mode = Parametrised::None;
-            match part.split_once(':') {
-                Some(("periodic", every)) => modes.periodic_us = Some(parse_us(every)?),
-                Some(("cluster", size)) => {
+            match (name.to_ascii_lowercase().as_str(), value) {
+                ("periodic", Some(every)) => modes.periodic_us = Some(parse_us(every)?),
+                ("cluster", Some(size)) => {
                     modes.cluster = Some(Cluster::of(cluster_pages(size)?));
                     mode = Parametrised::Cluster;
                 }
-                Some(("expire", after)) => {
+                ("expire", Some(after)) => {
                     modes.expire = Some(Expire { after_us: parse_us(after)?, ..Expire::default() });
                     mode = Parametrised::Expire;
                 }
-                Some(_) => return Err(unknown()),
-                None => match part {
-                    "evict" => {}
-                    "periodic" => modes.periodic_us = Some(PERIOD_US),
-                    "expire" => {
-                        modes.expire = Some(Expire::default());
-                        mode = Parametrised::Expire;
-                    }
-                    "sync" => modes.syncs = Syncs::TheirFile,
-                    "sync-all" => modes.syncs = Syncs::Everything,
-                    LINUX => {
-                        let linux = Self::linux();
-                        (modes.expire, modes.syncs) = (linux.expire, linux.syncs);
-                        mode = Parametrised::Expire;
-                    }
-                    HYBRID_FLUSH => {
-                        (modes.periodic_us, modes.syncs) = (Some(PERIOD_US), Syncs::Everything);
-                    }
-                    _ => return Err(unknown()),
-                },
+                ("evict", None) => {}
+                ("periodic", None) => modes.periodic_us = Some(PERIOD_US),
+                ("expire", None) => {
+                    modes.expire = Some(Expire::default());
+                    mode = Parametrised::Expire;
+                }
+                ("sync", None) => modes.syncs = Syncs::TheirFile,
+                ("sync-all", None) => modes.syncs = Syncs::Everything,
+                (LINUX, None) => {
+                    let linux = Self::linux();
+                    (modes.expire, modes.syncs) = (linux.expire, linux.syncs);
+                    mode = Parametrised::Expire;
+                }
+                (HYBRID_FLUSH, None) => {
+                    (modes.periodic_us, modes.syncs) = (Some(PERIOD_US), Syncs::Everything);
+                }
+                _ => return Err(ModesError::Mode(part.to_owned())),
             }
         }
         Ok(modes)

@@ -10,6 +10,7 @@ use flashsift_core::event::{FileId, Knows, Side, Space};
 mod blkparse;
 mod block;
 mod cachesifter;
+mod csv;
 pub(crate) mod fio;
 mod ftrace;
 mod held;
@@ -60,6 +61,7 @@ pub const HEAD_BYTES: usize = 64 << 10;
 pub const ALL: &[FormatSpec] = &[
     blkparse::SPEC,
     cachesifter::SPEC,
+    csv::SPEC,
     fio::V2,
     fio::V3,
     ftrace::SPEC,
@@ -86,7 +88,32 @@ pub fn names() -> String {
 ///
 /// No format has that name.
 pub fn named(name: &str) -> Result<&'static FormatSpec, Error> {
-    ALL.iter().find(|spec| spec.name == name).ok_or_else(|| Error::NoSuchFormat(name.to_owned()))
+    let found = ALL.iter().find(|spec| spec.name.eq_ignore_ascii_case(name));
+    found.ok_or_else(|| Error::NoSuchFormat(name.to_owned()))
+}
+
+/// Files of other tools, by their first bytes: what they are, and the command whose output is a
+/// trace.
+const FOREIGN: [(&[u8], &str, &str); 5] = [
+    (b"\x17\x08Dtracing", "a recording of trace-cmd", "trace-cmd report -i FILE"),
+    (b"BZh", "an archive of bzip2", "bzip2 -dc FILE"),
+    (b"\x04\x22\x4d\x18", "an archive of lz4", "lz4 -dc FILE"),
+    (b"PK\x03\x04", "an archive of zip", "unzip -p FILE"),
+    (b"7z\xbc\xaf\x27\x1c", "an archive of 7-Zip", "7z x -so FILE"),
+];
+
+/// Returns the format that `name` or `name:options` selects, and the options.
+///
+/// # Errors
+///
+/// No format has that name, or the format takes no options.
+pub fn chosen(text: &str) -> Result<(&'static FormatSpec, &str), Error> {
+    let (name, options) = text.split_once(':').unwrap_or((text, ""));
+    let spec = named(name)?;
+    if !options.is_empty() && spec.name != csv::SPEC.name {
+        return Err(Error::Lacks(format!("the format {} takes no options", spec.name)));
+    }
+    Ok((spec, options))
 }
 
 /// Returns the format with the highest confidence for these first bytes.
@@ -95,6 +122,9 @@ pub fn named(name: &str) -> Result<&'static FormatSpec, Error> {
 ///
 /// No format recognises the bytes, or two are equally sure.
 pub fn detected(head: &[u8]) -> Result<&'static FormatSpec, Error> {
+    if let Some((_, what, command)) = FOREIGN.iter().find(|(magic, ..)| head.starts_with(magic)) {
+        return Err(Error::Foreign { what, command });
+    }
     let sure = ALL.iter().map(|spec| (spec.detect)(head)).max().unwrap_or(Confidence::No);
     let found: Vec<_> = ALL.iter().filter(|spec| (spec.detect)(head) == sure).collect();
     match found[..] {

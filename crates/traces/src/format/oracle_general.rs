@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Each record is a read of the whole object: the format has neither writes nor offsets. Records
-//! are numbered from 1; -1 or `i64::MAX` means "never again", -2 "not computed". Only detection
+//! are numbered from 1, and by some writers from 0; -1 or `i64::MAX` means "never again", -2 "not
+//! computed". Only detection
 //! uses that field: the simulator computes the future itself. A record of size 0 is left out and
 //! counted: libCacheSim leaves it out too by default, which keeps miss ratios comparable.
 //!
@@ -49,17 +50,22 @@ impl Record {
     }
 }
 
-/// The records must be consistent: times hardly decrease, sizes are plausible, `next` is a later
+/// The records must be consistent, numbered from 1 or from 0.
+fn detect(head: &[u8]) -> Confidence {
+    detect_numbered(head, 1).max(detect_numbered(head, 0))
+}
+
+/// The records must be consistent, the first of them having the number `first`: times hardly decrease, sizes are plausible, `next` is a later
 /// record, an object marked as never used again does not recur, and a `next` within the head refers
 /// to the same object.
-fn detect(head: &[u8]) -> Confidence {
+fn detect_numbered(head: &[u8], first: i64) -> Confidence {
     const HOUR_S: u32 = 3600;
     const NEXT_MAX: i64 = 1 << 48;
     let records: Vec<Record> = head.as_chunks().0.iter().map(Record::new).collect();
     let mut never_again = HashMap::new();
     let (mut kept_promises, mut empty) = (0, 0);
     let mut before_s = 0;
-    for (n, record) in (1i64..).zip(&records) {
+    for (n, record) in (first..).zip(&records) {
         let never = matches!(record.next, -1 | i64::MAX);
         let ahead = record.next > n && record.next < NEXT_MAX;
         let back = record.time_s.saturating_add(HOUR_S) < before_s;
@@ -69,7 +75,7 @@ fn detect(head: &[u8]) -> Confidence {
         if never_again.insert(record.object, never) == Some(true) {
             return Confidence::No;
         }
-        if ahead && let Some(next) = records.get(record.next as usize - 1) {
+        if ahead && let Some(next) = records.get((record.next - first) as usize) {
             if next.object != record.object {
                 return Confidence::No;
             }
@@ -181,6 +187,20 @@ mod tests {
             Confidence::No,
             "never again, yet there it is"
         );
+    }
+
+    /// Such files were once refused as being of no known format.
+    #[test]
+    fn records_that_are_numbered_from_zero_are_recognised() {
+        let records = [(5, 7, 1), (6, 7, 3), (7, 8, -1), (8, 7, -1)];
+        let encoded = |shift: i64| -> Vec<u8> {
+            let next = |next: i64| if next < 0 { next } else { next + shift };
+            let each = records.map(|(time_s, object, at)| encode(time_s, object, 512, next(at)));
+            each.into_iter().flatten().collect()
+        };
+        assert_eq!([0, 1].map(|shift| detect(&encoded(shift))), [Confidence::Likely; 2]);
+        assert_eq!(detect(&encoded(2)), Confidence::No);
+        assert_eq!(detect(&encoded(-1)), Confidence::No);
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
 
 const HEADER: &str = "proces,device,rw_flag,sector,size,timestamp";
 const REPEAT_US_MAX: u64 = 10_000;
-const REPEAT_LINES_MAX: usize = 16;
+const REPEAT_LINES_MAX: u64 = 16;
 const SECTORS_MAX: u64 = 1024;
 const DISCARD: Skip = Skip::Note("read that must be a discard");
 
@@ -130,6 +130,7 @@ impl<'a> Request<'a> {
 
 /// A request that may be repeated.
 struct Pending {
+    line: u64,
     file: FileId,
     op: Op,
     sector: u64,
@@ -158,7 +159,8 @@ impl Reader {
         };
         let at_us = time_us.saturating_sub(*self.first_us.get_or_insert(time_us));
         let file = self.devices.file(device, || name_of(device), at_us, events)?;
-        if self.repeats(&Pending { file, op: flags.op, sector, sectors, pid, time_us }) {
+        let line = events.line();
+        if self.repeats(&Pending { line, file, op: flags.op, sector, sectors, pid, time_us }) {
             return Ok(Err(Skip::Benign("request issued again by another process")));
         }
         let disguised =
@@ -180,10 +182,11 @@ impl Reader {
     /// Whether this repeats a recent request, which then no longer matches; otherwise the request
     /// is kept for comparison.
     fn repeats(&mut self, new: &Pending) -> bool {
-        let soon = |old: &Pending| new.time_us.abs_diff(old.time_us) <= REPEAT_US_MAX;
-        while self.pending.front().is_some_and(|old| !soon(old))
-            || self.pending.len() > REPEAT_LINES_MAX
-        {
+        let soon = |old: &Pending| {
+            new.time_us.abs_diff(old.time_us) <= REPEAT_US_MAX
+                && new.line - old.line <= REPEAT_LINES_MAX
+        };
+        while self.pending.front().is_some_and(|old| !soon(old)) {
             self.pending.pop_front();
         }
         let same = |old: &Pending| {
@@ -267,6 +270,24 @@ mod tests {
             3,
             "same process; too late"
         );
+    }
+
+    /// The window once counted only lines that had not been repeated yet: in a burst of which each
+    /// request is issued again, an equal request 17 to 32 lines later was taken for a repeat too.
+    #[test]
+    fn a_repeat_is_at_most_sixteen_lines_later() {
+        for (between, writes) in [(0, 1), (14, 1), (15, 1), (16, 2), (20, 2), (31, 2), (40, 2)] {
+            // Pairs of requests that repeat each other fill the lines between.
+            let line = |n: usize| {
+                let (pid, sector) = (100 + n % 2, 1000 + 8 * (n / 2));
+                format!("x-{pid},8,R,{sector},8,5.000{n:03}\n")
+            };
+            let lines: String = (0..between).map(line).collect();
+            let text = format!("a-1,8,W,16,8,5.000\n{lines}b-2,8,W,16,8,5.001\n");
+            let (events, _) = accesses(&text);
+            let seen = events.iter().filter(|event| event.contains("w 8192")).count();
+            assert_eq!(seen, writes, "{between} lines between");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ impl Flags {
     pub const NOFOLLOW: Self = Self(1 << 8);
     pub const TMPFILE: Self = Self(1 << 9);
     pub const CLOEXEC: Self = Self(1 << 10);
+    pub const DIRECTORY: Self = Self(1 << 11);
     pub(super) const CHANGEABLE: Self = Self(Self::APPEND.0 | Self::DIRECT.0);
 
     /// Returns whether all of `flags` are set.
@@ -47,6 +48,7 @@ impl Flags {
                     b"O_NOFOLLOW" => Self::NOFOLLOW,
                     b"O_TMPFILE" | b"__O_TMPFILE" => Self::TMPFILE,
                     b"O_CLOEXEC" => Self::CLOEXEC,
+                    b"O_DIRECTORY" => Self::DIRECTORY,
                     _ => Self::default(),
                 };
         }

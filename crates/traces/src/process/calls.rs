@@ -303,6 +303,20 @@ impl CallMachine {
         }
     }
 
+    /// Whether a descriptor leads to a directory: it was opened as one, or names were used below it.
+    /// No directory can be opened for writing.
+    pub(super) fn is_directory(
+        &mut self,
+        task: Task,
+        fd: Fd<'_>,
+        out: &mut Out,
+    ) -> Result<bool, Skip> {
+        let open = self.description(task, fd, out)?;
+        let &Description { node, flags, .. } = &self.files.open[open];
+        let opened_so = flags.has(Flags::DIRECTORY) && !flags.has(Flags::TMPFILE);
+        Ok(opened_so || !flags.has(Flags::WRITABLE) && self.names.is_directory(node))
+    }
+
     /// Returns the file by name or descriptor; a file that was never opened is added only on
     /// demand.
     pub(super) fn target(

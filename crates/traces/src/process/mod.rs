@@ -57,6 +57,7 @@ const NO_PATH: Skip = Skip::Damage("path with more bytes or links than the kerne
 /// Renames of files with an exchanged directory are reported up to this total: otherwise a short
 /// hostile input could produce them without end.
 const MOVED_MAX: usize = 10_000_000;
+const DIRECTORY_SYNC: Skip = Skip::Benign("fsync of a directory");
 const TOO_LONG: Skip = Skip::Damage("read or write of more than 2 GiB");
 const TOO_FAR: Skip = Skip::Damage("offset beyond 2^63");
 
@@ -251,6 +252,9 @@ impl CallMachine {
             }
             SystemCall::Sync { fd, offset, len, data_only } => {
                 let file = self.storage(task, fd, out)?;
+                if self.is_directory(task, fd, out)? {
+                    return Err(DIRECTORY_SYNC);
+                }
                 out.push(Action::Sync { file: id(file), offset, len, data_only });
                 Ok(())
             }

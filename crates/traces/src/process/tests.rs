@@ -647,6 +647,44 @@ fn impossible_calls_keep_the_counts_right() {
     }
 }
 
+/// Databases make names durable with fsync of their directory. It was once a sync of a file: of one
+/// without a name, if the directory was opened as ".".
+#[test]
+fn a_sync_of_a_directory_is_left_out() {
+    let (mut machine, mut out) = (CallMachine::new(Strangers::Processes), Out::default());
+    let opened = |name: &'static str, flags, fd: i32| SystemCall::Open {
+        path: Path { dir: Dir::Cwd(None), path: name.as_bytes() },
+        flags,
+        mode: None,
+        fd: fd.into(),
+    };
+    let plain = Flags::default();
+    for call in [
+        opened("a.db", Flags::WRITABLE, 3),
+        opened(".", plain, 4),
+        opened("/var/lib/b.db", Flags::WRITABLE, 5),
+        opened("/var/lib", plain, 6),
+        opened("/empty", Flags::DIRECTORY, 7),
+        opened("/tmp", Flags::TMPFILE | Flags::DIRECTORY | Flags::WRITABLE, 8),
+        opened("/read", plain, 9),
+    ] {
+        machine.call(0, 1, call, &mut out).unwrap();
+    }
+    let mut sync = |fd: i32| {
+        let call = SystemCall::Sync { fd: fd.into(), offset: 0, len: u64::MAX, data_only: false };
+        machine.call(1, 1, call, &mut out)
+    };
+    for (fd, is_directory) in
+        [(3, false), (4, true), (5, false), (6, true), (7, true), (8, false), (9, false)]
+    {
+        let expected =
+            if is_directory { Err(Skip::Benign("fsync of a directory")) } else { Ok(()) };
+        assert_eq!(sync(fd), expected, "{fd}");
+    }
+    let synced = out.events.iter().filter(|event| matches!(event.action, Action::Sync { .. }));
+    assert_eq!(synced.count(), 4);
+}
+
 #[test]
 fn a_name_that_was_removed_is_known_to_be_free() {
     let (mut machine, mut out) = (CallMachine::new(Strangers::Processes), Out::default());

@@ -33,6 +33,12 @@ pub trait Host {
     /// Current owner and permission bits of the file, if it still exists.
     fn owner_and_mode(&mut self, handle: Handle) -> Option<(FileOwner, u32)>;
 
+    /// Whether the file with this inode number is a directory; `None` if it is gone, or cannot be
+    /// looked up.
+    fn is_directory(&mut self, _inode: Inode) -> Option<bool> {
+        None
+    }
+
     /// Path of the process's control group, if the process still runs.
     fn control_group(&mut self, _pid: u32) -> Option<String> {
         None
@@ -338,7 +344,7 @@ impl TracepointMachine {
                     self.access(by, file, open, (end.saturating_sub(len), len), write, true);
                 }
             }
-            What::Sync { inode, data_only } => self.synced(tid, inode, data_only),
+            What::Sync { inode, data_only } => self.synced(tid, inode, data_only, host),
             What::SyncFs { dev, wait } => {
                 if wait && self.tasks.is_recorded(tid) && self.block_bytes(dev).is_some() {
                     self.emit(tid, Action::SyncAll);

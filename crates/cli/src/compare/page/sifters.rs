@@ -89,7 +89,7 @@ impl Sifters<'_> {
 
     fn label(cells: &[Cell]) -> String {
         let pages = cells.first().map_or(0, |cell| cell.memory_pages);
-        size::bytes(u64::from(pages) * PAGE_BYTES)
+        size::memory(pages.into())
     }
 
     /// Draws kept against fetched again: a point a sifter, or a line over the sizes of memory.

@@ -33,7 +33,7 @@ pub(super) fn print(
     }
     for cell in cells.iter().filter(|cell| cell.ram_pages > 0) {
         let (sifter, explained) = (&cell.sifter, &cell.sifted.explained);
-        let memory = size::bytes(u64::from(cell.memory_pages) * PAGE_BYTES);
+        let memory = size::memory(cell.memory_pages.into());
         let decisions = size::counted(explained.len() as u64, "decision");
         writeln!(out, "\n{sifter}, memory of {memory}: {decisions} on files like {of}")?;
         for decision in explained.iter().take(SHOWN) {

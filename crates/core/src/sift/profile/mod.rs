@@ -166,10 +166,12 @@ pub fn named<N: AsRef<str>>(names: &[N]) -> Result<Vec<CacheProfile>, CacheProfi
     let shipped = shipped();
     let find = |name: &N| {
         let name = name.as_ref();
-        shipped.iter().find(|profile| profile.name == name).cloned().ok_or_else(|| {
-            let known: Vec<_> = shipped.iter().map(|profile| &profile.name[..]).collect();
-            CacheProfileError::Unknown { name: name.to_owned(), known: known.join(", ") }
-        })
+        shipped.iter().find(|profile| profile.name.eq_ignore_ascii_case(name)).cloned().ok_or_else(
+            || {
+                let known: Vec<_> = shipped.iter().map(|profile| &profile.name[..]).collect();
+                CacheProfileError::Unknown { name: name.to_owned(), known: known.join(", ") }
+            },
+        )
     };
     names.iter().map(find).collect()
 }

@@ -4,7 +4,6 @@
 use super::Setting;
 use crate::{
     metadata,
-    page::PAGE_BYTES,
     policy::{self, PolicySpec},
     show,
     system::{self, FRAMES_MAX},
@@ -129,7 +128,7 @@ pub(super) fn with_nvm(baseline: &Setting, sizes: &[u32], has_bytes: bool) -> Ve
 }
 
 fn of_nvm(baseline: &Setting, system: &'static str, pages: u32, has_bytes: bool) -> Candidate {
-    let memory = show::bytes(u64::from(pages) * PAGE_BYTES);
+    let memory = show::memory(pages.into());
     let setting = || {
         let (dram, frames) = (baseline.frames, baseline.frames.checked_add(pages));
         let (text, frames) = match system {

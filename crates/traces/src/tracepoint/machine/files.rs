@@ -12,13 +12,20 @@ const SHIFTED: Skip =
     Skip::Note("collapse or insert of a range: all pages behind it are taken as gone");
 
 impl TracepointMachine {
-    pub(super) fn synced(&mut self, tid: u32, inode: Inode, data_only: bool) {
+    pub(super) fn synced(&mut self, tid: u32, inode: Inode, data_only: bool, host: &mut dyn Host) {
         if self.block_bytes(inode.dev).is_none() {
             return;
         }
         let file = self.file(inode);
         if !self.is_in_scope(tid, file) {
             return;
+        }
+        // No report of a name gives the kind of a directory from before the trace.
+        if self.files[file].kind == Kind::Unknown
+            && let Some(is_directory) = host.is_directory(inode)
+        {
+            let kind = if is_directory { Kind::Directory } else { Kind::Regular };
+            self.files[file].kind = kind;
         }
         if self.files[file].kind == Kind::Directory {
             return self.skip(DIRECTORY_SYNC);

@@ -231,6 +231,39 @@ fn a_process_is_in_its_own_control_group_or_its_parents() {
     assert!(groups.eq(expected.map(|(pid, path)| (pid, path.to_owned()))));
 }
 
+/// The sync of a directory that existed before the trace was once one of a file without a name: a
+/// quarter of SQLite's syncs in one recording.
+#[test]
+fn a_sync_of_an_older_directory_is_left_out() {
+    struct Directories(u32);
+    impl Host for Directories {
+        fn size(&mut self, _: Handle) -> Option<u64> {
+            None
+        }
+        fn owner_and_mode(&mut self, _: Handle) -> Option<(FileOwner, u32)> {
+            None
+        }
+        fn is_directory(&mut self, inode: Inode) -> Option<bool> {
+            self.0 += 1;
+            [(100, true), (200, false)]
+                .into_iter()
+                .find(|(ino, _)| *ino == inode.ino)
+                .map(|is| is.1)
+        }
+    }
+    let mut machine = TracepointMachine::new(false);
+    let mut host = Directories(0);
+    for ino in [100, 200, 300, 100, 200] {
+        let what = What::Sync { inode: inode(ino), data_only: false };
+        machine.point(&Point { at_ns: 1, tid: 7, what }, &mut host);
+    }
+    machine.finish();
+    let synced = machine.drain().filter(|event| matches!(event.action, Action::Sync { .. }));
+    assert_eq!(synced.count(), 3);
+    assert_eq!(machine.skipped().to_string(), "2 fsync of a directory (first at 0)");
+    assert_eq!(host.0, 3, "each file is looked up once");
+}
+
 /// Renders the events so far as text.
 fn emitted(machine: &mut TracepointMachine) -> Vec<String> {
     let open = |open: Option<flashsift_core::event::OpenId>| open.map_or(0, |open| open.0.get());

@@ -1,0 +1,599 @@
+//! CSV of any columns, which `--columns` names, and the CSV that `import -o FILE.csv` writes.
+//!
+//! ```text
+//! ts,path,rw,off,bytes
+//! 0.5,/data/a.db,r,4096,512
+//! ```
+//!
+//! With `--columns time=ts,file=path,op=rw,offset=off,len=bytes` a line is a request. A column is
+//! named as the header names it, or by its number, from 1; a file whose columns all go by number
+//! has no header. Fields are separated by commas, semicolons, tabs or bars, whichever the first line
+//! has most of, and may be quoted as RFC 4180 says; a field cannot contain a line break.
+//!
+//! Files are told apart by the text of their column, which is also their name. Without that column
+//! the trace is one of a block device. Without `op` all requests are reads, without `offset` they
+//! begin at 0, and without `len` they are of one page.
+
+use super::{Confidence, FileId, FormatSpec, Knows, Side, Space, processes::Processes};
+use crate::{
+    Error,
+    events::{Events, Skip},
+    input::Input,
+    store::csv as stored,
+};
+use flashsift_core::{
+    event::{About, Action, Create, Event, MaybeOwned},
+    page::PAGE_BYTES,
+    params,
+};
+use std::collections::HashMap;
+
+pub(super) const SPEC: FormatSpec = FormatSpec {
+    name: "csv",
+    what: "CSV: as `import -o FILE.csv` writes it, or of any columns (--columns)",
+    detect,
+    read,
+    sample: || SAMPLE.as_bytes().to_vec(),
+};
+
+const SAMPLE: &str = "at_us,action,file,offset,len,pid,tid,flag,name,name2,open,uid,gid,mode,place
+0,bind,0,0,0,7,7,0,\"/data/a,b\",,0,,,,
+0,write,0,4096,512,7,7,0,,,0,,,,
+12,sync,0,0,-1,7,7,1,,,0,,,,
+20,read,0,0,8192,7,7,0,,,0,,,,
+";
+
+fn detect(head: &[u8]) -> Confidence {
+    let line = head.split(|&b| b == b'\n').next().unwrap_or_default().trim_ascii_end();
+    if line == stored::HEADER.as_bytes() { Confidence::Certain } else { Confidence::No }
+}
+
+/// What a column of a request holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    Time,
+    File,
+    Op,
+    Offset,
+    Len,
+    Pid,
+    Process,
+}
+
+const HOLDS: [(&str, Holds); 7] = [
+    ("time", Holds::Time),
+    ("file", Holds::File),
+    ("op", Holds::Op),
+    ("offset", Holds::Offset),
+    ("len", Holds::Len),
+    ("pid", Holds::Pid),
+    ("process", Holds::Process),
+];
+/// Keys whose value is no column.
+const UNIT: &str = "unit";
+const BLOCK: &str = "block";
+
+/// The value of `--columns`.
+#[derive(Debug)]
+struct Columns<'a> {
+    named: Vec<(Holds, &'a str)>,
+    /// Units of the time in a second.
+    per_second: u64,
+    /// Bytes of a unit of `offset` and `len`.
+    block_bytes: u64,
+}
+
+impl<'a> Columns<'a> {
+    fn parse(text: &'a str) -> Result<Self, Error> {
+        let mut columns = Self { named: Vec::new(), per_second: 1, block_bytes: 1 };
+        for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
+            let (key, value) = pair
+                .split_once('=')
+                .map_or((pair.trim(), ""), |(key, value)| (key.trim(), value.trim()));
+            let key = key.to_ascii_lowercase();
+            if let Some((_, holds)) = HOLDS.iter().find(|(name, _)| *name == key)
+                && !value.is_empty()
+            {
+                columns.named.retain(|(known, _)| known != holds);
+                columns.named.push((*holds, value));
+                continue;
+            }
+            match (&*key, value) {
+                (UNIT, "s") => columns.per_second = 1,
+                (UNIT, "ms") => columns.per_second = 1000,
+                (UNIT, "us") => columns.per_second = 1_000_000,
+                (UNIT, "ns") => columns.per_second = 1_000_000_000,
+                (BLOCK, bytes) if bytes.parse().is_ok_and(|bytes: u64| bytes > 0) => {
+                    columns.block_bytes = bytes.parse().unwrap_or(1);
+                }
+                _ => {
+                    let names = HOLDS.iter().map(|(name, _)| *name).chain([UNIT, BLOCK]);
+                    let near = params::nearest(&key, names).filter(|near| *near != key);
+                    return Err(Error::Lacks(format!(
+                        "--columns does not take `{pair}`; {}it takes time=, file=, op=, offset=, \
+                         len=, pid= and process= with the name or number of a column, unit=s, ms, \
+                         us or ns for the time, and block=BYTES for the unit of offset and len",
+                        params::did_you_mean(near)
+                    )));
+                }
+            }
+        }
+        if columns.named.is_empty() {
+            return Err(Error::Lacks(
+                "--columns names no column: give, for example, time=ts,file=path,op=rw".to_owned(),
+            ));
+        }
+        Ok(columns)
+    }
+
+    /// Whether the file begins with a header: a column goes by name.
+    fn has_header(&self) -> bool {
+        self.named.iter().any(|(_, column)| column.parse::<usize>().is_err())
+    }
+
+    /// Returns the place of each column in a line of this header.
+    fn places(&self, header: &[&str]) -> Result<Places, Error> {
+        let mut places = Places::default();
+        for (holds, column) in &self.named {
+            let by_name = || header.iter().position(|name| name.trim() == *column);
+            let by_case =
+                || header.iter().position(|name| name.trim().eq_ignore_ascii_case(column));
+            let by_number = || column.parse::<usize>().ok()?.checked_sub(1);
+            let place = by_name().or_else(by_case).or_else(by_number).ok_or_else(|| {
+                let near = params::nearest(column, header.iter().copied());
+                Error::Lacks(format!(
+                    "the header has no column `{column}`; {}it has: {}",
+                    params::did_you_mean(near),
+                    header.join(", ")
+                ))
+            })?;
+            *places.of(*holds) = Some(place);
+        }
+        Ok(places)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    time: Option<usize>,
+    file: Option<usize>,
+    op: Option<usize>,
+    offset: Option<usize>,
+    len: Option<usize>,
+    pid: Option<usize>,
+    process: Option<usize>,
+}
+
+impl Places {
+    fn of(&mut self, holds: Holds) -> &mut Option<usize> {
+        match holds {
+            Holds::Time => &mut self.time,
+            Holds::File => &mut self.file,
+            Holds::Op => &mut self.op,
+            Holds::Offset => &mut self.offset,
+            Holds::Len => &mut self.len,
+            Holds::Pid => &mut self.pid,
+            Holds::Process => &mut self.process,
+        }
+    }
+}
+
+const UNKNOWN: Skip = Skip::Damage(
+    "operation that is not known (read, write, sync, truncate, create, open, close, delete, discard)",
+);
+
+/// An operation, by any of the words that tools print for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Read,
+    Write,
+    Sync,
+    Truncate,
+    Punch,
+    Create,
+    Open,
+    Close,
+    Delete,
+}
+
+impl Op {
+    fn parse(text: &str) -> Option<Self> {
+        const WORDS: &[(Op, &[&str])] = &[
+            (Op::Read, &["r", "read", "rd", "pread", "pread64", "get", "load", "ra", "rs"]),
+            (Op::Write, &["w", "write", "wr", "pwrite", "pwrite64", "put", "set", "store", "ws"]),
+            (Op::Sync, &["f", "sync", "fsync", "fdatasync", "flush"]),
+            (Op::Truncate, &["truncate", "ftruncate"]),
+            (Op::Punch, &["d", "discard", "trim", "punch"]),
+            (Op::Create, &["create", "creat"]),
+            (Op::Open, &["open", "openat"]),
+            (Op::Close, &["close"]),
+            (Op::Delete, &["delete", "unlink", "remove", "rm"]),
+        ];
+        let is = |word: &&str| word.eq_ignore_ascii_case(text);
+        WORDS.iter().find(|(_, words)| words.iter().any(|word| is(&word))).map(|(op, _)| *op)
+    }
+}
+
+fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
+    let options = input.options().to_owned();
+    let mut lines = Lines::default();
+    let columns = match &*options {
+        "" => None,
+        text => Some(Columns::parse(text)?),
+    };
+    let mut reader = None;
+    while let Some(line) = input.line()? {
+        let number = line.number;
+        events.at(number);
+        if line.bytes.is_empty() {
+            continue;
+        }
+        let fields = match std::str::from_utf8(line.bytes) {
+            _ if line.too_long => Err(Skip::Damage("line longer than 1 MiB")),
+            Err(_) => Err(Skip::Damage("line that is not UTF-8")),
+            Ok(text) => lines.split(text),
+        };
+        let fields = match fields {
+            Ok(fields) => fields,
+            Err(skip) => {
+                events.skipped(skip, number);
+                continue;
+            }
+        };
+        let reader = match &mut reader {
+            Some(reader) => reader,
+            None => {
+                let (begun, has_header) = begin(columns.as_ref(), &fields, events)?;
+                let reader = reader.insert(begun);
+                if has_header {
+                    continue;
+                }
+                reader
+            }
+        };
+        let done = match reader {
+            Reader::Stored(reader) => reader.row(&fields, events)?,
+            Reader::Requests(reader) => reader.line(&fields, events)?,
+        };
+        if let Err(skip) = done {
+            events.skipped(skip, number);
+        }
+    }
+    Ok(())
+}
+
+enum Reader<'a> {
+    Stored(stored::Reader),
+    Requests(Box<Requests<'a>>),
+}
+
+/// Chooses by the first line how all are read, and whether it is a header.
+fn begin<'a>(
+    columns: Option<&'a Columns<'a>>,
+    first: &[&str],
+    events: &mut Events<'_>,
+) -> Result<(Reader<'a>, bool), Error> {
+    let Some(columns) = columns else {
+        if first.iter().copied().eq(stored::HEADER.split(',')) {
+            return Ok((Reader::Stored(stored::Reader::default()), true));
+        }
+        return Err(Error::Lacks(format!(
+            "say what the columns hold, for example --columns \
+             time=ts,file=path,op=rw,offset=off,len=bytes; the first line is: {}",
+            first.join(", ")
+        )));
+    };
+    let places = columns.places(first)?;
+    let writes = places.op.is_some();
+    events.about(About {
+        epoch_us: None,
+        boot_us: None,
+        side: Side::Before,
+        space: if places.file.is_some() { Space::Files } else { Space::Blocks },
+        knows: Knows {
+            times: places.time.is_some(),
+            syncs: writes,
+            writes,
+            removals: writes,
+            names: places.file.is_some(),
+            ..Knows::NOTHING
+        },
+    })?;
+    let reader = Requests {
+        columns,
+        places,
+        files: HashMap::new(),
+        next: 0,
+        first: None,
+        processes: Processes::default(),
+    };
+    Ok((Reader::Requests(Box::new(reader)), columns.has_header()))
+}
+
+struct Requests<'a> {
+    columns: &'a Columns<'a>,
+    places: Places,
+    files: HashMap<Box<str>, FileId>,
+    next: u64,
+    /// First time, in its unit.
+    first: Option<Time>,
+    processes: Processes,
+}
+
+/// A time in its unit, exact where it is a whole number: nanoseconds since 1970 do not fit a float.
+#[derive(Clone, Copy)]
+enum Time {
+    Whole(u64),
+    Fraction(f64),
+}
+
+impl Time {
+    fn parse(text: &str) -> Option<Self> {
+        if let Ok(whole) = text.parse() {
+            return Some(Self::Whole(whole));
+        }
+        text.parse().ok().filter(|time: &f64| time.is_finite() && *time >= 0.0).map(Self::Fraction)
+    }
+
+    fn since_us(self, first: Self, per_second: u64) -> u64 {
+        match (self, first) {
+            (Self::Whole(time), Self::Whole(first)) => {
+                let us =
+                    u128::from(time.saturating_sub(first)) * 1_000_000 / u128::from(per_second);
+                u64::try_from(us).unwrap_or(u64::MAX)
+            }
+            (time, first) => {
+                let number = |time| match time {
+                    Self::Whole(time) => time as f64,
+                    Self::Fraction(time) => time,
+                };
+                ((number(time) - number(first)) * 1e6 / per_second as f64).round().max(0.0) as u64
+            }
+        }
+    }
+}
+
+impl Requests<'_> {
+    fn line(
+        &mut self,
+        fields: &[&str],
+        events: &mut Events<'_>,
+    ) -> Result<Result<(), Skip>, Error> {
+        const SHORT: Skip = Skip::Damage("line with too few columns");
+        let at = |place: Option<usize>| match place {
+            Some(place) => fields.get(place).map(|field| Some(field.trim())).ok_or(SHORT),
+            None => Ok(None),
+        };
+        let fields = || -> Result<_, Skip> {
+            let Places { time, file, op, offset, len, pid, process } = self.places;
+            let time = at(time)?.map(|text| {
+                Time::parse(text).ok_or(Skip::Damage("time that is not a positive number"))
+            });
+            let op = at(op)?.map_or(Ok(Op::Read), |text| Op::parse(text).ok_or(UNKNOWN))?;
+            let bytes = |place: Option<usize>, default: u64| match at(place)? {
+                Some("") | None => Ok(default),
+                Some(text) => {
+                    let blocks: Option<u64> = text.parse().ok();
+                    let bytes = blocks.and_then(|n| n.checked_mul(self.columns.block_bytes));
+                    bytes.ok_or(Skip::Damage("offset or length that is not a number"))
+                }
+            };
+            let (offset, len) = (bytes(offset, 0)?, bytes(len, PAGE_BYTES)?);
+            let pid = match at(pid)? {
+                Some("") | None => 0,
+                Some(text) => {
+                    text.parse().map_err(|_| Skip::Damage("process that is not a number"))?
+                }
+            };
+            Ok((time.transpose()?, op, offset, len, pid, at(file)?, at(process)?))
+        };
+        let (time, op, offset, len, pid, name, process) = match fields() {
+            Ok(fields) => fields,
+            Err(skip) => return Ok(Err(skip)),
+        };
+        if name == Some("") {
+            return Ok(Err(Skip::Damage("line without a file")));
+        }
+        let per_second = self.columns.per_second;
+        let at_us =
+            time.map_or(0, |time| time.since_us(*self.first.get_or_insert(time), per_second));
+        if let Some(process) = process {
+            self.processes.runs(pid, process, at_us, events)?;
+        }
+        let mut push = |action| events.push(Event { at_us, pid, tid: pid, action });
+        let known = name.and_then(|name| self.files.get(name).copied());
+        let file = match (name, known) {
+            (None, _) => FileId(0),
+            (Some(_), Some(file)) if op != Op::Create => file,
+            (Some(name), old) => {
+                if let Some(file) = old {
+                    push(Action::Unbind { file, name: MaybeOwned::owned_str(name) })?;
+                    push(Action::Gone { file })?;
+                }
+                let file = FileId(self.next);
+                self.next += 1;
+                self.files.insert(name.into(), file);
+                let name = MaybeOwned::owned_str(name);
+                push(match op {
+                    Op::Create => Action::Create(MaybeOwned::owned(Create {
+                        file,
+                        name,
+                        owner: None,
+                        mode: None,
+                        sync: false,
+                    })),
+                    _ => Action::Bind { file, name },
+                })?;
+                file
+            }
+        };
+        match op {
+            Op::Read => push(Action::Read { file, open: None, offset, len })?,
+            Op::Write => push(Action::Write { file, open: None, offset, len, sync: false })?,
+            Op::Sync => push(Action::Sync { file, offset: 0, len: u64::MAX, data_only: false })?,
+            Op::Truncate => push(Action::Truncate { file, size: offset })?,
+            Op::Punch => push(Action::Punch { file, offset, len })?,
+            Op::Create => {}
+            Op::Open => push(Action::Open { file, open: None, created: false })?,
+            Op::Close => push(Action::Close { file, open: None })?,
+            Op::Delete => {
+                if let Some(name) = name {
+                    self.files.remove(name);
+                    push(Action::Unbind { file, name: MaybeOwned::owned_str(name) })?;
+                    push(Action::Gone { file })?;
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Splits lines at their separator, which the first line decides.
+#[derive(Default)]
+struct Lines {
+    reader: Option<csv_core::Reader>,
+    /// The unquoted text of all fields, and their ends in it.
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Lines {
+    fn split(&mut self, line: &str) -> Result<Vec<&str>, Skip> {
+        let reader = self.reader.get_or_insert_with(|| {
+            let many = |separator: &u8| line.bytes().filter(|byte| byte == separator).count();
+            // Of equally many, the first of these.
+            let separator = *b"|\t;,".iter().max_by_key(|byte| many(byte)).unwrap_or(&b',');
+            csv_core::ReaderBuilder::new().delimiter(separator).build()
+        });
+        reader.reset();
+        self.text.resize(line.len().max(1), 0);
+        self.ends.resize(line.len() + 2, 0);
+        let (_, _, text, ends) =
+            reader.read_record(line.as_bytes(), &mut self.text, &mut self.ends);
+        // A line that is not finished by its end has an open quote.
+        let (done, _, more, last) =
+            reader.read_record(b"", &mut self.text[text..], &mut self.ends[ends..]);
+        if done != csv_core::ReadRecordResult::Record {
+            return Err(Skip::Damage("line that is not CSV"));
+        }
+        let (text, ends) = (&self.text[..text + more], &self.ends[..ends + last]);
+        let mut begin = 0;
+        let mut fields = Vec::with_capacity(ends.len());
+        for &end in ends {
+            let field = text.get(begin..end).and_then(|field| std::str::from_utf8(field).ok());
+            fields.push(field.ok_or(Skip::Damage("line that is not CSV"))?);
+            begin = end;
+        }
+        Ok(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::{Kept, Summary};
+
+    fn accesses(columns: &str, mut text: &[u8]) -> Result<(Vec<String>, Summary), Error> {
+        let mut kept = Kept::default();
+        let mut events = Events::new(&mut kept);
+        let mut input = Input::new(&mut text).with_options(columns);
+        read(&mut input, &mut events)?;
+        let summary = events.finish()?;
+        let line = |event: &Event<'_>| {
+            let what = match &event.action {
+                Action::Read { file, offset, len, .. } => format!("r {} {offset} {len}", file.0),
+                Action::Write { file, offset, len, .. } => format!("w {} {offset} {len}", file.0),
+                Action::Sync { file, .. } => format!("sync {}", file.0),
+                Action::Bind { file, name } => format!("{} is {name}", file.0),
+                Action::Create(create) => format!("{} new {}", create.file.0, create.name),
+                Action::Unbind { file, name } => format!("{} was {name}", file.0),
+                Action::Gone { file } => format!("{} gone", file.0),
+                Action::Truncate { file, size } => format!("t {} {size}", file.0),
+                Action::Punch { file, offset, len } => format!("d {} {offset} {len}", file.0),
+                Action::Process { name } => format!("runs {name}"),
+                other => panic!("{other:?}"),
+            };
+            format!("{} {} {what}", event.at_us, event.pid)
+        };
+        Ok((kept.events.iter().map(line).collect(), summary))
+    }
+
+    #[test]
+    fn columns_are_found_by_name_in_any_order() {
+        let text = "bytes,rw,Path,ts,who,off\n512,W,\"/a,\"\"b\"\"\",10.5,7,4096\n1,read,/c,11,8,0\n\
+                    0,fsync,/c,11.000001,8,0\n9,r,\"/a,\"\"b\"\"\",12,7,1\n";
+        let columns = "time=ts,file=path,op=rw,offset=off,len=bytes,pid=who";
+        let (events, summary) = accesses(columns, text.as_bytes()).unwrap();
+        assert_eq!(
+            events,
+            [
+                "0 7 0 is /a,\"b\"",
+                "0 7 w 0 4096 512",
+                "500000 8 1 is /c",
+                "500000 8 r 1 0 1",
+                "500001 8 sync 1",
+                "1500000 7 r 0 1 9",
+            ]
+        );
+        assert_eq!(summary.skipped.to_string(), "");
+        let about = summary.about.unwrap();
+        assert!(about.knows.times && about.knows.syncs && about.space == Space::Files);
+    }
+
+    #[test]
+    fn columns_by_number_need_no_header() {
+        let text = b"100;8;R\n200;16;W\n1500;8;D\n";
+        let columns = "time=1,offset=2,op=3,unit=ms,block=512";
+        let (events, summary) = accesses(columns, text).unwrap();
+        assert_eq!(
+            events,
+            ["0 0 r 0 4096 4096", "100000 0 w 0 8192 4096", "1400000 0 d 0 4096 4096"]
+        );
+        assert_eq!(summary.about.unwrap().space, Space::Blocks);
+        // Nanoseconds since 1970 keep their microseconds.
+        let text = b"1700000000000000123,1\n1700000000000001123,2\n";
+        let (events, _) = accesses("time=1,offset=2,unit=ns", text).unwrap();
+        assert_eq!(events, ["0 0 r 0 1 4096", "1 0 r 0 2 4096"]);
+    }
+
+    #[test]
+    fn a_deleted_name_begins_anew() {
+        let text = b"f,op\na,create\na,write\na,unlink\na,write\na,create\na,truncate\n";
+        let (events, _) = accesses("file=f,op=op", text).unwrap();
+        let expected = [
+            "0 0 0 new a",
+            "0 0 w 0 0 4096",
+            "0 0 0 was a",
+            "0 0 0 gone",
+            "0 0 1 is a",
+            "0 0 w 1 0 4096",
+            "0 0 1 was a",
+            "0 0 1 gone",
+            "0 0 2 new a",
+            "0 0 t 2 0",
+        ];
+        assert_eq!(events, expected);
+    }
+
+    #[test]
+    fn bad_lines_are_counted() {
+        let text = "f,op,off\na,r,0\na,r\na,hop,0\na,r,-5\n,r,0\n\"a,r,0\na,w,8\n";
+        let (events, summary) = accesses("file=f,op=op,offset=off", text.as_bytes()).unwrap();
+        assert_eq!(events, ["0 0 0 is a", "0 0 r 0 0 4096", "0 0 w 0 8 4096"]);
+        assert_eq!(summary.skipped.damaged(), 5, "{}", summary.skipped);
+    }
+
+    #[test]
+    fn a_wrong_option_says_what_there_is() {
+        let error = |columns: &str| accesses(columns, b"ts,path\n1,a\n").unwrap_err().to_string();
+        for (columns, says) in [
+            ("time=tz", "no column `tz`; did you mean `ts`? it has: ts, path"),
+            ("tme=ts", "does not take `tme=ts`; did you mean `time`?"),
+            ("unit=h", "does not take `unit=h`"),
+            ("unit=ms", "names no column"),
+            ("", "say what the columns hold, for example --columns"),
+        ] {
+            assert!(error(columns).contains(says), "{columns}: {}", error(columns));
+        }
+    }
+}
