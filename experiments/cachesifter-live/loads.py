@@ -2,8 +2,9 @@
 
     loads.py NAME DIRECTORY SEED SCALE
 
-It prints a JSON object: bytes that the server sent, and the time of each step in ms. A step is a
-page load of a browser, a download of the feed, an installation of pip, or a look at all files.
+Think times are cut to a 200th, except those of `chromium-at-pace`. It prints a JSON object:
+bytes that the server sent, and the time of each step in ms. A step is a page load of a browser,
+a download of the feed, an installation of pip, or a look at all files.
 """
 
 import contextlib
@@ -22,6 +23,8 @@ from apps import browser, browser_days, disk_cache, feed, firefox  # noqa: E402
 
 # Think time is short, so that a session is a matter of seconds.
 SPEED = 200
+# The pace of a person, for rules that wait: the kernel's 30 s, and CacheSifter's 20 s and 60 s.
+PACE = 1
 SESSIONS = 3
 DAYS_MINUTES = {"chromium": 10, "firefox": 6}
 VISITS = 45
@@ -44,18 +47,18 @@ def _timed(load, steps):
     return wrapped
 
 
-def browsing(main, tab):
+def browsing(main, tab, speed=SPEED):
     def load(directory, seed, scale, *options):
         steps = []
         timed(tab, steps)
         return called(main, directory / "browser", seed, steps,
-                      *(option(scale) if callable(option) else option for option in options))
+                      *(option(scale) if callable(option) else option for option in options), speed=speed)
     return load
 
 
-def called(main, directory, seed, steps, *options):
+def called(main, directory, seed, steps, *options, speed=SPEED):
     """Runs a workload's own command line."""
-    sys.argv = ["load", "--dir", str(directory), "--seed", str(seed), "--speed", str(SPEED), *options]
+    sys.argv = ["load", "--dir", str(directory), "--seed", str(seed), "--speed", str(speed), *options]
     with contextlib.redirect_stdout(io.StringIO()) as out:
         main()
     summary = json.loads(out.getvalue().splitlines()[-1])
@@ -64,8 +67,8 @@ def called(main, directory, seed, steps, *options):
             "program": list(summary["programs"].values())[0]}
 
 
-def days(name, tab):
-    load = browsing(browser_days.main, tab)
+def days(name, tab, speed=SPEED):
+    load = browsing(browser_days.main, tab, speed)
     return lambda directory, seed, scale: load(
         directory, seed, scale, "--browser", name, "--returns", *["0"] * SESSIONS,
         "--minutes", lambda scale: str(max(1, round(DAYS_MINUTES[name] * scale))))
@@ -180,6 +183,7 @@ def punisher(directory, seed, scale):
 
 ALL = {
     "chromium": days("chromium", browser._Tab),
+    "chromium-at-pace": days("chromium", browser._Tab, PACE),
     "chromium-people": people,
     "firefox": days("firefox", firefox._Tab),
     "feed": feeding,

@@ -25,7 +25,8 @@ import stage  # noqa: E402
 
 MIB = 1 << 20
 DEVICE_BYTES = 2 << 30
-TIMEOUT_S = 300
+# The loads in which a script does not wait as a person does, and those in which it does.
+TIMEOUT_S, PACED_TIMEOUT_S = 300, 3600
 # The browser alone needs most of it.
 PRESSURE_BYTES = 640 * MIB
 SIFTERS = ("controller", "drop-all", "touch")
@@ -39,14 +40,18 @@ LOADS = {
     "chromium": (100, ("ext4", "tmpfs", "keep-64", "controller-64", "keep-16", "controller-16", "drop-all-16",
                        "touch-16", f"{TRAINED}-64", f"{TRAINED}-16")),
     "chromium-people": (200, ("ext4", "keep-16", "controller-64", "controller-16", "drop-all-16", f"{TRAINED}-16")),
+    "chromium-at-pace": (250, ("ext4", "keep-64", f"{TRAINED}-64", "keep-16", "controller-16", "drop-all-16",
+                               "touch-16", f"{TRAINED}-16")),
     "firefox": (300, ("ext4", "keep-16", "controller-16", "drop-all-16")),
     "feed": (350, ("ext4", "tmpfs", "keep-16", "controller-16", "drop-all-16", "touch-16")),
     "pip": (400, ("ext4", "keep-16", "controller-16", "drop-all-16")),
     "punisher": (500, ARMS),
     "pressure": (600, ("ext4", "keep-64", "controller-64", "controller-16")),
 }
+# In a process of its own for each arm, all at the same time: see run.sh.
+PACED = ("chromium-at-pace",)
 SIMULATED = ("chromium", "feed", "punisher")
-NEEDS = {"chromium": "chromium", "chromium-people": "chromium", "firefox": "firefox-esr", "pressure": "chromium"}
+NEEDS = {"chromium": "chromium", "chromium-at-pace": "chromium", "chromium-people": "chromium", "firefox": "firefox-esr", "pressure": "chromium"}
 
 
 def patterns():
@@ -121,8 +126,10 @@ def join(group):
         (group / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def sectors_written(volume):
-    return int(stage.read(volume.block / "stat").split()[6])
+def written(volume):
+    """Bytes and requests that were written to the device."""
+    fields = stage.read(volume.block / "stat").split()
+    return 512 * int(fields[6]), int(fields[4])
 
 
 class Bench:
@@ -142,7 +149,8 @@ class Bench:
                     limit = group.enter_context(stage.memory_group(PRESSURE_BYTES)) if load == "pressure" else None
                     with stage.mounted(device, name=f"sift-{os.getpid()}") as volume:
                         row, before = self._on(volume, load, arm, seed, limit, more)
-                row["device_bytes"] = 512 * (sectors_written(volume) - before)
+                after = written(volume)
+                row["device_bytes"], row["device_requests"] = (end - begin for end, begin in zip(after, before))
         finally:
             image.unlink(missing_ok=True)
         return {"load": load, "arm": arm, "seed": seed, **row}
@@ -157,7 +165,7 @@ class Bench:
             stage.call("dd", "if=/dev/zero", f"of={volume.point / 'probe'}", "bs=1M", "count=512", "conv=notrunc,fsync",
                        stderr=subprocess.DEVNULL)
         stage.call("sync", "-f", volume.point)
-        before = sectors_written(volume)
+        before = written(volume)
         over.mkdir(exist_ok=True)
         with contextlib.ExitStack() as stack:
             stack.callback(over.rmdir)
@@ -189,7 +197,7 @@ class Bench:
         process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, preexec_fn=lambda: join(limit))
         try:
-            out, err = process.communicate(timeout=TIMEOUT_S)
+            out, err = process.communicate(timeout=PACED_TIMEOUT_S if load in PACED else TIMEOUT_S)
         except BaseException:
             # It ends the programs that it started.
             process.terminate()
@@ -231,7 +239,7 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--models", type=Path, nargs=2, help="models of cachesifter, for both phases")
     parser.add_argument("--images", type=Path, required=True)
-    parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
+    parser.add_argument("--loads", nargs="+", choices=LOADS, default=[load for load in LOADS if load not in PACED])
     parser.add_argument("--arms", nargs="+", choices=ALL_ARMS, default=ALL_ARMS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1, help="of the order")

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Runs real programs on ext4, tmpfs and the mount with several sifters, and writes RESULTS.md.
 #
-#   sudo run.sh                  # about 25 minutes on two processors
+#   sudo run.sh                  # about 30 minutes on two processors
+#   sudo run.sh paced [ROUNDS]   # 12 minutes a round (1): a browser at the pace of a person, all
+#                                # arms at the same time; adds them to RESULTS.md
 #   sudo run.sh --quick          # three minutes: one round, shorter; writes no RESULTS.md
 #   sudo run.sh --loads pip      # one load (see --help); writes no RESULTS.md
-#   run.sh report                # RESULTS.md alone, from runs.jsonl and simulated.jsonl
+#   run.sh report                # RESULTS.md alone, from runs.jsonl, paced.jsonl, simulated.jsonl
 #
 # It needs root, e2fsprogs, Python 3.11, Chromium, pip and sqlite3, and Firefox for one load. Pages
 # come from 127.0.0.1. $FLASHSIFT names a program instead of the build. Ctrl-C ends the programs,
@@ -35,6 +37,19 @@ for phase in 1 2; do
 done
 if (( ${#models[@]} == 2 )); then models=(--models "${models[@]}"); else models=(); fi
 trap : INT # Python handles it, and this shell ends after it.
+if [ "${1:-}" = paced ]; then
+  arms=(ext4 keep-64 keep-16 controller-16 drop-all-16 touch-16)
+  if (( ${#models[@]} )); then arms+=(cachesifter-64 cachesifter-16); fi
+  for arm in "${arms[@]}"; do
+    mkdir -p "$work/paced/$arm"
+    python3 -B "$here/measure.py" --flashsift "$(realpath "$program")" --out "$work/paced/$arm" \
+      --images "$work/images" "${models[@]}" --loads chromium-at-pace --arms "$arm" \
+      --rounds "${2:-1}" &
+  done
+  wait
+  cat "$work"/paced/*/runs.jsonl > "$here/paced.jsonl"
+  exec python3 -B "$here/report.py" "$here"
+fi
 python3 -B "$here/measure.py" --flashsift "$(realpath "$program")" --out "$out" \
   --images "$work/images" "${models[@]}" "$@"
 if (( $# > 0 )); then exec python3 -B "$here/report.py" --print "$out"; fi

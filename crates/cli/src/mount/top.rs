@@ -35,8 +35,9 @@ const PRINTED_COLUMNS: u16 = 80;
 ///
 /// A row for each mount has bytes since the mount began and, beside some of them, bytes a second:
 /// WRITTEN by applications, HELD in RAM by the sifter, DROPPED, AGAIN (dropped files whose names
-/// were created again), and written to FLASH. Below are details of the chosen mount. Keys: q ends,
-/// the arrows choose a mount, s sorts by another column. NO_COLOR turns colours off.
+/// were created again), and written to FLASH. Below are details of the chosen mount, with the bytes
+/// of the sifter's files by program and by directory. Keys: q ends, the arrows choose a mount, s
+/// sorts by another column. NO_COLOR turns colours off.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:
   flashsift top                           every mount of flashsift

@@ -127,6 +127,37 @@ fn a_drop_looks_like_another_processes_unlink() {
     assert_eq!(below, left.len(), "what was dropped never reached flash");
 }
 
+/// An application that fetches a dropped file again gives it another name. The mount knows it by
+/// its content, once the file is closed, and counts it for the program that wrote it.
+#[test]
+fn content_that_comes_back_under_another_name_is_seen() {
+    let test = "content_that_comes_back_under_another_name_is_seen";
+    let Some(mut mounted) = sifting(test, &[]) else { return };
+    fill(&mounted, "n", MANY);
+    until_calm(&mounted, MANY as u64);
+    let left = names(&mounted.at("cache"));
+    let dropped: Vec<String> =
+        (0..MANY).map(|n| format!("n{n}")).filter(|name| !left.contains(name)).collect();
+    assert_eq!(count(&mounted, "created_again"), 0);
+    let again = &dropped[..5];
+    for name in again {
+        create(&mounted.at(&format!("cache/other-{name}")), &content(name));
+    }
+    until_calm(&mounted, (MANY + again.len()) as u64);
+    assert_eq!(count(&mounted, "created_again"), again.len() as u64);
+    let sift = mounted.status()["sift"].clone();
+    let [directory, program] = ["directories", "programs"].map(|key| sift[key][0].clone());
+    assert!(directory["name"].as_str().unwrap().ends_with("/cache"), "{directory}");
+    assert!(!program["name"].as_str().unwrap().is_empty(), "{program}");
+    for of in [directory, program] {
+        assert_eq!(of["created_again"]["files"], again.len(), "{of}");
+        assert_eq!(of["requested_bytes"], 60 * KIB * (MANY + again.len()), "{of}");
+        let parts = ["held", "dropped", "written"].map(|key| of[key]["files"].as_u64().unwrap());
+        assert_eq!(parts.iter().sum::<u64>(), (MANY + again.len()) as u64, "{of}");
+    }
+    mounted.ended();
+}
+
 /// Open, mapped, synced and pinned files, databases, files that were there before, and everything
 /// outside the patterns stay, however full RAM is.
 #[test]

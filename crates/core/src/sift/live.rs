@@ -22,11 +22,13 @@ use journal::Journal;
 use latecomers::Latecomers;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use tally::{Programs, Tally};
 
 mod guard;
 mod journal;
 pub(crate) mod latecomers;
 pub mod ram_budget;
+mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -134,13 +136,26 @@ pub struct LiveCounts {
     pub died: FileBytes,
 }
 
-pub use journal::{DirectoryDrops, LiveDecision, LiveFate};
+pub use journal::{LiveDecision, LiveFate};
+pub use tally::SiftedBy;
 
 /// A file in the sifter's RAM.
 struct HeldFile {
     name: Box<str>,
+    /// The program that created it.
+    program: Arc<str>,
     bytes: u64,
     content: Option<ContentKey>,
+}
+
+impl HeldFile {
+    fn new(name: &str, program: Arc<str>) -> Self {
+        Self { name: name.into(), program, bytes: 0, content: None }
+    }
+}
+
+fn directory(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
 /// The sifter of a mount.
@@ -163,6 +178,9 @@ pub struct Live {
     /// A decision of the sifter that was looked at ahead of its turn.
     ahead: Option<Decision>,
     journal: Journal,
+    programs: Programs,
+    by_directory: Tally,
+    by_program: Tally,
     /// The time of the last call.
     now: Micros,
 }
@@ -184,6 +202,9 @@ impl Live {
             guard: Guard::default(),
             ahead: None,
             journal: Journal::default(),
+            programs: Programs::default(),
+            by_directory: Tally::default(),
+            by_program: Tally::default(),
             now: 0,
         }
     }
@@ -299,8 +320,8 @@ impl Live {
         match &mut self.sifter {
             Some(sifter) if sifts => {
                 if sifter.birth(now, create) == Birth::Ram {
-                    let name = (*create.name).into();
-                    self.held.insert(create.file, HeldFile { name, bytes: 0, content: None });
+                    let held = HeldFile::new(&create.name, self.programs.of(event.pid));
+                    self.held.insert(create.file, held);
                 }
                 sifter.handle(now, event);
             }
@@ -322,16 +343,27 @@ impl Live {
         }
         self.keep.release(late.file);
         late.events(event, &create).for_each(|event| sifter.handle(now, &event));
-        let (name, bytes) = (late.name.clone(), late.bytes());
-        self.held.insert(late.file, HeldFile { name, bytes, content: None });
+        let bytes = late.bytes();
+        let held = HeldFile::new(&late.name, self.programs.of(event.pid));
+        let requested = |of: &mut SiftedBy| of.requested_bytes += bytes;
+        requested(self.by_directory.of(directory(&held.name)));
+        requested(self.by_program.of(&held.program));
+        self.held.insert(late.file, HeldFile { bytes, ..held });
     }
 
-    /// A file gets this name.
-    fn named(&mut self, now: Micros, name: &str) {
-        if let Some(bytes) = self.guard.created(now, name) {
-            self.counts.created_again.add(bytes);
-            self.journal.created_again(now, name, bytes);
+    /// A process gives a file this name.
+    fn named(&mut self, event: &Event<'_>, name: &str) {
+        if let Some(bytes) = self.guard.created(event.at_us, name) {
+            self.journal.created_again(event.at_us, name);
+            let program = self.programs.of(event.pid);
+            self.created_again(name, &program, bytes);
         }
+    }
+
+    fn created_again(&mut self, name: &str, program: &str, bytes: u64) {
+        self.counts.created_again.add(bytes);
+        self.by_directory.of(directory(name)).created_again.add(bytes);
+        self.by_program.of(program).created_again.add(bytes);
     }
 
     /// Takes the content of a file that no process has open any more.
@@ -340,7 +372,8 @@ impl Live {
         if held.content.replace(content) != Some(content)
             && let Some(bytes) = self.guard.closed(now, content)
         {
-            self.counts.created_again.add(bytes);
+            let (name, program) = (held.name.clone(), Arc::clone(&held.program));
+            self.created_again(&name, &program, bytes);
         }
     }
 
@@ -350,8 +383,14 @@ impl Live {
     }
 
     /// Returns the 20 directories with the most bytes of dropped files, the largest first.
-    pub fn directories(&self) -> Vec<DirectoryDrops> {
-        self.journal.directories()
+    pub fn directories(&self) -> Vec<SiftedBy> {
+        let held = self.held.values().map(|file| (directory(&file.name), file.bytes));
+        self.by_directory.largest(held)
+    }
+
+    /// Returns the 20 programs with the most bytes of dropped files, the largest first.
+    pub fn programs(&self) -> Vec<SiftedBy> {
+        self.by_program.largest(self.held.values().map(|file| (&*file.program, file.bytes)))
     }
 
     /// Explains what the sifter does with a file that it has in RAM. `None`: it has none of this
@@ -364,9 +403,10 @@ impl Live {
     /// Notes the effects of an event on the files that the sifter has.
     fn note(&mut self, event: &Event<'_>) {
         match &event.action {
-            Action::Create(create) => self.named(event.at_us, &create.name),
-            Action::Link { name, .. } => self.named(event.at_us, name),
-            Action::Rename { names, .. } => self.named(event.at_us, &names.to),
+            Action::Create(create) => self.named(event, &create.name),
+            Action::Link { name, .. } => self.named(event, name),
+            Action::Rename { names, .. } => self.named(event, &names.to),
+            Action::Process { name } => self.programs.named(event.pid, name),
             _ => {}
         }
         if self.held.is_empty() {
@@ -384,6 +424,8 @@ impl Live {
         match &event.action {
             Action::Write { offset, len, .. } | Action::Direct { offset, len, write: true, .. } => {
                 file.bytes = file.bytes.max(offset.saturating_add(*len));
+                self.by_directory.of(directory(&file.name)).requested_bytes += len;
+                self.by_program.of(&file.program).requested_bytes += len;
             }
             Action::Truncate { size, .. } => file.bytes = file.bytes.min(*size),
             Action::Bind { name, .. } | Action::Link { name, .. } => file.name = (**name).into(),
@@ -475,14 +517,21 @@ impl Sift for Live {
         if result.is_ok()
             && let Some(held) = self.held.remove(&file)
         {
-            self.journal.done(file, is_drop, &held);
-            match is_drop {
-                true => {
-                    self.counts.dropped.add(held.bytes);
-                    self.guard.dropped(now, &held.name, held.content, held.bytes);
-                }
-                false => self.counts.written.add(held.bytes),
+            self.journal.done(file, is_drop);
+            if is_drop {
+                self.guard.dropped(now, &held.name, held.content, held.bytes);
             }
+            let of_all = if is_drop { &mut self.counts.dropped } else { &mut self.counts.written };
+            of_all.add(held.bytes);
+            let left = |of: &mut SiftedBy| {
+                let part = if is_drop { &mut of.dropped } else { &mut of.written };
+                part.add(held.bytes);
+            };
+            left(self.by_directory.of(directory(&held.name)));
+            left(self.by_program.of(&held.program));
+        }
+        if result.is_ok() && !is_drop {
+            self.guard.written_back(now);
         }
         if let Some(sifter) = &mut self.sifter {
             sifter.done(now, file, result);
@@ -536,6 +585,9 @@ impl Sift for Live {
         self.keep.check();
         self.guard.check();
         self.journal.check();
+        self.programs.check();
+        self.by_directory.check();
+        self.by_program.check();
         self.latecomers.check(&self.keep);
         if let Some(sifter) = &self.sifter {
             sifter.check();

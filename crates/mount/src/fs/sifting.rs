@@ -211,6 +211,7 @@ impl Fs {
             budget_bytes: chosen.budget_bytes,
             counts: sift.counts(),
             directories: sift.directories(),
+            programs: sift.programs(),
         })
     }
 }

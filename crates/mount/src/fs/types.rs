@@ -1,6 +1,6 @@
 //! Arguments and results of the file system's operations.
 
-use flashsift_core::sift::live::{DirectoryDrops, LiveCounts, LiveMode};
+use flashsift_core::sift::live::{LiveCounts, LiveMode, SiftedBy};
 use flashsift_core::writeback::flusher::FlusherSettings;
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
 use serde::{Deserialize, Serialize};
@@ -286,7 +286,10 @@ pub struct SiftStatus {
     pub counts: LiveCounts,
     /// The directories with most bytes of dropped files, from the mounted directory on.
     #[serde(default)]
-    pub directories: Vec<DirectoryDrops>,
+    pub directories: Vec<SiftedBy>,
+    /// The programs with most bytes of dropped files.
+    #[serde(default)]
+    pub programs: Vec<SiftedBy>,
 }
 
 /// Effects that a sifter would have had since its rehearsal began. Bytes are file data of

@@ -1,9 +1,7 @@
 //! The state of `flashsift top`: rows from readings, the chosen one, and their order.
 
-use flashsift_core::sift::live::DirectoryDrops;
 use flashsift_mount::Status;
 use serde::Serialize;
-use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -118,17 +116,6 @@ pub(super) struct Row {
     pub(super) status: Result<Status, String>,
     pub(super) totals: Totals,
     pub(super) rates: Rates,
-}
-
-impl Row {
-    /// Directories with the most bytes of dropped files, the largest first.
-    pub(super) fn directories(&self) -> Vec<&DirectoryDrops> {
-        let sift = self.status.as_ref().ok().and_then(|status| status.sift.as_ref());
-        let mut directories: Vec<_> =
-            sift.map_or_else(Vec::new, |sift| sift.directories.iter().collect());
-        directories.sort_by_key(|of| Reverse(of.dropped.bytes));
-        directories
-    }
 }
 
 /// Everything that a frame shows.

@@ -2,7 +2,10 @@
 
 use super::state::{Row, State};
 use crate::size;
-use flashsift_core::{names::escape, sift::live::LiveMode};
+use flashsift_core::{
+    names::escape,
+    sift::live::{LiveMode, SiftedBy},
+};
 use flashsift_mount::{SiftStatus, Status};
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
@@ -227,16 +230,31 @@ fn details(row: &Row, has_colour: bool) -> Vec<Line<'static>> {
         None => line("sifter", "none".to_owned(), plain),
     }
     lines.extend(failures(status, has_colour));
-    let directories = row.directories();
-    if !directories.is_empty() {
-        lines.push(Line::styled("  DROPPED  AGAIN  DIRECTORY", Modifier::BOLD));
-        lines.extend(directories.into_iter().map(|of| {
-            let (dropped, again) = (compact(of.dropped.bytes), compact(of.created_again.bytes));
-            let name = if of.directory.is_empty() { "." } else { &of.directory };
-            Line::raw(format!("  {dropped:>7}{again:>7}  {name}"))
-        }));
+    if let Some(sift) = &status.sift {
+        lines.extend(shares("PROGRAM", &sift.programs, "(unknown)"));
+        lines.extend(shares("DIRECTORY", &sift.directories, "."));
     }
     lines
+}
+
+/// The bytes of the sifter's files by program or directory, under this head.
+fn shares<'l>(head: &str, all: &[SiftedBy], unnamed: &str) -> Vec<Line<'l>> {
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let columns = ["WRITTEN", "HELD", "DROPPED", "AGAIN", "FLASH"];
+    let row = |cells: [String; 5], name: &str| {
+        let cells: String = cells.iter().map(|cell| format!("{cell:>9}")).collect();
+        format!("{cells}  {name}")
+    };
+    let first = Line::styled(row(columns.map(str::to_owned), head), Modifier::BOLD);
+    let each = all.iter().map(|of| {
+        let parts = [of.held, of.dropped, of.created_again, of.written].map(|part| part.bytes);
+        let [held, dropped, again, flash] = parts.map(compact);
+        let name = if of.name.is_empty() { unnamed } else { &of.name };
+        Line::raw(row([compact(of.requested_bytes), held, dropped, again, flash], name))
+    });
+    [first].into_iter().chain(each).collect()
 }
 
 fn mode(sift: &SiftStatus) -> &'static str {

@@ -1,11 +1,16 @@
 //! Suspends a sifter whose drops are wrong too often, as CheckStop of CacheSifter does (§5.4 of the
 //! paper), on two signals: a dropped name is created again, or a file with the content of a dropped
-//! one is closed under another name.
+//! one is closed under another name. A third lowers the bar for these two: write-backs jump.
 //!
 //! It looks at the last [`WINDOW`] drops. If at least [`WRONG_MIN`] of them were created again, and
-//! these had more than [`WRONG_SHARE`] of the bytes, the sifter is suspended for an hour. Each
+//! these had more than [`WRONG_SHARE`] of the bytes, the sifter is suspended for an hour. While
+//! more than twice as much is written back as before, [`WRONG_SHARE_AT_JUMP`] is enough. Each
 //! further suspension lasts twice as long, up to a day; a window without a cause for one brings the
 //! hour back. The memory is fixed.
+//!
+//! The paper's CheckStop begins to count when write-backs jump, to save time (§5.4). Here names and
+//! contents are always counted. A jump alone suspends nothing: a user who begins to work looks the
+//! same.
 
 use crate::event::Micros;
 use foldhash::fast::FixedState;
@@ -20,6 +25,13 @@ const REMEMBERED: usize = 1 << 15;
 const WRONG_MIN: usize = 16;
 /// Share of the bytes in the window above which the sifter is suspended, in percent.
 const WRONG_SHARE: u64 = 30;
+/// The same while write-backs jump, in percent.
+const WRONG_SHARE_AT_JUMP: u64 = 10;
+/// Length of the slices of time in which write-backs are counted, µs, and their number.
+const SLICE_US: Micros = 600_000_000;
+const SLICES: usize = 7;
+/// Least number of files written back in a slice that is a jump.
+const JUMP_MIN: u64 = 64;
 /// First and longest pause, µs.
 const PAUSE_US: [Micros; 2] = [3_600_000_000, 86_400_000_000];
 
@@ -47,6 +59,37 @@ struct DroppedName {
     wrong: bool,
 }
 
+/// Files written back in the last hour, and in the slice of time that runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct WriteBacks {
+    /// Number of the slice that runs.
+    slice: u64,
+    /// Files in each slice, by its number modulo [`SLICES`].
+    files: [u64; SLICES],
+}
+
+impl WriteBacks {
+    fn add(&mut self, now: Micros) {
+        self.advance(now);
+        self.files[(self.slice % SLICES as u64) as usize] += 1;
+    }
+
+    fn advance(&mut self, now: Micros) {
+        let slice = (now / SLICE_US).max(self.slice);
+        for passed in (self.slice + 1..=slice).rev().take(SLICES) {
+            self.files[(passed % SLICES as u64) as usize] = 0;
+        }
+        self.slice = slice;
+    }
+
+    /// Whether the slice that runs has over twice the files of the mean slice of the hour before.
+    fn jump(&self) -> bool {
+        let last = self.files[(self.slice % SLICES as u64) as usize];
+        let before = self.files.iter().sum::<u64>() - last;
+        last >= JUMP_MIN && last * (SLICES as u64 - 1) > 2 * before
+    }
+}
+
 pub(super) struct Guard {
     hasher: FixedState,
     /// The drops that are remembered, the oldest first.
@@ -59,6 +102,7 @@ pub(super) struct Guard {
     first: u64,
     /// Drops since the window began: it begins anew with each suspension.
     since: usize,
+    write_backs: WriteBacks,
     until_us: Option<Micros>,
     pause_us: Micros,
 }
@@ -72,6 +116,7 @@ impl Default for Guard {
             contents: HashMap::default(),
             first: 0,
             since: 0,
+            write_backs: WriteBacks::default(),
             until_us: None,
             pause_us: PAUSE_US[0],
         }
@@ -144,6 +189,11 @@ impl Guard {
         drop.bytes
     }
 
+    /// A file reached flash.
+    pub(super) fn written_back(&mut self, now: Micros) {
+        self.write_backs.add(now);
+    }
+
     /// Forgets by which name and content the drop of this number is found.
     fn forget(&mut self, drop: &DroppedName, number: u64) {
         if self.numbers.get(&drop.name) == Some(&number) {
@@ -160,7 +210,9 @@ impl Guard {
         let (count, bytes) =
             wrong.fold((0, 0), |(count, bytes), drop| (count + 1, bytes + drop.bytes));
         let all: u64 = window().map(|drop| drop.bytes).sum();
-        let is_cause = count >= WRONG_MIN && bytes * 100 > all * WRONG_SHARE;
+        self.write_backs.advance(now);
+        let share = if self.write_backs.jump() { WRONG_SHARE_AT_JUMP } else { WRONG_SHARE };
+        let is_cause = count >= WRONG_MIN && bytes * 100 > all * share;
         if self.until_us.is_none() && is_cause {
             self.until_us = Some(now.saturating_add(self.pause_us));
             self.pause_us = (self.pause_us * 2).min(PAUSE_US[1]);
@@ -170,6 +222,7 @@ impl Guard {
 
     pub(super) fn check(&self) {
         assert!(self.drops.len() <= REMEMBERED && self.numbers.len() <= self.drops.len());
+        assert!(self.contents.len() <= self.drops.len());
         for (name, number) in &self.numbers {
             let drop = &self.drops[(number - self.first) as usize];
             assert!(drop.name == *name && !drop.wrong);
@@ -177,6 +230,66 @@ impl Guard {
         for (content, number) in &self.contents {
             let drop = &self.drops[(number - self.first) as usize];
             assert!(drop.content == Some(*content) && !drop.wrong);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::conformance::Dice;
+
+    const MINUTE_US: Micros = 60_000_000;
+
+    /// A guard whose sifter dropped 100 files of equal size, of which `wrong` came back. Before,
+    /// `before` files a minute were written back for an hour, and `last` a minute for five minutes.
+    fn suspends(wrong: usize, before: usize, last: usize) -> bool {
+        let mut guard = Guard::default();
+        for minute in 0..60 {
+            (0..before).for_each(|_| guard.written_back(minute * MINUTE_US));
+        }
+        for minute in 60..65 {
+            (0..last).for_each(|_| guard.written_back(minute * MINUTE_US));
+        }
+        let now = 65 * MINUTE_US;
+        (0..100).for_each(|n| guard.dropped(now, &n.to_string(), None, 1000));
+        for n in 0..wrong {
+            guard.created(now, &n.to_string());
+            guard.check();
+        }
+        guard.is_suspended()
+    }
+
+    #[test]
+    fn a_jump_in_write_backs_lowers_the_bar() {
+        assert!(!suspends(20, 10, 10), "20 % of the drops were wrong");
+        assert!(suspends(40, 10, 10));
+        assert!(suspends(20, 10, 50), "and write-backs jump");
+        assert!(!suspends(9, 10, 50), "a jump alone is no cause");
+        assert!(!suspends(20, 0, 10), "50 files are too few for a jump");
+        assert!(suspends(20, 0, 20));
+        assert!(!suspends(20, 10, 30), "150 in five minutes are not twice 100 in ten");
+    }
+
+    /// The slices equal counts over a list of all write-backs, with pauses of any length between.
+    #[test]
+    fn slices_of_write_backs_equal_a_list() {
+        for seed in 0..50 {
+            let mut dice = Dice::new(seed);
+            let (mut slices, mut list, mut now) = (WriteBacks::default(), Vec::new(), 0);
+            for _ in 0..3000 {
+                let reach = if dice.below(20) == 0 { 100 } else { 2 };
+                now += Micros::from(dice.below(reach)) * MINUTE_US / 10 * Micros::from(reach);
+                slices.add(now);
+                list.push(now / SLICE_US);
+                let count = |wanted: std::ops::Range<u64>| {
+                    list.iter().filter(|slice| wanted.contains(slice)).count() as u64
+                };
+                let this = now / SLICE_US;
+                let (last, before) = (count(this..this + 1), count(this.saturating_sub(6)..this));
+                let jump = last >= JUMP_MIN && last as f64 > 2.0 * before as f64 / 6.0;
+                assert_eq!(slices.jump(), jump, "seed {seed}: {last} after {before}");
+            }
         }
     }
 }

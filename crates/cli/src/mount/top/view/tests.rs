@@ -2,8 +2,7 @@
 
 use super::super::state::{Asked, Key, Sample};
 use super::*;
-use flashsift_core::sift::live::DirectoryDrops;
-use flashsift_core::sift::live::FileBytes;
+use flashsift_core::sift::live::{FileBytes, SiftedBy};
 use flashsift_mount::{Failure, Writes};
 use ratatui::{Terminal, backend::TestBackend};
 use std::time::{Duration, Instant};
@@ -13,13 +12,17 @@ fn status(written: u64, dropped: u64) -> Status {
     let mut sift = SiftStatus {
         sifter: "controller".to_owned(),
         mode: LiveMode::Sift,
-        directories: [("Default/Code Cache", 5 << 10), ("", dropped)]
-            .map(|(directory, dropped)| DirectoryDrops {
-                directory: directory.to_owned(),
+        directories: [("", dropped), ("Default/Code Cache", 5 << 10)]
+            .map(|(name, dropped)| SiftedBy {
+                name: name.to_owned(),
+                requested_bytes: 7 << 20,
+                held: bytes(3 << 20),
                 dropped: bytes(dropped),
                 created_again: bytes(77),
+                written: bytes(0),
             })
             .into(),
+        programs: vec![SiftedBy { name: "chromium".to_owned(), ..SiftedBy::default() }],
         ..SiftStatus::default()
     };
     (sift.counts.held, sift.counts.dropped) = (bytes(3 << 20), bytes(dropped));
