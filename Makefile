@@ -12,7 +12,7 @@ PAGES := crates/report/tests/browser
 .PHONY: help demo demo-all test lint docs book unit soak bench fuzz deny wheel wheel-test setup setup-build build install uninstall clean
 
 help: ## This list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 demo: build ## One recording: what was written, which cache writes less, and a page with figures
 	@$(demo)
@@ -23,8 +23,8 @@ export COLUMNS=80; trace=testdata/browser.parquet; page=target/compare.html; \
 echo "\$$ flashsift describe $$trace"; \
 $(FLASHSIFT) describe -q $$trace | sed -n '3,/^$$/p'; \
 options="--writeback evict --memory 4MiB --policy lru,arc,mglru,belady"; \
-echo "\$$ flashsift compare $$trace $$options --report $$page"; \
-$(FLASHSIFT) compare -q $$trace $$options --report $$page; \
+echo "\$$ flashsift compare $$trace \\"; echo "    $$options \\"; echo "    --report $$page"; \
+$(FLASHSIFT) compare -q $$trace $$options --report $$page | sed '/^\* best/,/^$$/d'; \
 echo; echo "With figures: file://$(CURDIR)/$$page"; \
 echo "The other recordings and commands: make demo-all"
 endef
@@ -114,20 +114,21 @@ wheel: setup-build ## Python wheels into target/wheels, for WHEEL_TARGETS (x86-6
 wheel-test: ## Install the wheel for this machine in a fresh virtual environment; run its tests
 	python/wheel.py --test target/wheels
 
-soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTES a run (10)
+soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTES (10); packages
 	FLASHSIFT_HISTORIES=4 FLASHSIFT_CUTS=40 FLASHSIFT_KILLS=100 \
 	  $(CARGO) test --locked -p flashsift --test power_cuts -- --nocapture --test-threads 1
 	FLASHSIFT_CRASHES=200 $(CARGO) test --locked -p flashsift --test mount random_crashes -- --show-output
 	checks/mount --minutes $(or $(SOAK_MINUTES),10)
+	$(MAKE) --no-print-directory packages-twice
+	$(MAKE) --no-print-directory check-packages
 
-bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --memory, --mount, --saving …
+bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --readers, --mount, --saving …
 	$(CARGO) build --release --locked -p flashsift-bench
 	target/release/flashsift-bench $(BENCH_ARGS)
 
 fuzz: ## Fuzz readers, cache and describe, FUZZ_SECONDS each (60); needs nightly Rust
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
-	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
-	  cargo +nightly fuzz run $$target -- -max_total_time=$(or $(FUZZ_SECONDS),60) -rss_limit_mb=4096; done
+	fuzz/run --seconds $(or $(FUZZ_SECONDS),60) $(FUZZ)
 
 deny: ## Licences, sources and duplicates of all dependencies, by deny.toml
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked
@@ -180,20 +181,40 @@ if (( $${#missing[@]} )); then \
 fi
 endef
 
-# Installing needs root. The units contain the path of the binary.
 PREFIX ?= /usr/local
 UNITS := $(notdir $(wildcard dist/*.service))
+# Not every shell expands `PREFIX=~/.local`.
+override PREFIX := $(patsubst ~%,$(HOME)%,$(PREFIX))
+# Below PREFIX.
+COMPLETIONS := bash:share/bash-completion/completions/flashsift zsh:share/zsh/site-functions/_flashsift \
+  fish:share/fish/vendor_completions.d/flashsift.fish
+# Units of the machine and the helper of mount(8), which lies outside PREFIX, are root's.
+FOR_ALL = $(or $(DESTDIR),$(filter 0,$(shell id -u)))
 
-install: build ## Install flashsift, mount(8) helper and systemd units below PREFIX (/usr/local)
+# `make install FLASHSIFT=PROGRAM` installs a program that is built already.
+NOT_GIVEN := $(if $(filter file,$(origin FLASHSIFT)),build)
+install: $(NOT_GIVEN) ## Install below PREFIX (/usr/local); as root also units and the mount helper
 	install -D -m 755 $(FLASHSIFT) $(DESTDIR)$(PREFIX)/bin/flashsift
-	install -d $(DESTDIR)/sbin $(DESTDIR)$(PREFIX)/lib/systemd/system
-	ln -sfn $(PREFIX)/bin/flashsift $(DESTDIR)/sbin/mount.fuse.flashsift
-	for unit in $(UNITS); do \
-	  sed 's#/usr/local/#$(PREFIX)/#' dist/$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; done
+	$(FLASHSIFT) man $(DESTDIR)$(PREFIX)/share/man/man1
+	for completion in $(COMPLETIONS); do file=$(DESTDIR)$(PREFIX)/$${completion#*:}; \
+	  mkdir -p $${file%/*}; $(FLASHSIFT) completions $${completion%%:*} > $$file; done
+	if [[ -n "$(FOR_ALL)" ]]; then \
+	  install -d $(DESTDIR)/sbin $(DESTDIR)$(PREFIX)/lib/systemd/system; \
+	  ln -sfn $(PREFIX)/bin/flashsift $(DESTDIR)/sbin/mount.fuse.flashsift; \
+	  for unit in $(UNITS); do \
+	    sed 's#/usr/local/#$(PREFIX)/#' dist/$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; done; \
+	else \
+	  echo "not installed, as this needs root: the units of the machine, and the helper of mount(8)"; \
+	  echo "for a unit of your own: flashsift mount --enable"; \
+	fi
 
 uninstall: ## Remove what `make install` installed
-	rm -f $(DESTDIR)$(PREFIX)/bin/flashsift $(DESTDIR)/sbin/mount.fuse.flashsift \
+	rm -f $(DESTDIR)$(PREFIX)/bin/flashsift $(DESTDIR)$(PREFIX)/share/man/man1/flashsift{,-*}.1 \
+	  $(foreach completion,$(COMPLETIONS),$(DESTDIR)$(PREFIX)/$(lastword $(subst :, ,$(completion))))
+	[[ -z "$(FOR_ALL)" ]] || rm -f $(DESTDIR)/sbin/mount.fuse.flashsift \
 	  $(UNITS:%=$(DESTDIR)$(PREFIX)/lib/systemd/system/%)
+
+include dist/packages.mk
 
 clean: ## Remove what was built
 	$(CARGO) clean

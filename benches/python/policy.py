@@ -3,8 +3,8 @@
 
     FLASHSIFT=target/release/flashsift PYTHONPATH=python benches/python/policy.py [TRACE …]
 
-Each policy runs over each trace; shown are the accesses and the CPU time of the run without reading,
-and beside it the same policy in Rust.
+Each policy runs over each trace; shown are the accesses and the CPU time of the run without
+reading, and beside it the same policy in Rust.
 """
 
 import collections

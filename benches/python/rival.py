@@ -4,9 +4,9 @@
     python3 -m pip install libcachesim==0.3.5
     FLASHSIFT=target/release/flashsift PYTHONPATH=python benches/python/rival.py
 
-Both read one oracleGeneral trace of objects of one size, and run eight policies at five sizes on one
-thread. Shown are wall times, the largest difference of miss ratios, and the speed of LRU written in
-Python under both.
+Both read one oracleGeneral trace of objects of one size, and run eight policies at five sizes on
+one thread. Shown are wall times, the largest difference of miss ratios, and the speed of LRU
+written in Python under both.
 """
 
 import argparse

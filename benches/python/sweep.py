@@ -3,10 +3,10 @@
 
     FLASHSIFT=target/release/flashsift PYTHONPATH=python benches/python/sweep.py [--traces 10000]
 
-First, one long synthetic trace a core pair is compared by `flashsift compare --threads 2`, one trace
-after the other, and by a sweep with two workers; both run alternately, and the wall times of all
-runs are shown. Then --traces small synthetic traces go through a sweep from end to end, and empty
-tasks through the scheduler, which gives its time for a task.
+First, one long synthetic trace a core pair is compared by `flashsift compare --threads 2`, one
+trace after the other, and by a sweep with two workers; both run alternately, and the wall times of
+all runs are shown. Then --traces small synthetic traces go through a sweep from end to end, and
+empty tasks through the scheduler, which gives its time for a task.
 """
 
 import argparse

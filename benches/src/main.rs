@@ -4,12 +4,14 @@
 //! libCacheSim's `cachesim` is on the PATH, it runs alternately with flashsift in the same round,
 //! and the medians of the rounds are compared, so that other load affects both.
 
+mod builds;
 mod counted;
 mod devices;
 mod memory;
 mod mount;
 mod nvm;
 mod readahead;
+mod readers;
 mod record;
 mod replay;
 mod saving;
@@ -78,9 +80,17 @@ struct Args {
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount", "nvm"])]
     readahead: bool,
 
+    /// Instead: cost of a line of each text format, into READERS.md
+    #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount", "nvm"])]
+    readers: bool,
+
     /// Instead: bytes and flushes that a mount saves (as root), into SAVING.md
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
     saving: bool,
+
+    /// Instead: policy loops of two programs, into BUILDS.md
+    #[arg(long, num_args = 2, value_names = ["PROGRAM", "PROGRAM"])]
+    builds: Vec<PathBuf>,
 
     #[command(flatten)]
     saving_options: saving::Options,
@@ -118,7 +128,7 @@ fn main() -> anyhow::Result<()> {
     let program =
         if args.saving { args.saving_options.program.as_path() } else { Path::new(FLASHSIFT) };
     // Policy loops run in this process.
-    let is_needed = !args.readahead;
+    let is_needed = !args.readahead && !args.readers && args.builds.is_empty();
     ensure!(
         !is_needed || program.exists(),
         "{} is not built: run this by `make bench`",
@@ -128,6 +138,9 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     let (title, by, name) = match (args.sizes, args.memory) {
+        _ if !args.builds.is_empty() => {
+            ("Two builds", "make bench BENCH_ARGS=\"--builds …\"", "BUILDS.md")
+        }
         _ if args.record => ("Recording", "make bench BENCH_ARGS=--record", "RECORD.md"),
         _ if args.devices => ("Modelled devices", "make bench BENCH_ARGS=--devices", "DEVICES.md"),
         _ if args.mount => ("Mounting", "make bench BENCH_ARGS=--mount", "MOUNT.md"),
@@ -138,6 +151,7 @@ fn main() -> anyhow::Result<()> {
         _ if args.readahead => {
             ("Cost of read-ahead", "make bench BENCH_ARGS=--readahead", "READAHEAD.md")
         }
+        _ if args.readers => ("Reading text", "make bench BENCH_ARGS=--readers", "READERS.md"),
         _ if args.saving => ("Writes saved", "make bench BENCH_ARGS=--saving", "SAVING.md"),
         _ if args.replay => ("Replaying", "make bench BENCH_ARGS=--replay", "REPLAY.md"),
         (true, _) => ("Policy loops by cache size", "make bench BENCH_ARGS=--sizes", "SIZES.md"),
@@ -147,6 +161,7 @@ fn main() -> anyhow::Result<()> {
     let mut report = Report::new(title, by)?;
     let mut failed = false;
     match (args.sizes, args.memory) {
+        _ if !args.builds.is_empty() => builds::report(&mut report, args.rounds, &args.builds)?,
         _ if args.record => record::report(&mut report, args.rounds)?,
         _ if args.devices => devices::report(&mut report, args.rounds)?,
         _ if args.mount => mount::report(&mut report, args.rounds)?,
@@ -156,6 +171,7 @@ fn main() -> anyhow::Result<()> {
         }
         _ if args.sift_models => sift_models::report(&mut report, args.rounds)?,
         _ if args.readahead => readahead::report(&mut report, args.rounds)?,
+        _ if args.readers => readers::report(&mut report, args.rounds)?,
         _ if args.saving => {
             failed = saving::report(&mut report, args.rounds, &args.saving_options)?;
         }

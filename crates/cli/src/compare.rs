@@ -357,11 +357,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let mut cells = plan.cells().iter();
         cells.try_for_each(|cell| after_cache.check_free(&cell.label(), cell.frames))?;
     }
+    let duration_us = match loaded.trace.about().knows.times {
+        true => loaded.trace.totals().duration_us,
+        false => 0,
+    };
     let online = plans.first().map_or(0, online_rows);
     let prints_verdict = args.verdict || (!args.json && !args.csv && online > 2);
     let mut runs = Vec::new();
     for (plan, after_cache) in plans.iter().zip(&after_cache) {
-        let places = wants_places.then(|| Places::new(plan));
+        let places = wants_places.then(|| Places::new(plan, duration_us));
         let cells = Schedule { plan, after_cache: after_cache.as_ref(), places: places.as_ref() };
         runs.push((plan.results(cells.run()?), places));
     }

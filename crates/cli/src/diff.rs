@@ -119,7 +119,8 @@ impl Measure {
         Some(value(self.fields[0])? + others)
     }
 
-    /// Says how much better or worse the cells are, as relative changes; `None` if all are the same.
+    /// Says how much better or worse the cells are, by their relative changes; `None` if all are
+    /// the same.
     fn words(&self, changes: &[f64]) -> Option<(Judgement, String)> {
         let changed: Vec<f64> = changes.iter().copied().filter(|change| *change != 0.0).collect();
         let end = |pick: fn(f64, f64) -> f64| changed.iter().copied().reduce(pick);

@@ -31,9 +31,9 @@ pub(crate) struct Input {
     #[arg(long, value_name = "NAME", value_parser = format_name, help = format!("Format of the trace, if its content does not identify it: {}", format::names()))]
     pub(crate) format: Option<String>,
 
-    /// Columns of a CSV file: time=, file=, op=, offset=, len=, pid= and process= with the name of a
-    /// column or its number; unit=s, ms, us or ns is that of the time, block=BYTES that of offset
-    /// and len
+    /// Columns of a CSV file: time=, file=, op=, offset=, len=, pid= and process= with the name or
+    /// number of a column; unit=s, ms, us or ns is that of the time, block=BYTES that of offset and
+    /// len
     #[arg(long, value_name = "time=NAME,…")]
     pub(crate) columns: Option<String>,
 

@@ -187,7 +187,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Synth(args) => synth::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Train(args) => train::run(&args),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Completions(args) => completions::run(&args, &Cli::command()),
         Command::Man(args) => completions::man(&args, Cli::command()),
     }
 }

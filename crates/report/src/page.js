@@ -151,7 +151,7 @@
     const measure = document.createElement("canvas").getContext("2d");
     measure.font = FONT + "px sans-serif";
     const wide = (text) => measure.measureText(text).width;
-    // What the drawing shows beyond its edges: names at the ends of lines.
+    // Names at the ends of lines may stand beyond the edges.
     const [, , width, height] = svg.getAttribute("viewBox").split(" ").map((n) => n / 10);
     const { x, width: seen } = svg.getBBox();
     const beyond = Math.max(0, (x + seen) / 10 - width);

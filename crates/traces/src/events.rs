@@ -56,7 +56,7 @@ pub enum Skip {
 }
 
 impl Skip {
-    /// Whether this is the same constant. Equal ones that are not are counted together all the same.
+    /// Whether this is the same constant. Two constants of equal words are counted together later.
     fn is(self, other: Self) -> bool {
         let (Self::Benign(one) | Self::Note(one) | Self::Damage(one)) = self;
         let (Self::Benign(two) | Self::Note(two) | Self::Damage(two)) = other;

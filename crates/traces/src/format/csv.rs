@@ -7,10 +7,10 @@
 //!
 //! With `--columns time=ts,file=path,op=rw,offset=off,len=bytes` a line is a request. A column is
 //! named as the header names it, or by its number, from 1; a file whose columns all go by number
-//! has no header. Fields are separated by commas, semicolons, tabs or bars, whichever the first line
-//! has most of, and may be quoted as RFC 4180 says; a field cannot contain a line break.
+//! has no header. The separator is the one of comma, semicolon, tab and bar that occurs most often
+//! in the first line. Fields may be quoted as RFC 4180 says, and cannot contain a line break.
 //!
-//! Files are told apart by the text of their column, which is also their name. Without that column
+//! The text of the file's column identifies a file, and is its name. Without that column
 //! the trace is one of a block device. Without `op` all requests are reads, without `offset` they
 //! begin at 0, and without `len` they are of one page.
 
@@ -48,7 +48,7 @@ fn detect(head: &[u8]) -> Confidence {
     if line == stored::HEADER.as_bytes() { Confidence::Certain } else { Confidence::No }
 }
 
-/// What a column of a request holds.
+/// The kind of value in a column of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     Time,
@@ -181,7 +181,7 @@ impl Places {
 }
 
 const UNKNOWN: Skip = Skip::Damage(
-    "operation that is not known (read, write, sync, truncate, create, open, close, delete, discard)",
+    "operation other than read, write, sync, truncate, create, open, close, delete and discard",
 );
 
 /// An operation, by any of the words that tools print for it.

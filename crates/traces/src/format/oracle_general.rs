@@ -59,9 +59,9 @@ fn detect(head: &[u8]) -> Confidence {
     }
 }
 
-/// The records must be consistent, the first of them having the number `first`: times hardly decrease, sizes are plausible, `next` is a later
-/// record, an object marked as never used again does not recur, and a `next` within the head refers
-/// to the same object.
+/// The records must be consistent, the first of them having the number `first`: times hardly
+/// decrease, sizes are plausible, `next` is a later record, an object marked as never used again
+/// does not recur, and a `next` within the head refers to the same object.
 fn detect_numbered(head: &[u8], first: i64) -> Confidence {
     const HOUR_S: u32 = 3600;
     const NEXT_MAX: i64 = 1 << 48;
