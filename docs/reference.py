@@ -167,8 +167,8 @@ def commands_page(root):
     parts += ["```text", top.rstrip(), "```", ""]
     listed = re.search(r"Commands:\n(.*?)\n\n", top, re.DOTALL)[1]
     for name in re.findall(r"^  ([a-z]+) ", listed, re.MULTILINE):
-        # The help of these two is Python's.
-        if name not in ("train", "sweep"):
+        # The help of the first two is Python's.
+        if name not in ("train", "sweep", "help"):
             parts += [f"## flashsift {name}", "", "```text", helped(name).rstrip(), "```", ""]
     return "\n".join(parts)
 

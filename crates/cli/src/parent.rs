@@ -2,8 +2,8 @@
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-/// Variable with the number of the process that wants that: a worker whose memory is full is killed,
-/// and would leave a comparison behind.
+/// Variable with the number of the process that wants that: a worker whose memory is full is
+/// killed, and would leave a comparison behind.
 const PARENT: &str = "FLASHSIFT_PARENT";
 
 /// Reads the variable.
