@@ -52,7 +52,7 @@ class SlowLru(Lru):
 def test_policies_in_python_have_the_results_of_those_in_rust():
     for writeback in ["evict", "linux"]:
         cells = flashsift.compare(
-            FEED, policies=["lru", "fifo", Lru, Fifo], memory=["256KiB", "1MiB"],
+            FEED, policies=["lru", "fifo", Lru, Fifo], memory="1MiB",
             writeback=writeback, devices="ufs-3.1",
         )
         timed = ["policy", "cpu_ns_per_access", "lifetime_gain"]
@@ -60,7 +60,7 @@ def test_policies_in_python_have_the_results_of_those_in_rust():
             name: cells.filter(cells["policy"] == name).drop(timed)
             for name in ["lru", "fifo", "Lru", "Fifo"]
         }
-        assert len(by_name["lru"]) == 2
+        assert len(by_name["lru"]) == 1
         assert by_name["Lru"].equals(by_name["lru"])
         assert by_name["Fifo"].equals(by_name["fifo"])
         assert not by_name["lru"].equals(by_name["fifo"])

@@ -65,7 +65,10 @@ def log(directory):
 def swept(tmp_path_factory):
     """A sweep without set-up, on workers of its own."""
     directory = tmp_path_factory.mktemp("sweep")
-    assert command.main([*TRACES, "-o", str(directory), "-q", "--workers", "2", *CELLS]) == 0
+    words = [*TRACES, "-o", str(directory), "-q", "--workers", "2", *CELLS, "--figures"]
+    assert command.main(words) == 0
+    drawn = {ending: len(list(directory.glob(f"figures/*.{ending}"))) for ending in ("pdf", "svg")}
+    assert drawn["pdf"] == drawn["svg"] > 3
     return directory
 
 

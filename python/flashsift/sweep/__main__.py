@@ -75,6 +75,9 @@ def parser() -> argparse.ArgumentParser:
         help="columns trace,group: applications or devices; default: names without numbers",
     )
     report.add_argument("--reference", default="lru", metavar="POLICY", help="default: lru")
+    report.add_argument(
+        "--figures", action="store_true", help="write each figure into DIR/figures, as PDF and SVG"
+    )
     report.add_argument("--json", action="store_true", help="print the report as JSON")
     it.add_argument("-q", "--quiet", action="store_true", help="no progress")
     return it

@@ -22,6 +22,7 @@ LOST = (CommClosedError, OSError, asyncio.TimeoutError, TimeoutError, CancelledE
 POLL_S = 0.5
 # A task that lost its worker this often runs alone, and after as many more is given up.
 TRIES = 3
+LONGER = 4
 NEARLY_FULL = 0.8
 
 
@@ -176,7 +177,8 @@ def run(
                     waiting.append(batch)
             now = time.monotonic()
             for future, (batch, began) in list(running.items()):
-                if now - began > limit_s(batch):
+                # A machine that is slow for a while has more time at each try.
+                if now - began > limit_s(batch) * LONGER**batch.tries:
                     workers.restart(future.key, batch)
                     del running[future]
                     future.cancel(force=True)

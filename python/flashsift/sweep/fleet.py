@@ -103,7 +103,8 @@ def report(
     }
     text = json.dumps(whole, indent=1)
     (store.directory / "report.json").write_text(text, encoding="utf-8")
-    (store.directory / "report.html").write_text(page(whole, store), encoding="utf-8")
+    html_text = page(whole, store, args.figures)
+    (store.directory / "report.html").write_text(html_text, encoding="utf-8")
     if args.json:
         print(text)
     else:
@@ -350,8 +351,8 @@ def show(whole: dict[str, Any], store: Store) -> None:
     print(f"\n{store.directory / 'report.html'}")
 
 
-def page(whole: dict[str, Any], store: Store) -> str:
-    """Returns the report as a page that fetches nothing. Figures are also written as files."""
+def page(whole: dict[str, Any], store: Store, figures: bool) -> str:
+    """Returns the report as a page that fetches nothing. `figures`: also write each as a file."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>flashsift sweep</title>",
         STYLE,
@@ -371,9 +372,10 @@ def page(whole: dict[str, Any], store: Store) -> str:
         figure = plot.spread(
             {name: answer["values"][name] for name in ordered(answer)}, answer["unit"]
         )
-        base = f"{number:03}-{answer['question']}"
-        (store.directory / "figures").mkdir(exist_ok=True)
-        plot.save(figure, store.directory / "figures" / base)
+        if figures:
+            (store.directory / "figures").mkdir(exist_ok=True)
+            base = f"{number:03}-{answer['question']}"
+            plot.save(figure, store.directory / "figures" / base)
         parts.append(plot.svg(figure))
         parts.append(table(answer))
         if answer["outliers"]:
