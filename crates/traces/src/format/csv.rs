@@ -212,7 +212,7 @@ impl Op {
             (Op::Delete, &["delete", "unlink", "remove", "rm"]),
         ];
         let is = |word: &&str| word.eq_ignore_ascii_case(text);
-        WORDS.iter().find(|(_, words)| words.iter().any(|word| is(&word))).map(|(op, _)| *op)
+        WORDS.iter().find(|(_, words)| words.iter().any(&is)).map(|(op, _)| *op)
     }
 }
 
