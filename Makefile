@@ -9,10 +9,10 @@ GUEST := crates/cli/tests/guest
 # Tests that open pages in a browser.
 PAGES := crates/report/tests/browser
 
-.PHONY: help demo demo-all test lint docs unit soak bench fuzz deny setup setup-build build install uninstall clean
+.PHONY: help demo demo-all test lint docs book unit soak bench fuzz deny wheel wheel-test setup setup-build build install uninstall clean
 
 help: ## This list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 demo: build ## One recording: what was written, which cache writes less, and a page with figures
 	@$(demo)
@@ -48,10 +48,17 @@ lint: setup ## Format, clippy, ruff for Python, lint/prose; warnings are errors
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@[ -x .venv/bin/ruff ] || { python3 -m venv .venv && .venv/bin/pip install -q ruff==$(RUFF); } &> target/ruff.log \
 	  || echo "not installed: ruff $(RUFF) (see target/ruff.log); Python is not linted"
-	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks python; fi
+	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks python benches/python docs; fi
 
-docs: setup ## API documentation; a broken link is an error
+docs: setup book ## The book (target/book) and API documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+# The book needs no module: its pages on Python are made from the sources.
+book: setup-build
+	@[[ .venv-docs/installed -nt python/requirements-docs.txt ]] || { python3 -m venv .venv-docs \
+	  && .venv-docs/bin/pip install -q -r python/requirements-docs.txt && touch .venv-docs/installed; } &> target/book.log \
+	  || echo "not installed: python/requirements-docs.txt (see target/book.log); the book is not built"
+	if [ -e .venv-docs/installed ]; then .venv-docs/bin/sphinx-build -q -W --keep-going -b html docs target/book; fi
 
 unit: setup ## Tests, naming each that was skipped
 	@$(train-setup)
@@ -87,16 +94,33 @@ fi
 endef
 define train-tests
 if [ -e target/train-works ]; then \
-  FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests >> target/test.log 2>&1 \
+  { FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests \
+    && python/wheel.py --built $${CARGO_TARGET_DIR:-target}/debug --out target/wheels-dev --test target/wheels-dev; } >> target/test.log 2>&1 \
     || { cat target/test.log; exit 1; }; \
 fi
 endef
 
-soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTES a run (10)
+# One abi3 wheel for each machine, with the program beside the module. zig links both against the C
+# library of manylinux2014, so that they run on any Linux since 2014.
+WHEEL_TARGETS ?= x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+wheel: setup-build ## Python wheels into target/wheels, for WHEEL_TARGETS (x86-64 and ARM64)
+	@[[ .venv-wheel/installed -nt python/requirements-wheel.txt ]] || { python3 -m venv .venv-wheel \
+	  && .venv-wheel/bin/pip install -q -r python/requirements-wheel.txt && touch .venv-wheel/installed; }
+	mkdir -p target/wheels
+	for target in $(WHEEL_TARGETS); do \
+	  rustup target add $$target 2> /dev/null || true; \
+	  PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" python/wheel.py --target $$target --out target/wheels; done
+
+wheel-test: ## Install the wheel for this machine in a fresh virtual environment; run its tests
+	python/wheel.py --test target/wheels
+
+soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTES (10); packages
 	FLASHSIFT_HISTORIES=4 FLASHSIFT_CUTS=40 FLASHSIFT_KILLS=100 \
 	  $(CARGO) test --locked -p flashsift --test power_cuts -- --nocapture --test-threads 1
 	FLASHSIFT_CRASHES=200 $(CARGO) test --locked -p flashsift --test mount random_crashes -- --show-output
 	checks/mount --minutes $(or $(SOAK_MINUTES),10)
+	$(MAKE) --no-print-directory packages-twice
+	$(MAKE) --no-print-directory check-packages
 
 bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --readers, --mount, --saving …
 	$(CARGO) build --release --locked -p flashsift-bench
@@ -104,8 +128,7 @@ bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --readers, --mo
 
 fuzz: ## Fuzz readers, cache and describe, FUZZ_SECONDS each (60); needs nightly Rust
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
-	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
-	  cargo +nightly fuzz run $$target -- -max_total_time=$(or $(FUZZ_SECONDS),60) -rss_limit_mb=4096; done
+	fuzz/run --seconds $(or $(FUZZ_SECONDS),60) $(FUZZ)
 
 deny: ## Licences, sources and duplicates of all dependencies, by deny.toml
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked
@@ -158,20 +181,40 @@ if (( $${#missing[@]} )); then \
 fi
 endef
 
-# Installing needs root. The units contain the path of the binary.
 PREFIX ?= /usr/local
 UNITS := $(notdir $(wildcard dist/*.service))
+# Not every shell expands `PREFIX=~/.local`.
+override PREFIX := $(patsubst ~%,$(HOME)%,$(PREFIX))
+# Below PREFIX.
+COMPLETIONS := bash:share/bash-completion/completions/flashsift zsh:share/zsh/site-functions/_flashsift \
+  fish:share/fish/vendor_completions.d/flashsift.fish
+# Units of the machine and the helper of mount(8), which lies outside PREFIX, are root's.
+FOR_ALL = $(or $(DESTDIR),$(filter 0,$(shell id -u)))
 
-install: build ## Install flashsift, mount(8) helper and systemd units below PREFIX (/usr/local)
+# `make install FLASHSIFT=PROGRAM` installs a program that is built already.
+NOT_GIVEN := $(if $(filter file,$(origin FLASHSIFT)),build)
+install: $(NOT_GIVEN) ## Install below PREFIX (/usr/local); as root also units and the mount helper
 	install -D -m 755 $(FLASHSIFT) $(DESTDIR)$(PREFIX)/bin/flashsift
-	install -d $(DESTDIR)/sbin $(DESTDIR)$(PREFIX)/lib/systemd/system
-	ln -sfn $(PREFIX)/bin/flashsift $(DESTDIR)/sbin/mount.fuse.flashsift
-	for unit in $(UNITS); do \
-	  sed 's#/usr/local/#$(PREFIX)/#' dist/$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; done
+	$(FLASHSIFT) man $(DESTDIR)$(PREFIX)/share/man/man1
+	for completion in $(COMPLETIONS); do file=$(DESTDIR)$(PREFIX)/$${completion#*:}; \
+	  mkdir -p $${file%/*}; $(FLASHSIFT) completions $${completion%%:*} > $$file; done
+	if [[ -n "$(FOR_ALL)" ]]; then \
+	  install -d $(DESTDIR)/sbin $(DESTDIR)$(PREFIX)/lib/systemd/system; \
+	  ln -sfn $(PREFIX)/bin/flashsift $(DESTDIR)/sbin/mount.fuse.flashsift; \
+	  for unit in $(UNITS); do \
+	    sed 's#/usr/local/#$(PREFIX)/#' dist/$$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; done; \
+	else \
+	  echo "not installed, as this needs root: the units of the machine, and the helper of mount(8)"; \
+	  echo "for a unit of your own: flashsift mount --enable"; \
+	fi
 
 uninstall: ## Remove what `make install` installed
-	rm -f $(DESTDIR)$(PREFIX)/bin/flashsift $(DESTDIR)/sbin/mount.fuse.flashsift \
+	rm -f $(DESTDIR)$(PREFIX)/bin/flashsift $(DESTDIR)$(PREFIX)/share/man/man1/flashsift{,-*}.1 \
+	  $(foreach completion,$(COMPLETIONS),$(DESTDIR)$(PREFIX)/$(lastword $(subst :, ,$(completion))))
+	[[ -z "$(FOR_ALL)" ]] || rm -f $(DESTDIR)/sbin/mount.fuse.flashsift \
 	  $(UNITS:%=$(DESTDIR)$(PREFIX)/lib/systemd/system/%)
+
+include dist/packages.mk
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -4,6 +4,7 @@
 //! libCacheSim's `cachesim` is on the PATH, it runs alternately with flashsift in the same round,
 //! and the medians of the rounds are compared, so that other load affects both.
 
+mod builds;
 mod counted;
 mod devices;
 mod memory;
@@ -87,6 +88,10 @@ struct Args {
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
     saving: bool,
 
+    /// Instead: policy loops of two programs, into BUILDS.md
+    #[arg(long, num_args = 2, value_names = ["PROGRAM", "PROGRAM"])]
+    builds: Vec<PathBuf>,
+
     #[command(flatten)]
     saving_options: saving::Options,
 
@@ -123,7 +128,7 @@ fn main() -> anyhow::Result<()> {
     let program =
         if args.saving { args.saving_options.program.as_path() } else { Path::new(FLASHSIFT) };
     // Policy loops run in this process.
-    let is_needed = !args.readahead && !args.readers;
+    let is_needed = !args.readahead && !args.readers && args.builds.is_empty();
     ensure!(
         !is_needed || program.exists(),
         "{} is not built: run this by `make bench`",
@@ -133,6 +138,9 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     let (title, by, name) = match (args.sizes, args.memory) {
+        _ if !args.builds.is_empty() => {
+            ("Two builds", "make bench BENCH_ARGS=\"--builds …\"", "BUILDS.md")
+        }
         _ if args.record => ("Recording", "make bench BENCH_ARGS=--record", "RECORD.md"),
         _ if args.devices => ("Modelled devices", "make bench BENCH_ARGS=--devices", "DEVICES.md"),
         _ if args.mount => ("Mounting", "make bench BENCH_ARGS=--mount", "MOUNT.md"),
@@ -153,6 +161,7 @@ fn main() -> anyhow::Result<()> {
     let mut report = Report::new(title, by)?;
     let mut failed = false;
     match (args.sizes, args.memory) {
+        _ if !args.builds.is_empty() => builds::report(&mut report, args.rounds, &args.builds)?,
         _ if args.record => record::report(&mut report, args.rounds)?,
         _ if args.devices => devices::report(&mut report, args.rounds)?,
         _ if args.mount => mount::report(&mut report, args.rounds)?,

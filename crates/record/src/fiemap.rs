@@ -66,7 +66,8 @@ pub(crate) fn extents(file: BorrowedFd<'_>) -> io::Result<Vec<Extent>> {
             extents: [RawExtent::default(); COUNT],
         };
         // SAFETY: the kernel writes at most `extent_count` extents, for which there is space.
-        let done = unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP.into(), &raw mut request) };
+        let done =
+            unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP as libc::Ioctl, &raw mut request) };
         if done < 0 {
             return Err(io::Error::last_os_error());
         }

@@ -8,6 +8,8 @@ use std::{
 
 /// Debian's kernel: where in target/guest it is.
 pub(crate) const DEBIAN: &str = "";
+/// The folder in target/guest of the kernels for another architecture.
+const ARM64: &str = "arm64";
 
 /// Directory of the guest: the programs are installed, and `make test` has unpacked the kernel.
 /// `None`, with a message that names the test, if one of them is missing.
@@ -16,7 +18,12 @@ pub(crate) fn guest(test: &str, kernel: &str) -> Option<PathBuf> {
         let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
         path.split(':').any(|directory| Path::new(directory).join(program).exists())
     };
-    let missing = ["qemu-system-x86_64", "mkfs.f2fs"].into_iter().find(|program| !found(program));
+    let emulator = if Path::new(kernel).starts_with(ARM64) {
+        "qemu-system-aarch64"
+    } else {
+        "qemu-system-x86_64"
+    };
+    let missing = [emulator, "mkfs.f2fs"].into_iter().find(|program| !found(program));
     let home = std::env::var_os("FLASHSIFT_GUEST")
         .map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest"),

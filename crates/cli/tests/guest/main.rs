@@ -21,6 +21,9 @@ use std::{
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 /// The kernel on which `flashsift mount` runs: where in target/guest it is.
 const MOUNT: &str = "mount";
+/// Likewise Debian's kernel for arm64, and the one on which `flashsift mount` runs.
+const ARM64: &str = "arm64";
+const ARM64_MOUNT: &str = "arm64/mount";
 
 /// As `emulated::guest`.
 fn guest(test: &str, kernel: &str) -> Option<PathBuf> {
@@ -30,6 +33,24 @@ fn guest(test: &str, kernel: &str) -> Option<PathBuf> {
 /// As `emulated::run`.
 fn run(guest: &Path, file_system: &str, out: &Path, scripts: &[&str]) -> bool {
     emulated::run(guest, file_system, &[], out, scripts)
+}
+
+/// The program for arm64 of `make packages`. `None`, with a message, if it is not built.
+fn arm64_program(test: &str) -> Option<PathBuf> {
+    let built =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/packages/bin/flashsift-aarch64");
+    if !built.exists() {
+        println!("SKIPPED guest::{test}: `make packages` has not built the program for arm64");
+        return None;
+    }
+    Some(built)
+}
+
+/// Copies the program and a script to the guest's /out, because a guest of another architecture
+/// does not see this machine's files.
+fn share(program: &Path, script: &str, out: &Path) {
+    fs::copy(program, out.join("flashsift")).unwrap();
+    fs::copy(here(script), out.join(script)).unwrap();
 }
 
 /// Events of a trace that stand for requests, in order; a file is named by its first known name,
@@ -180,17 +201,29 @@ fn record(
     file_system: &str,
 ) -> Option<(Vec<String>, Vec<String>, String)> {
     let out = tempfile::tempdir().unwrap();
+    let accesses = here("accesses");
+    record_with(test, guest, file_system, FLASHSIFT, &accesses.display().to_string(), out.path())
+}
+
+/// As [`record`]; the guest sees the program and the script of `accesses` at these paths.
+fn record_with(
+    test: &str,
+    guest: &Path,
+    file_system: &str,
+    program: &str,
+    accesses: &str,
+    out: &Path,
+) -> Option<(Vec<String>, Vec<String>, String)> {
     let script = format!(
-        "{FLASHSIFT} record -o /out/t.parquet --strace=never -- bash -e {} 2> /out/says",
-        here("accesses").display()
+        "{program} record -o /out/t.parquet --strace=never -- bash -e {accesses} 2> /out/says"
     );
-    if !run(guest, file_system, out.path(), &[&script]) {
+    if !run(guest, file_system, out, &[&script]) {
         return asleep(test);
     }
-    let (described, outcome) = recorded(&out.path().join("t.parquet"));
+    let (described, outcome) = recorded(&out.join("t.parquet"));
     let origin = outcome.origin.expect("a recording says where it comes from");
     let skipped = origin.skipped.iter().map(|(reason, _)| reason.to_owned()).collect();
-    Some((described, skipped, fs::read_to_string(out.path().join("says")).unwrap()))
+    Some((described, skipped, fs::read_to_string(out.join("says")).unwrap()))
 }
 
 /// Everything, also where the cache answers, at the end of a file and through a mapping.
@@ -200,6 +233,21 @@ fn f2fs_is_recorded_exactly() {
     let Some((described, skipped, _)) = record("f2fs_is_recorded_exactly", &guest, "f2fs") else {
         return;
     };
+    let done: Vec<_> = DONE.iter().map(|&event| event.to_owned()).collect();
+    assert_eq!(contents_and_names(&described), contents_and_names(&done));
+    assert!(skipped.is_empty(), "{skipped:?}");
+}
+
+/// The static program for arm64, on a kernel of that architecture.
+#[test]
+fn f2fs_is_recorded_exactly_on_arm64() {
+    const TEST: &str = "f2fs_is_recorded_exactly_on_arm64";
+    let (Some(guest), Some(program)) = (guest(TEST, ARM64), arm64_program(TEST)) else { return };
+    let out = tempfile::tempdir().unwrap();
+    share(&program, "accesses", out.path());
+    let recording =
+        record_with(TEST, &guest, "f2fs", "/out/flashsift", "/out/accesses", out.path());
+    let Some((described, skipped, _)) = recording else { return };
     let done: Vec<_> = DONE.iter().map(|&event| event.to_owned()).collect();
     assert_eq!(contents_and_names(&described), contents_and_names(&done));
     assert!(skipped.is_empty(), "{skipped:?}");
@@ -253,6 +301,21 @@ fn f2fs_below_a_mount_has_the_written_back_files() {
     }
 }
 
+/// As [`f2fs_below_a_mount_has_the_written_back_files`], with the static program for arm64.
+#[test]
+fn f2fs_below_a_mount_on_arm64_has_the_written_back_files() {
+    const TEST: &str = "f2fs_below_a_mount_on_arm64_has_the_written_back_files";
+    let (Some(guest), Some(program)) = (guest(TEST, ARM64_MOUNT), arm64_program(TEST)) else {
+        return;
+    };
+    let out = tempfile::tempdir().unwrap();
+    share(&program, "mounting", out.path());
+    let script = "python3 -BIS /out/mounting /out/flashsift /out/found";
+    if !run(&guest, "f2fs", out.path(), &[&format!("rm -f /out/found; {script}"), script]) {
+        asleep::<()>(TEST);
+    }
+}
+
 /// The tests of power cuts on F2FS, with the environment's numbers of histories and cuts.
 /// FLASHSIFT_GUEST_SECONDS has to give them the time. With FLASHSIFT_ALONE the same cuts show what
 /// F2FS loses without a mount.
@@ -302,6 +365,58 @@ fn files_in_ram_survive_suspend() {
     }
 }
 
+/// Makes a bash script the guest's first process.
+fn first_process(out: &Path, script: &str) {
+    let init = out.join("init");
+    fs::write(&init, format!("#!/bin/bash\n{script}\n")).unwrap();
+    fs::set_permissions(&init, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// An upgrade of the Debian package leaves the unit of a mount alone: the same daemon goes on. A
+/// removal ends the unit, which writes the files back.
+#[test]
+fn a_package_upgrade_leaves_mounts_alone_and_a_removal_ends_them() {
+    const TEST: &str = "a_package_upgrade_leaves_mounts_alone_and_a_removal_ends_them";
+    let Some(guest) = guest(TEST, MOUNT) else { return };
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/packages");
+    let built = fs::read_dir(&packages).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut debs = built.filter(|path| path.to_string_lossy().ends_with("_amd64.deb"));
+    let Some(deb) = debs.next() else {
+        println!("SKIPPED guest::{TEST}: `make packages` has not built a Debian package");
+        return;
+    };
+    let out = tempfile::tempdir().unwrap();
+    fs::copy(deb, out.path().join("first.deb")).unwrap();
+    let next = "set -eu; cd \"$1\"; dpkg-deb -R first.deb next; \
+        sed -i -E 's/^(Version: .*)/\\1.1/' next/DEBIAN/control; \
+        dpkg-deb --root-owner-group -b next second.deb; rm -r next";
+    let status = Command::new("bash").args(["-c", next, "bash"]).arg(out.path()).output().unwrap();
+    assert!(status.status.success(), "{status:?}");
+    first_process(out.path(), &format!("set -eu; . {}", here("systemd").display()));
+    // Debian's own triggers, as that of man-db, would take minutes in the emulator.
+    let script = "set -eux
+        install() { dpkg --force-unsafe-io --no-triggers -i /out/$1.deb; }
+        shows() { systemctl show -P $1 flashsift@flash-app; }
+        mkdir app /etc/flashsift
+        echo 'OPTIONS=--settle-after 1h' > /etc/flashsift/flash-app.conf
+        install first
+        systemctl start flashsift@flash-app
+        echo kept > app/kept
+        pid=$(shows MainPID)
+        install second
+        [ \"$(shows ActiveState) $(shows MainPID)\" = \"active $pid\" ]
+        [ \"$(cat app/kept)\" = kept ]
+        flashsift status --json app | grep '\"files_in_ram\":1'
+        dpkg --force-unsafe-io --no-triggers -r flashsift
+        ! systemctl is-active flashsift@flash-app || exit 1
+        ! mountpoint app || exit 1
+        [ \"$(cat app/kept)\" = kept ]
+        ! command -v flashsift || exit 1";
+    if !run(&guest, "ext4", out.path(), &[script]) {
+        asleep::<()>(TEST);
+    }
+}
+
 /// systemd switches a machine off while files live in RAM and programs use them: BACKING then has
 /// all of them and none of our internal files, and its file system was unmounted last.
 #[test]
@@ -316,11 +431,10 @@ fn a_shutdown_of_the_machine_writes_everything_back() {
     }
     let out = tempfile::tempdir().unwrap();
     let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
-    let init = out.path().join("init");
-    let first =
-        format!("#!/bin/bash\n. {} {FLASHSIFT} {}\n", here("shutdown").display(), dist.display());
-    fs::write(&init, first).unwrap();
-    fs::set_permissions(&init, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    first_process(
+        out.path(),
+        &format!(". {} {FLASHSIFT} {}", here("shutdown").display(), dist.display()),
+    );
     let script = format!(
         "set -eu
         until [[ -s app/first && -s app/held ]]; do :; done

@@ -24,6 +24,7 @@ mod car;
 mod cflru;
 mod clock;
 mod clockpro;
+pub mod external;
 mod fab;
 mod fifo;
 mod for_exact;
@@ -197,6 +198,9 @@ pub struct PolicySpec {
     /// Whether the cost of an eviction grows with the cache. A slow policy is not in `all` and must
     /// be selected by name.
     pub slow: bool,
+    /// Whether it orders pages by their place: [`Policy::WANTS_ADDRESSES`]. A sample of the pages
+    /// then says nothing about the whole trace.
+    pub by_place: bool,
     pub(crate) run: system::RunCell,
     #[cfg(any(test, feature = "naive"))]
     /// Builds the slow, obviously correct model of the policy.

@@ -54,9 +54,10 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: <WTinyLfu as Policy>::WANTS_ADDRESSES,
     run: system::run::<WTinyLfu>,
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::WTinyLfu::new(setup.frames, shares(setup))),
+    naive: |setup| Box::new(model::WTinyLfu::new(setup.frames, shares(setup), sample(setup))),
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<WTinyLfu>,
 };
@@ -72,6 +73,11 @@ const PARAMS: &[Param] = &[
         what: "share of the main cache that is protected",
         kind: params::ParamKind::Number { default: 0.8, min: 0.0, max: 1.0 },
     },
+    Param {
+        name: "sample",
+        what: "accesses per frame after which counts are halved",
+        kind: params::ParamKind::Number { default: 10.0, min: 1.0, max: 1000.0 },
+    },
 ];
 
 /// Returns the shares of the window and of protected pages.
@@ -79,12 +85,15 @@ fn shares(setup: &Setup<'_>) -> [f64; 2] {
     ["window", "protected"].map(|name| setup.params.number(PARAMS, name))
 }
 
+/// Returns the number of accesses after which counters are halved.
+fn sample(setup: &Setup<'_>) -> u64 {
+    (f64::from(setup.frames) * setup.params.number(PARAMS, "sample")) as u64
+}
+
 const ROWS: usize = 4;
 /// Counters of a row in one block.
 const BLOCK_COUNTERS: usize = 32;
 const COUNTER_MAX: u64 = 15;
-/// Accesses per frame after which counters are halved.
-const SAMPLE: u64 = 10;
 
 /// Returns the number of blocks of a sketch, a power of two.
 fn blocks(frames: u32) -> usize {
@@ -115,12 +124,8 @@ struct Sketch {
 }
 
 impl Sketch {
-    fn new(frames: u32) -> Self {
-        Self {
-            blocks: vec![Block([0; 2 * ROWS]); blocks(frames)],
-            counted: 0,
-            sample: SAMPLE * u64::from(frames),
-        }
+    fn new(frames: u32, sample: u64) -> Self {
+        Self { blocks: vec![Block([0; 2 * ROWS]); blocks(frames)], counted: 0, sample }
     }
 
     #[inline(always)]
@@ -187,7 +192,7 @@ impl Build for WTinyLfu {
         let [window, protected] = shares(setup);
         let window_max = ((f64::from(setup.frames) * window) as u32).max(1);
         Self {
-            sketch: Sketch::new(setup.frames),
+            sketch: Sketch::new(setup.frames, sample(setup)),
             lists: Lists::new(slots),
             len: [0; 3],
             list_of: vec![0; slots as usize],
@@ -289,7 +294,7 @@ impl Policy for WTinyLfu {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use super::{BLOCK_COUNTERS, COUNTER_MAX, ROWS, SAMPLE, blocks, place};
+    use super::{BLOCK_COUNTERS, COUNTER_MAX, ROWS, blocks, place};
     use crate::{
         page::{Access, Page},
         policy::naive::Naive,
@@ -300,7 +305,7 @@ mod model {
     pub(super) struct WTinyLfu {
         counters: Vec<[[u64; BLOCK_COUNTERS]; ROWS]>,
         counted: u64,
-        frames: u32,
+        sample: u64,
         window_max: usize,
         protected_max: usize,
         window: Vec<Page>,
@@ -315,12 +320,12 @@ mod model {
     }
 
     impl WTinyLfu {
-        pub(super) fn new(frames: u32, [window, protected]: [f64; 2]) -> Self {
+        pub(super) fn new(frames: u32, [window, protected]: [f64; 2], sample: u64) -> Self {
             let window_max = f64::max((f64::from(frames) * window).floor(), 1.0);
             Self {
                 counters: vec![[[0; BLOCK_COUNTERS]; ROWS]; blocks(frames)],
                 counted: 0,
-                frames,
+                sample,
                 window_max: window_max as usize,
                 protected_max: ((f64::from(frames) - window_max) * protected).floor() as usize,
                 window: vec![],
@@ -344,7 +349,7 @@ mod model {
                 }
             }
             self.counted += 1;
-            if self.counted == SAMPLE * u64::from(self.frames) {
+            if self.counted == self.sample {
                 self.counters.iter_mut().flatten().flatten().for_each(|counter| *counter /= 2);
                 self.counted /= 2;
             }
