@@ -148,8 +148,8 @@ fn a_trace_as_csv_is_the_same_trace() {
     let (csv, back) = (path("t.csv"), path("back.parquet"));
     let messenger = repository("testdata/messenger.parquet");
     run(&["import", &messenger, "-o", &csv]);
-    let text = fs::read_to_string(&csv).unwrap();
-    assert!(text.starts_with("at_us,action,file,offset,len,"), "{}", &text[..80]);
+    let rows = fs::read_to_string(&csv).unwrap();
+    assert!(rows.starts_with("at_us,action,file,offset,len,"), "{}", &rows[..80]);
     run(&["import", &csv, "-o", &back]);
     let of = |trace: &str| {
         let mut cells = cells(&["compare", trace, "--policy", "lru,mglru", "--memory", "4MiB"]);
@@ -163,6 +163,11 @@ fn a_trace_as_csv_is_the_same_trace() {
     let whole = of(&messenger);
     assert_eq!(of(&csv), whole);
     assert_eq!(of(&back), whole);
+    let apart = path("apart.parquet");
+    run(&["import", &messenger, "-o", &apart, "--split", "test"]);
+    let refused = flashsift().args(["import", &apart, "-o", &path("apart.csv")]).output().unwrap();
+    assert!(!refused.status.success() && !folder.path().join("apart.csv").exists());
+    assert!(text(&refused.stderr).contains("held apart"));
     for name in ["t.json", "t.csv.gz"] {
         assert!(fails(&["import", &messenger, "-o", &path(name)]).contains("not as ."));
         assert!(!folder.path().join(name).exists());
