@@ -74,7 +74,7 @@ impl Sink for Span<'_> {
 
 /// Writes the store in one of its forms.
 enum Writer {
-    Parquet(store::Writer),
+    Parquet(Box<store::Writer>),
     Csv(store::csv::CsvWriter),
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let cuts = cuts.transpose()?;
     let mut writer = match is_csv {
         true => Writer::Csv(store::csv::CsvWriter::create(&args.output, &name)?),
-        false => Writer::Parquet(store::Writer::create(&args.output, &name)?),
+        false => Writer::Parquet(Box::new(store::Writer::create(&args.output, &name)?)),
     };
     let (outcome, span, restored) = {
         let mut restore;

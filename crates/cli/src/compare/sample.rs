@@ -193,10 +193,11 @@ fn rows(
         let by_sample: Vec<Vec<_>> =
             results.iter().map(|results| results.rows().collect()).collect();
         let accesses = sampled.read_accesses + sampled.write_accesses;
-        for policy in 0..by_sample.first().map_or(0, Vec::len) {
+        let policies = 0..by_sample.first().map_or(0, Vec::len);
+        all.extend(policies.map(|policy| {
             let rows = std::array::from_fn(|sample| by_sample[sample][policy]);
-            all.push(SampledRow::new(*frames, rate, accesses, rows));
-        }
+            SampledRow::new(*frames, rate, accesses, rows)
+        }));
     }
     Ok(all)
 }

@@ -211,8 +211,8 @@ impl Op {
             (Op::Close, &["close"]),
             (Op::Delete, &["delete", "unlink", "remove", "rm"]),
         ];
-        let is = |word: &&str| word.eq_ignore_ascii_case(text);
-        WORDS.iter().find(|(_, words)| words.iter().any(|word| is(&word))).map(|(op, _)| *op)
+        let is = |word: &str| word.eq_ignore_ascii_case(text);
+        WORDS.iter().find(|(_, words)| words.iter().any(|word| is(word))).map(|(op, _)| *op)
     }
 }
 
