@@ -75,7 +75,7 @@ impl Sink for Span<'_> {
 /// Writes the store in one of its forms.
 enum Writer {
     Parquet(Box<store::Writer>),
-    Csv(store::csv::CsvWriter),
+    Csv(Box<store::csv::CsvWriter>),
 }
 
 impl Sink for Writer {
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     });
     let cuts = cuts.transpose()?;
     let mut writer = match is_csv {
-        true => Writer::Csv(store::csv::CsvWriter::create(&args.output, &name)?),
+        true => Writer::Csv(Box::new(store::csv::CsvWriter::create(&args.output, &name)?)),
         false => Writer::Parquet(Box::new(store::Writer::create(&args.output, &name)?)),
     };
     let (outcome, span, restored) = {
