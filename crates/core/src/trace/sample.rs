@@ -167,7 +167,8 @@ mod tests {
             for (page, bytes) in pages(&sample) {
                 assert_eq!(all.insert(page, bytes), None, "{page:?} is in two samples");
             }
-            let whole: u64 = requests.iter().map(|one| pages(&[one.clone()]).len() as u64).sum();
+            let whole: u64 =
+                requests.iter().map(|one| pages(std::slice::from_ref(one)).len() as u64).sum();
             assert_eq!(sampler.accesses(), (whole, 0));
         }
         assert_eq!(all, pages(&requests));
