@@ -97,8 +97,9 @@ struct Measure {
     more_is_better: bool,
 }
 
-const MEASURES: [Measure; 4] = [
+const MEASURES: [Measure; 5] = [
     Measure { name: "hits", fields: &["hits"], more_is_better: true },
+    Measure { name: "reads", fields: &["device_reads"], more_is_better: false },
     Measure {
         name: "writes",
         fields: &["device_writes", "dirty_left", "nvm_left"],

@@ -188,6 +188,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let notes = describe_annotations(&annotations);
     let bytes = match writer {
+        // Training would not know that the copy is held apart.
+        Writer::Csv(_) if annotations.split == Some(Split::Test) => anyhow::bail!(
+            "{name} is held apart for tests, which a CSV file cannot say: give -o a name that ends \
+             in .parquet"
+        ),
         Writer::Csv(writer) => {
             if annotations != Annotations::default() || !skipped.is_empty() {
                 warn!("CSV keeps neither the notes on the trace nor what its reader left out");

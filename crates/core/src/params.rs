@@ -171,7 +171,7 @@ fn find<'a>(params: &'a [Param], name: &str) -> &'a Param {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The list has no entry of this name.
-    #[error("no {kind} is called `{name}`; {}there are: {known}", did_you_mean(*nearest))]
+    #[error("no {kind} is called `{name}`{}; there are: {known}", did_you_mean(*nearest))]
     Name {
         /// Kind of the item, such as policy or layout.
         kind: &'static str,
@@ -223,9 +223,9 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Op
     each.min_by_key(|(differs, _)| *differs).map(|(_, name)| name)
 }
 
-/// Returns the beginning of a sentence that proposes a name; nothing without one.
+/// Returns a name as a proposal, in brackets behind a space; nothing without one.
 pub fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default()
+    nearest.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
 /// An entry of a list, which is selected by its name: a policy, a layout or a device.
@@ -399,7 +399,7 @@ mod tests {
             assert_eq!(nearest(given, ["plain", "rich"]), meant, "{given}");
         }
         let error = choose("rihc").err().unwrap().to_string();
-        let says = "no thing is called `rihc`; did you mean `rich`? there are: plain, rich";
+        let says = "no thing is called `rihc` (did you mean `rich`?); there are: plain, rich";
         assert_eq!(error, says);
         let policies = ["arc", "lru", "2q", "clock", "clockpro", "lirs"];
         assert_eq!(nearest("lur", policies), Some("lru"));

@@ -370,7 +370,7 @@ fn line() -> String {
 }
 
 /// A table with more columns is printed on paper in landscape.
-const BROAD: usize = 12;
+const BROAD: usize = 10;
 
 impl Table {
     fn html(&self) -> Markup {

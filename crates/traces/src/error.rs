@@ -69,7 +69,7 @@ pub enum Error {
     },
     /// The format name does not exist.
     #[error(
-        "there is no trace format \"{0}\"; {near}known formats: {names}",
+        "there is no trace format \"{0}\"{near}; known formats: {names}",
         near = params::did_you_mean(params::nearest(.0, crate::format::ALL.iter().map(|spec| spec.name))),
         names = crate::format::names()
     )]

@@ -54,13 +54,15 @@ fn shells_and_man_know_every_command() {
         let page = fs::read_to_string(pages.join(format!("flashsift-{command}.1"))).unwrap();
         assert!(page.starts_with(".ie") && page.contains(".SH SYNOPSIS"), "{command}: {page}");
     }
-    assert!(fs::read_to_string(pages.join("flashsift.1")).unwrap().contains("flashsift-compare"));
+    assert!(fs::read_to_string(pages.join("flashsift.1")).unwrap().contains("flashsift\\-compare"));
     assert!(!pages.join("flashsift-mount-tmpfs.1").exists(), "a hidden command has no page");
 }
 
 #[test]
 fn quiet_and_verbose_are_options_of_every_command() {
-    for command in commands().iter().filter(|command| !["help", "train"].contains(&&***command)) {
+    for command in
+        commands().iter().filter(|command| !["help", "train", "sweep"].contains(&&***command))
+    {
         for option in ["--quiet", "--verbose"] {
             let help = text(&run(&[command, option, "--help"]).stdout);
             assert!(help.contains("-q, --quiet") && help.contains("-v, --verbose"), "{command}");
@@ -148,8 +150,8 @@ fn a_trace_as_csv_is_the_same_trace() {
     let (csv, back) = (path("t.csv"), path("back.parquet"));
     let messenger = repository("testdata/messenger.parquet");
     run(&["import", &messenger, "-o", &csv]);
-    let text = fs::read_to_string(&csv).unwrap();
-    assert!(text.starts_with("at_us,action,file,offset,len,"), "{}", &text[..80]);
+    let rows = fs::read_to_string(&csv).unwrap();
+    assert!(rows.starts_with("at_us,action,file,offset,len,"), "{}", &rows[..80]);
     run(&["import", &csv, "-o", &back]);
     let of = |trace: &str| {
         let mut cells = cells(&["compare", trace, "--policy", "lru,mglru", "--memory", "4MiB"]);
@@ -163,6 +165,11 @@ fn a_trace_as_csv_is_the_same_trace() {
     let whole = of(&messenger);
     assert_eq!(of(&csv), whole);
     assert_eq!(of(&back), whole);
+    let apart = path("apart.parquet");
+    run(&["import", &messenger, "-o", &apart, "--split", "test"]);
+    let refused = flashsift().args(["import", &apart, "-o", &path("apart.csv")]).output().unwrap();
+    assert!(!refused.status.success() && !folder.path().join("apart.csv").exists());
+    assert!(text(&refused.stderr).contains("held apart"));
     for name in ["t.json", "t.csv.gz"] {
         assert!(fails(&["import", &messenger, "-o", &path(name)]).contains("not as ."));
         assert!(!folder.path().join(name).exists());

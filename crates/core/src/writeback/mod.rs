@@ -176,7 +176,7 @@ const HYBRID_FLUSH: &str = "hf";
 pub enum ModesError {
     /// An unknown mode.
     #[error(
-        "no mode of write-back is called `{0}`; {near}there are: evict, periodic:5s, expire:30s, \
+        "no mode of write-back is called `{0}`{near}; there are: evict, periodic:5s, expire:30s, \
          sync, sync-all, cluster:128KiB, linux and hf",
         near = params::did_you_mean(params::nearest(
             .0.split(':').next().unwrap_or_default(),

@@ -559,7 +559,7 @@ test("paper has every view, table and column", { skip }, async () => {
 });
 
 test("a wide table uses the width of the window", { skip }, async () => {
-  const { page: path } = run("broad", "compare", trace, "--policy", "lru,arc", "--memory", "4MiB", "--system", "all");
+  const { page: path } = run("broad", "compare", trace, "--policy", "lru,arc", "--memory", "4MiB");
   for (const [viewport, scrolls] of [[DESK, false], [PHONE, true]]) {
     const { page, done } = await open(path, { viewport });
     const box = await page.locator("#table-0 .scroll").evaluate((e) => [e.scrollWidth, e.clientWidth, e.getBoundingClientRect().left]);
