@@ -24,6 +24,7 @@ mod car;
 mod cflru;
 mod clock;
 mod clockpro;
+pub(crate) mod erased;
 mod fab;
 mod fifo;
 mod for_exact;
