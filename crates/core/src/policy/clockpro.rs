@@ -36,9 +36,9 @@
 //! The first author's program (clock-pro.c of 2005) was run beside this policy, with its cold pages
 //! between 1 % and 99 %. On Zipf's law and on a mix with sequential runs, the two differ by at most
 //! 0.3 points of the miss ratio, and on loops over more than twice the memory not at all;
-//! `tests/authors.rs` has the counts. On `cloudphysics` the program does better by up to 1.1 points. Its HAND_cold
-//! evicts a page that is out of its test period even if its bit is set, where the paper gives it
-//! another test period.
+//! `tests/authors.rs` has the counts. On `cloudphysics` the program does better by up to 1.1
+//! points. Its HAND_cold evicts a page that is out of its test period even if its bit is set, where
+//! the paper gives it another test period.
 //!
 //! Miss ratios of `cloudphysics` at 10 % to 90 % of its 48,974 objects in steps of ten, with
 //! PyClockPro as the sources of libCacheSim report it:
