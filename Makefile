@@ -9,12 +9,27 @@ GUEST := crates/cli/tests/guest
 # Tests that open pages in a browser.
 PAGES := crates/report/tests/browser
 
-.PHONY: help demo test lint docs unit soak bench fuzz deny setup setup-build build install uninstall clean
+.PHONY: help demo demo-all test lint docs book unit soak bench fuzz deny wheel wheel-test setup setup-build build install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
-demo: build ## Describe and compare the traces of testdata/, and write pages of one
+demo: build ## One recording: what was written, which cache writes less, and a page with figures
+	@$(demo)
+
+# Within 80 columns and 40 lines.
+define demo
+export COLUMNS=80; trace=testdata/browser.parquet; page=target/compare.html; \
+echo "\$$ flashsift describe $$trace"; \
+$(FLASHSIFT) describe -q $$trace | sed -n '3,/^$$/p'; \
+options="--writeback evict --memory 4MiB --policy lru,arc,mglru,belady"; \
+echo "\$$ flashsift compare $$trace \\"; echo "    $$options \\"; echo "    --report $$page"; \
+$(FLASHSIFT) compare -q $$trace $$options --report $$page | sed '/^\* best/,/^$$/d'; \
+echo; echo "With figures: file://$(CURDIR)/$$page"; \
+echo "The other recordings and commands: make demo-all"
+endef
+
+demo-all: build ## Describe and compare every recording of testdata/, and write pages of one
 	@for trace in testdata/*.parquet; do \
 	  echo; echo "\$$ flashsift describe $$trace"; $(FLASHSIFT) describe $$trace 2>&1 | sed '/^Reads and writes/,$$d'; \
 	  echo; echo "\$$ flashsift compare $$trace --writeback evict"; \
@@ -33,10 +48,17 @@ lint: setup ## Format, clippy, ruff for Python, lint/prose; warnings are errors
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 	@[ -x .venv/bin/ruff ] || { python3 -m venv .venv && .venv/bin/pip install -q ruff==$(RUFF); } &> target/ruff.log \
 	  || echo "not installed: ruff $(RUFF) (see target/ruff.log); Python is not linted"
-	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks python; fi
+	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks python benches/python docs; fi
 
-docs: setup ## API documentation; a broken link is an error
+docs: setup book ## The book (target/book) and API documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+# The book needs no module: its pages on Python are made from the sources.
+book: setup-build
+	@[[ .venv-docs/installed -nt python/requirements-docs.txt ]] || { python3 -m venv .venv-docs \
+	  && .venv-docs/bin/pip install -q -r python/requirements-docs.txt && touch .venv-docs/installed; } &> target/book.log \
+	  || echo "not installed: python/requirements-docs.txt (see target/book.log); the book is not built"
+	if [ -e .venv-docs/installed ]; then .venv-docs/bin/sphinx-build -q -W --keep-going -b html docs target/book; fi
 
 unit: setup ## Tests, naming each that was skipped
 	@$(train-setup)
@@ -72,10 +94,25 @@ fi
 endef
 define train-tests
 if [ -e target/train-works ]; then \
-  FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests >> target/test.log 2>&1 \
+  { FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests \
+    && python/wheel.py --built $${CARGO_TARGET_DIR:-target}/debug --out target/wheels-dev --test target/wheels-dev; } >> target/test.log 2>&1 \
     || { cat target/test.log; exit 1; }; \
 fi
 endef
+
+# One abi3 wheel for each machine, with the program beside the module. zig links both against the C
+# library of manylinux2014, so that they run on any Linux since 2014.
+WHEEL_TARGETS ?= x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+wheel: setup-build ## Python wheels into target/wheels, for WHEEL_TARGETS (x86-64 and ARM64)
+	@[[ .venv-wheel/installed -nt python/requirements-wheel.txt ]] || { python3 -m venv .venv-wheel \
+	  && .venv-wheel/bin/pip install -q -r python/requirements-wheel.txt && touch .venv-wheel/installed; }
+	mkdir -p target/wheels
+	for target in $(WHEEL_TARGETS); do \
+	  rustup target add $$target 2> /dev/null || true; \
+	  PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" python/wheel.py --target $$target --out target/wheels; done
+
+wheel-test: ## Install the wheel for this machine in a fresh virtual environment; run its tests
+	python/wheel.py --test target/wheels
 
 soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTES (10); packages
 	FLASHSIFT_HISTORIES=4 FLASHSIFT_CUTS=40 FLASHSIFT_KILLS=100 \
@@ -85,7 +122,7 @@ soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTE
 	$(MAKE) --no-print-directory packages-twice
 	$(MAKE) --no-print-directory check-packages
 
-bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --memory, --mount, --saving …
+bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --readers, --mount, --saving …
 	$(CARGO) build --release --locked -p flashsift-bench
 	target/release/flashsift-bench $(BENCH_ARGS)
 

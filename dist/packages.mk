@@ -79,9 +79,10 @@ package-files:
 	for shell in bash zsh fish; do $$program completions $$shell > $(PACKAGES)/share/completions/$$shell; done
 	for unit in $(UNITS); do sed 's#/usr/local/#/usr/#' dist/$$unit > $(PACKAGES)/share/units/$$unit; done
 	cat dist/debian/copyright > $(PACKAGES)/share/copyright
-	printf 'flashsift (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md in this directory.\n\n -- %s  %s\n' \
+	printf 'flashsift (%s) unstable; urgency=medium\n\n  * See changelog.gz in this directory.\n\n -- %s  %s\n' \
 	  $(DEBIAN_VERSION) "$$(sed -n 's/^maintainer = "\(.*\)"/\1/p' crates/cli/Cargo.toml)" \
-	  "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))" > $(PACKAGES)/share/changelog
+	  "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))" | gzip -9n > $(PACKAGES)/share/changelog.Debian.gz
+	gzip -9n < CHANGELOG.md > $(PACKAGES)/share/changelog.gz
 
 # The program with everything that `make install` needs, for any Linux.
 archive-%:

@@ -11,6 +11,7 @@ mod memory;
 mod mount;
 mod nvm;
 mod readahead;
+mod readers;
 mod record;
 mod replay;
 mod saving;
@@ -79,6 +80,10 @@ struct Args {
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount", "nvm"])]
     readahead: bool,
 
+    /// Instead: cost of a line of each text format, into READERS.md
+    #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount", "nvm"])]
+    readers: bool,
+
     /// Instead: bytes and flushes that a mount saves (as root), into SAVING.md
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
     saving: bool,
@@ -123,7 +128,7 @@ fn main() -> anyhow::Result<()> {
     let program =
         if args.saving { args.saving_options.program.as_path() } else { Path::new(FLASHSIFT) };
     // Policy loops run in this process.
-    let is_needed = !args.readahead && args.builds.is_empty();
+    let is_needed = !args.readahead && !args.readers && args.builds.is_empty();
     ensure!(
         !is_needed || program.exists(),
         "{} is not built: run this by `make bench`",
@@ -146,6 +151,7 @@ fn main() -> anyhow::Result<()> {
         _ if args.readahead => {
             ("Cost of read-ahead", "make bench BENCH_ARGS=--readahead", "READAHEAD.md")
         }
+        _ if args.readers => ("Reading text", "make bench BENCH_ARGS=--readers", "READERS.md"),
         _ if args.saving => ("Writes saved", "make bench BENCH_ARGS=--saving", "SAVING.md"),
         _ if args.replay => ("Replaying", "make bench BENCH_ARGS=--replay", "REPLAY.md"),
         (true, _) => ("Policy loops by cache size", "make bench BENCH_ARGS=--sizes", "SIZES.md"),
@@ -165,6 +171,7 @@ fn main() -> anyhow::Result<()> {
         }
         _ if args.sift_models => sift_models::report(&mut report, args.rounds)?,
         _ if args.readahead => readahead::report(&mut report, args.rounds)?,
+        _ if args.readers => readers::report(&mut report, args.rounds)?,
         _ if args.saving => {
             failed = saving::report(&mut report, args.rounds, &args.saving_options)?;
         }

@@ -1,10 +1,12 @@
+from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 SCHEMA: int
+HISTORIES: int
 
 class FlashsiftError(Exception): ...
 
@@ -37,6 +39,23 @@ def examples(
     ram_bytes: int = 20_000_000,
 ) -> Examples: ...
 def feature_names(units: int) -> list[str]: ...
+
+def event_stream(path: str | PathLike[str], format: str | None = None) -> object: ...
+def inspect(path: str | PathLike[str], format: str | None = None) -> tuple[int, int]: ...
+def check_policy(
+    policy: Callable[[int, int], Any], model: Callable[[int, int], Any], seed: int
+) -> None: ...
+def run_policies(
+    path: str | PathLike[str],
+    name: str,
+    policies: Sequence[tuple[str, Callable[[int, int], Any]]],
+    frames: Sequence[int],
+    writeback: Sequence[str],
+    devices: Sequence[str],
+    drain: bool,
+    limit_bytes: int,
+    format: str | None = None,
+) -> list[str]: ...
 
 class FileModel:
     def __init__(self, bytes: bytes) -> None: ...

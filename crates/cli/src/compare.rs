@@ -15,7 +15,10 @@ use flashsift_core::{
     page::PAGE_BYTES,
     params, policy,
     readahead::{self, ReadAheadModel},
-    study::{Note, Plan, Policies, PreparedDevice, Request, Results, Study, StudyVerdict},
+    study::{
+        Note, Plan, Policies, PreparedDevice, Request, Results, Study, StudyVerdict,
+        record::{RecordShape, VerdictLine},
+    },
     system,
     trace::{Tables, Trace, Unit},
     writeback::{self, Modes},
@@ -26,9 +29,9 @@ use std::{io::Write, num::NonZeroUsize, path::PathBuf, str::FromStr};
 use tracing::info;
 
 mod after_cache;
-mod json;
 mod page;
 mod places;
+mod sample;
 pub(crate) mod schedule;
 pub(crate) mod sift;
 mod table;
@@ -52,6 +55,7 @@ mod verdict;
   flashsift compare trace.parquet --sift drop-all,touch --droppable '*/thumbnails/*'
   flashsift compare trace.parquet --sift all --memory 16MiB,64MiB --report sifters.html
   flashsift compare trace.parquet --sift controller --explain '*/thumbnails/a*'   why each went
+  flashsift compare huge.oracleGeneral.zst --sample 1%          estimates, with their error
   flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -189,6 +193,12 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "csv")]
     verdict: bool,
 
+    /// Estimate hits, reads and writes from four disjoint samples, each with this share of the
+    /// pages, and their error: for traces that are longer than the memory. Not for policies that
+    /// order pages by their place
+    #[arg(long, value_name = "N%", value_parser = sample::rate, conflicts_with_all = ["system", "readahead", "sift", "nvm", "metadata", "attribution", "device", "after_cache", "report", "verdict", "layout"])]
+    sample: Option<f64>,
+
     /// Memory limit of the trace and its cells; default: three quarters of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     trace_memory: Option<u64>,
@@ -297,6 +307,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !args.sift.is_empty() {
         return sift::run(args);
     }
+    if let Some(rate) = args.sample {
+        return sample::run(args, rate);
+    }
     let mut request = request(args)?;
     // The outputs are checked before the simulation, so that an unwritable path is reported at
     // once.
@@ -344,11 +357,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let mut cells = plan.cells().iter();
         cells.try_for_each(|cell| after_cache.check_free(&cell.label(), cell.frames))?;
     }
+    let duration_us = match loaded.trace.about().knows.times {
+        true => loaded.trace.totals().duration_us,
+        false => 0,
+    };
     let online = plans.first().map_or(0, online_rows);
     let prints_verdict = args.verdict || (!args.json && !args.csv && online > 2);
     let mut runs = Vec::new();
     for (plan, after_cache) in plans.iter().zip(&after_cache) {
-        let places = wants_places.then(|| Places::new(plan));
+        let places = wants_places.then(|| Places::new(plan, duration_us));
         let cells = Schedule { plan, after_cache: after_cache.as_ref(), places: places.as_ref() };
         runs.push((plan.results(cells.run()?), places));
     }
@@ -528,7 +545,7 @@ fn print_json(
     runs: &[Run<'_>],
     prints_verdict: bool,
 ) -> anyhow::Result<()> {
-    let shapes: Vec<_> = runs.iter().map(|run| json::Shape::new(name, run.results)).collect();
+    let shapes: Vec<_> = runs.iter().map(|run| RecordShape::new(name, run.results)).collect();
     for (run, shape) in runs.iter().zip(&shapes) {
         for record in run.results.rows().flat_map(|row| shape.records(row)) {
             serde_json::to_writer(&mut *out, &record)?;
@@ -537,7 +554,7 @@ fn print_json(
     }
     for (run, shape) in runs.iter().zip(&shapes) {
         if let Some(verdict) = run.verdict.as_ref().filter(|_| prints_verdict) {
-            serde_json::to_writer(&mut *out, &json::VerdictLine::new(shape, verdict))?;
+            serde_json::to_writer(&mut *out, &VerdictLine::new(shape, verdict))?;
             writeln!(out)?;
         }
     }

@@ -1,5 +1,4 @@
-//! `flashsift completions` and `flashsift man`: what shells and man(1) are told about the command
-//! line, made from the command line itself.
+//! `flashsift completions` and `flashsift man`: the command line as shells and man(1) want it.
 
 use anyhow::Context;
 use clap::Command;
@@ -29,12 +28,23 @@ pub(crate) struct ManArgs {
     directory: PathBuf,
 }
 
-pub(crate) fn run(args: &Args, mut command: Command) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, command: &Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "flashsift", &mut script);
+    clap_complete::generate(args.shell, &mut visible(command), "flashsift", &mut script);
     let mut out = std::io::stdout().lock();
     out.write_all(&script)?;
     Ok(out.flush()?)
+}
+
+/// Returns the command without its hidden subcommands, which Tab would propose.
+fn visible(command: &Command) -> Command {
+    let shown = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
+    let about = command.get_about().cloned().unwrap_or_default();
+    Command::new("flashsift")
+        .about(about)
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(command.get_arguments())
+        .subcommands(shown)
 }
 
 /// Writes `flashsift.1` and `flashsift-SUBCOMMAND.1`. Hidden subcommands have no page.

@@ -85,6 +85,113 @@ struct Diff {
     /// Median CPU time of an access; it is measured, and differs in every run.
     cpu_ns: Option<(f64, f64)>,
     traces: [String; 2],
+    /// Each policy of a comparison, and whether it is better or worse than before.
+    judged: Vec<(String, String)>,
+}
+
+/// A quantity of a cell that is better if it is larger, or smaller.
+struct Measure {
+    name: &'static str,
+    /// Its value is the sum of these fields of a cell. The first must be there.
+    fields: &'static [&'static str],
+    more_is_better: bool,
+}
+
+const MEASURES: [Measure; 4] = [
+    Measure { name: "hits", fields: &["hits"], more_is_better: true },
+    Measure {
+        name: "writes",
+        fields: &["device_writes", "dirty_left", "nvm_left"],
+        more_is_better: false,
+    },
+    Measure {
+        name: "non-sequential writes",
+        fields: &["nonsequential_writes"],
+        more_is_better: false,
+    },
+    Measure { name: "time on the device", fields: &["elapsed_s"], more_is_better: false },
+];
+
+impl Measure {
+    fn of(&self, saved: &Saved, cell: &str) -> Option<f64> {
+        let value = |field: &str| saved.values.get(&(cell.to_owned(), field.to_owned())).copied();
+        let others = self.fields[1..].iter().filter_map(|field| value(field)).sum::<f64>();
+        Some(value(self.fields[0])? + others)
+    }
+
+    /// Says how much better or worse the cells are, by their relative changes; `None` if all are
+    /// the same.
+    fn words(&self, changes: &[f64]) -> Option<(Judgement, String)> {
+        let changed: Vec<f64> = changes.iter().copied().filter(|change| *change != 0.0).collect();
+        let end = |pick: fn(f64, f64) -> f64| changed.iter().copied().reduce(pick);
+        let (least, most) = (end(f64::min)?, end(f64::max)?);
+        let judgement = match (least > 0.0, most < 0.0) {
+            (false, false) => Judgement::Mixed,
+            (rises, _) if rises == self.more_is_better => Judgement::Better,
+            _ => Judgement::Worse,
+        };
+        let by = match signed(least) == signed(most) {
+            true => signed(least),
+            false => format!("{} to {}", signed(least), signed(most)),
+        };
+        let cells = match changed.len() == changes.len() {
+            true => String::new(),
+            false => format!(" in {} of {} cells", changed.len(), changes.len()),
+        };
+        Some((judgement, format!("{} {by}{cells}", self.name)))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Judgement {
+    Better,
+    Worse,
+    Mixed,
+}
+
+impl Judgement {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Mixed => "better and worse",
+        }
+    }
+}
+
+/// Says of each policy that both runs have whether it is better or worse, and by how much.
+fn judge(before: &Saved, after: &Saved) -> Vec<(String, String)> {
+    let mut cells: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (of, _) in before.values.keys().filter(|key| after.values.contains_key(*key)) {
+        let policy = of.split_once(" at ").map_or(&**of, |(policy, _)| policy);
+        cells.entry(policy).or_default().insert(of);
+    }
+    let judged = |cells: &BTreeSet<&str>| {
+        let said: Vec<_> = MEASURES
+            .iter()
+            .filter_map(|measure| {
+                let change = |cell: &&str| {
+                    let pair = measure.of(before, cell).zip(measure.of(after, cell));
+                    pair.filter(|(before, _)| *before != 0.0)
+                        .map(|(before, after)| after / before - 1.0)
+                };
+                measure.words(&cells.iter().filter_map(change).collect::<Vec<_>>())
+            })
+            .collect();
+        let Some((first, _)) = said.first() else { return "the same".to_owned() };
+        match said.iter().all(|(judgement, _)| judgement == first) {
+            true => {
+                let words: Vec<&str> = said.iter().map(|(_, words)| &**words).collect();
+                format!("{}: {}", first.word(), words.join(", "))
+            }
+            false => {
+                let each =
+                    said.iter().map(|(judgement, words)| format!("{words} ({})", judgement.word()));
+                each.collect::<Vec<_>>().join(", ")
+            }
+        }
+    };
+    cells.iter().map(|(policy, cells)| ((*policy).to_owned(), judged(cells))).collect()
 }
 
 /// The field that is measured again in each run.
@@ -181,7 +288,7 @@ fn cell(object: &Map<String, Value>, several_modes: bool, saved: &mut Saved) -> 
     let word = |key: &str| object.get(key).and_then(Value::as_str);
     let frames = object.get("frames").and_then(Value::as_u64).context("a cell without frames")?;
     let size = match object.get("memory_bytes").and_then(Value::as_u64) {
-        Some(bytes) => size::bytes(bytes),
+        Some(_) => size::memory(frames),
         None => format!("{} objects", size::count(frames)),
     };
     let mut of = format!("{} at {size}", word("policy").context("a cell without a policy")?);
@@ -288,6 +395,10 @@ impl Diff {
             only_after: theirs.difference(&ours).cloned().collect(),
             cpu_ns: median(before).zip(median(after)),
             traces,
+            judged: match before.kind {
+                RunKind::Compare => judge(before, after),
+                RunKind::Describe => Vec::new(),
+            },
         }
     }
 
@@ -355,17 +466,16 @@ impl Diff {
 
 /// Formats a relative change: `−2.1 %`, `+34 %`, `new`.
 fn relative(change: &Change) -> String {
-    match change.change {
-        None => "new".to_owned(),
-        Some(change) => {
-            let sign = if change < 0.0 { "−" } else { "+" };
-            match change.abs() {
-                much if much >= 0.995 => {
-                    format!("{sign}{} %", size::count((much * 100.0).round() as u64))
-                }
-                some => format!("{sign}{}", size::share(some)),
-            }
+    change.change.map_or_else(|| "new".to_owned(), signed)
+}
+
+fn signed(change: f64) -> String {
+    let sign = if change < 0.0 { "−" } else { "+" };
+    match change.abs() {
+        much if much >= 0.995 => {
+            format!("{sign}{} %", size::count((much * 100.0).round() as u64))
         }
+        some => format!("{sign}{}", size::share(some)),
     }
 }
 
@@ -388,6 +498,14 @@ fn words(diff: &Diff, names: &[String; 2], top: usize) -> String {
     }
     let fields = diff.by_field();
     if !fields.is_empty() {
+        if !diff.judged.is_empty() {
+            out += "\nBy policy, after beside before:\n";
+        }
+        let widest = diff.judged.iter().map(|(policy, _)| policy.chars().count()).max();
+        let indent = widest.unwrap_or(0).min(24) + 4;
+        for (policy, words) in &diff.judged {
+            out += &text::labelled(&format!("  {policy}  "), indent, words, columns);
+        }
         let mut rows =
             vec![["field", "changed", "from", "to", "most changed"].map(str::to_owned).to_vec()];
         for (field, changes) in &fields {
@@ -493,6 +611,51 @@ mod tests {
         assert!(
             same.changes.is_empty()
                 && same.sentences()[0] == "Nothing changed: all 3 values are the same."
+        );
+    }
+
+    /// The differences were once only columns of numbers: whether a policy had become better was
+    /// left to the reader.
+    #[test]
+    fn policies_are_better_or_worse_by_how_much() {
+        let cell = |policy: &str, mib: u64, [hits, writes, dirty, elapsed]: [u64; 4]| {
+            let bytes = mib << 20;
+            format!(
+                r#"{{"schema":1,"trace":"t","policy":"{policy}","frames":{mib},"memory_bytes":{bytes},"hits":{hits},"device_writes":{writes},"dirty_left":{dirty},"elapsed_s":{elapsed}}}"#
+            )
+        };
+        let run = |cells: &[String]| parse(&cells.join("\n")).unwrap();
+        let before = run(&[
+            cell("lru", 1, [100, 90, 10, 5]),
+            cell("lru", 2, [200, 50, 0, 5]),
+            cell("arc", 1, [100, 100, 0, 5]),
+            cell("fab", 1, [100, 100, 0, 5]),
+            cell("car", 1, [100, 100, 0, 5]),
+            cell("car", 2, [100, 100, 0, 5]),
+        ]);
+        let after = run(&[
+            cell("lru", 1, [110, 60, 20, 5]),
+            cell("lru", 2, [300, 50, 0, 5]),
+            cell("arc", 1, [90, 110, 0, 10]),
+            cell("fab", 1, [100, 100, 0, 5]),
+            cell("car", 1, [110, 120, 0, 5]),
+            cell("car", 2, [90, 120, 0, 5]),
+        ]);
+        let judged = judge(&before, &after);
+        let judged: Vec<_> = judged.iter().map(|(policy, words)| (&**policy, &**words)).collect();
+        assert_eq!(
+            judged,
+            [
+                ("arc", "worse: hits −10 %, writes +10 %, time on the device +100 %"),
+                ("car", "hits −10 % to +10 % (better and worse), writes +20 % (worse)"),
+                ("fab", "the same"),
+                ("lru", "better: hits +10 % to +50 %, writes −20 % in 1 of 2 cells"),
+            ]
+        );
+        let words = words(&Diff::of(&before, &after), &["a".to_owned(), "b".to_owned()], 10);
+        assert!(
+            words.contains("By policy, after beside before:\n  arc  worse: hits −10 %"),
+            "{words}"
         );
     }
 

@@ -75,7 +75,7 @@ impl Sink for Span<'_> {
 /// Writes the store in one of its forms.
 enum Writer {
     Parquet(store::Writer),
-    Csv(store::csv::Writer),
+    Csv(store::csv::CsvWriter),
 }
 
 impl Sink for Writer {
@@ -115,8 +115,8 @@ pub(crate) fn check_parquet(output: &Path) -> Result<(), Usage> {
     match is_csv(output)? {
         false => Ok(()),
         true => Err(Usage(format!(
-            "-o {}: this command writes Parquet; `flashsift import T.parquet -o T.csv` makes CSV of \
-             it",
+            "-o {}: this command writes Parquet, of which `flashsift import T.parquet -o T.csv` \
+             makes CSV",
             output.display()
         ))),
     }
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     });
     let cuts = cuts.transpose()?;
     let mut writer = match is_csv {
-        true => Writer::Csv(store::csv::Writer::create(&args.output, &name)?),
+        true => Writer::Csv(store::csv::CsvWriter::create(&args.output, &name)?),
         false => Writer::Parquet(store::Writer::create(&args.output, &name)?),
     };
     let (outcome, span, restored) = {

@@ -31,9 +31,9 @@ pub(crate) struct Input {
     #[arg(long, value_name = "NAME", value_parser = format_name, help = format!("Format of the trace, if its content does not identify it: {}", format::names()))]
     pub(crate) format: Option<String>,
 
-    /// Columns of a CSV file: time=, file=, op=, offset=, len=, pid= and process= with the name of a
-    /// column or its number; unit=s, ms, us or ns is that of the time, block=BYTES that of offset
-    /// and len
+    /// Columns of a CSV file: time=, file=, op=, offset=, len=, pid= and process= with the name or
+    /// number of a column; unit=s, ms, us or ns is that of the time, block=BYTES that of offset and
+    /// len
     #[arg(long, value_name = "time=NAME,…")]
     pub(crate) columns: Option<String>,
 
@@ -161,6 +161,10 @@ pub(crate) struct Loaded {
     pub(crate) limit_bytes: u64,
 }
 
+/// The error where a trace has pages, and objects were wanted.
+pub(crate) const NO_OBJECTS: &str = "--object-cache is for object traces (oracle-general); this \
+                                     one has pages: leave the flag out";
+
 struct Densify {
     object_cache: bool,
     limit_bytes: u64,
@@ -172,11 +176,7 @@ impl Sink for Densify {
     fn about(&mut self, about: About) -> Result<(), Error> {
         let unit = if self.object_cache { Unit::Request } else { Unit::Page };
         if self.object_cache && about.space != Space::Objects {
-            return Err(Error::Sink(
-                "--object-cache is for object traces (oracle-general); this one has pages: leave \
-                 the flag out"
-                    .to_owned(),
-            ));
+            return Err(Error::Sink(NO_OBJECTS.to_owned()));
         }
         let builder = TraceBuilder::new(about, unit, self.limit_bytes);
         self.builder = Some(builder.with_tables(self.tables));

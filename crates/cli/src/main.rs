@@ -20,11 +20,13 @@ mod logging;
 mod mount;
 mod policies;
 mod profile;
+mod python;
 mod recommend;
 mod record;
 mod records;
 mod replay;
 mod size;
+mod sweep;
 mod synth;
 mod table;
 mod text;
@@ -59,6 +61,7 @@ mod watch;
   flashsift import trace.xz -o trace.parquet      convert any format into flashsift's Parquet format
   flashsift synth zipf --requests 1M -o zipf.parquet
   flashsift train *.parquet -o model.safetensors               a model for a sifter; needs Python
+  flashsift sweep *.parquet --policy all --device all          many traces, on all cores; likewise
 
 Exit status: 0: success; 1: failure, also because of the content of the trace; 2: invalid command \
                   line."
@@ -99,6 +102,7 @@ enum Command {
     Policies(policies::Args),
     Devices(devices::Args),
     Synth(synth::Args),
+    Sweep(sweep::Args),
     Train(train::Args),
     Completions(completions::Args),
     Man(completions::ManArgs),
@@ -179,8 +183,9 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Policies(args) => policies::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Synth(args) => synth::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Train(args) => train::run(&args),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Completions(args) => completions::run(&args, &Cli::command()),
         Command::Man(args) => completions::man(&args, Cli::command()),
     }
 }

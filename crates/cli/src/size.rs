@@ -105,7 +105,7 @@ mod tests {
         assert!(parse_count("0").is_err());
     }
 
-    /// `4MB` was once 4 MiB: whoever copies the capacity of a card got 5 % more.
+    /// `4MB` was once 4 MiB, 5 % more than the capacity of a card with that name.
     #[test]
     fn decimal_sizes_are_decimal_and_shown_so() {
         for (text, bytes) in

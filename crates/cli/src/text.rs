@@ -2,8 +2,13 @@
 
 use std::io::{self, IsTerminal};
 
-/// Returns the columns of the terminal on standard output; `None` if it is not a terminal.
+/// Returns the columns that the variable `COLUMNS` gives, or those of the terminal on standard
+/// output; `None` without both.
 pub(crate) fn columns() -> Option<usize> {
+    let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    if let Some(columns) = given.filter(|columns| *columns > 0) {
+        return Some(columns);
+    }
     let out = io::stdout();
     let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok())??;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)

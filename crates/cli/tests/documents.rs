@@ -8,7 +8,17 @@ use std::{
 };
 
 /// Folders that hold built, fetched or generated files.
-const NOT_OURS: [&str; 5] = ["target", ".git", "node_modules", ".venv", "corpus"];
+const NOT_OURS: [&str; 9] = [
+    "target",
+    ".git",
+    "node_modules",
+    ".venv",
+    ".venv-train",
+    ".venv-wheel",
+    ".venv-docs",
+    "generated",
+    "corpus",
+];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/cli").to_owned()

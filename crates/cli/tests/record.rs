@@ -167,6 +167,82 @@ fn a_running_process_is_recorded_with_what_it_had_open() {
     assert!(described.contains("/log") && described.contains("sh "), "{described}");
 }
 
+/// The rows of a trace with this action, as CSV.
+fn events(trace: &Path, action: &str) -> usize {
+    let csv = trace.with_extension("csv");
+    let import =
+        Command::new(FLASHSIFT).arg("import").arg(trace).arg("-o").arg(&csv).output().unwrap();
+    assert!(import.status.success(), "{}", String::from_utf8_lossy(&import.stderr));
+    let csv = std::fs::read_to_string(csv).unwrap();
+    csv.lines().filter(|line| line.split(',').nth(1) == Some(action)).count()
+}
+
+/// Databases sync the directory of a new file. If it was there before, and was opened as ".", this
+/// was once the sync of a file without a name: a quarter of SQLite's syncs in one recording.
+#[test]
+fn a_sync_of_a_directory_is_no_sync_of_a_file() {
+    let Some((folder, _)) = root("a_sync_of_a_directory_is_no_sync_of_a_file") else { return };
+    for means in ["--strace=never", "--strace=always"] {
+        let trace = folder.path().join("t.parquet");
+        let below = folder.path().join("below");
+        std::fs::create_dir_all(&below).unwrap();
+        let output = Command::new(FLASHSIFT)
+            .args(["record", means, "-o"])
+            .arg(&trace)
+            .args(["--", "sh", "-c", "echo hello > f; sync f; sync ."])
+            .current_dir(&below)
+            .output()
+            .unwrap();
+        let says = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{says}");
+        assert!(says.contains("1: fsync of a directory"), "{means}: {says}");
+        assert_eq!(events(&trace, "sync"), 1, "{means}: {says}");
+    }
+}
+
+/// `record -- true` once ended with "part: No such device" beside a mount in place on a partition,
+/// whose mount point then leads to flashsift's file system.
+#[test]
+fn a_partition_below_a_mount_in_place_is_named_and_left_out() {
+    const TEST: &str = "a_partition_below_a_mount_in_place_is_named_and_left_out";
+    let Some((folder, _)) = root(TEST) else { return };
+    let part = folder.path().join("part");
+    std::fs::create_dir(&part).unwrap();
+    let image = folder.path().join("image");
+    std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).unwrap();
+    let done = |program: &str, args: &[&std::ffi::OsStr]| {
+        let output = Command::new(program).args(args).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let (image, at) = (image.as_os_str(), part.as_os_str());
+    let made = done("mkfs.ext4", &["-q".as_ref(), image]);
+    if !made || !done("mount", &["-o".as_ref(), "loop".as_ref(), image, at]) {
+        println!("SKIPPED {TEST}: a loop device with ext4 cannot be mounted");
+        return;
+    }
+    let unmount = |lazily: bool| {
+        done(FLASHSIFT, &["unmount".as_ref(), at]);
+        let option = if lazily { "-l" } else { "-v" };
+        done("umount", &[option.as_ref(), at])
+    };
+    if !done(FLASHSIFT, &["mount".as_ref(), "--force".as_ref(), at, at]) {
+        println!("SKIPPED {TEST}: flashsift cannot mount here");
+        unmount(true);
+        return;
+    }
+    let output = Command::new(FLASHSIFT)
+        .args(["record", "-o"])
+        .arg(folder.path().join("t.parquet"))
+        .args(["--", "sh", "-c", "true; cat /etc/passwd"])
+        .output();
+    let unmounted = unmount(false);
+    let output = output.unwrap();
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{says}");
+    assert!(says.contains("/part (ext4) is hidden by another mount over it"), "{says}");
+    assert!(unmounted, "the partition can be unmounted after it");
+}
+
 /// As Chromium starts its processes: the kernel calls them `exe`.
 #[test]
 fn a_program_that_starts_itself_again_keeps_its_name() {

@@ -19,6 +19,7 @@ mod file_names;
 mod files;
 mod operations;
 mod places;
+pub mod sample;
 mod tables;
 
 pub use builder::TraceBuilder;
@@ -509,7 +510,8 @@ pub enum TraceError {
     /// The dense trace would exceed the memory limit.
     #[error(
         "the trace needs more than {limit_bytes} bytes of memory after {requests} requests: \
-         shorten it, or raise --trace-memory"
+         shorten it, raise --trace-memory, or compare a sample of its pages (`flashsift compare \
+         --sample 1%`)"
     )]
     TooMuchMemory {
         /// The limit that was given.

@@ -1,7 +1,8 @@
-//! `flashsift._native`: features of the files of a trace, and scores of models, for Python.
+//! `flashsift._native`: events, features, scores of models, and policies written in Python.
 //!
 //! Training gets its numbers from the extractor that simulation and mounts use, and its tests score
-//! rows with the code that they use. The module decides nothing.
+//! rows with the code that they use. Policies run in the cache that all others run in. The module
+//! decides nothing.
 
 use error::FlashsiftError;
 use flashsift_core::{
@@ -14,16 +15,20 @@ use flashsift_core::{
         model::FileModel,
     },
 };
-use flashsift_traces::{Error, events::Sink, open};
+use flashsift_traces::{Error, events::Sink};
 use numpy::{
     IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods, ndarray::Array2,
 };
 use pyo3::{prelude::*, types::PyDict};
 use std::path::PathBuf;
 
+mod events;
+mod policy;
+mod reading;
+
 #[allow(missing_docs, unreachable_pub, reason = "the macro takes no documentation")]
 mod error {
-    pyo3::create_exception!(_native, FlashsiftError, pyo3::exceptions::PyException);
+    pyo3::create_exception!(flashsift, FlashsiftError, pyo3::exceptions::PyException);
 }
 
 /// Gives the events of a trace to the collector.
@@ -69,13 +74,10 @@ fn examples(
             features::MAX_UNITS
         ))
     })?;
-    let rows = py
-        .detach(|| -> Result<Vec<Example>, Error> {
-            let mut reader = Reader { windows, ram_bytes, collector: None };
-            open::read(&path, None, &mut reader, &open::Limits::default())?;
-            Ok(reader.collector.map(ExampleCollector::finish).unwrap_or_default())
-        })
-        .map_err(|error| FlashsiftError::new_err(error.to_string()))?;
+    let mut reader = Reader { windows, ram_bytes, collector: None };
+    reading::read(py, &path, None, &mut reader)?;
+    let rows: Vec<Example> =
+        py.detach(|| reader.collector.map(ExampleCollector::finish).unwrap_or_default());
     let table = PyDict::new(py);
     for (key, phase) in [("first", Phase::First), ("second", Phase::Second)] {
         let width = windows.config(phase).values();
@@ -182,5 +184,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("FlashsiftError", module.py().get_type::<FlashsiftError>())?;
     module.add_function(wrap_pyfunction!(examples, module)?)?;
     module.add_function(wrap_pyfunction!(feature_names, module)?)?;
+    module.add_function(wrap_pyfunction!(events::event_stream, module)?)?;
+    module.add_function(wrap_pyfunction!(reading::inspect, module)?)?;
+    module.add("HISTORIES", policy::HISTORIES)?;
+    module.add_function(wrap_pyfunction!(policy::check_policy, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::run_policies, module)?)?;
     module.add_class::<PyFileModel>()
 }

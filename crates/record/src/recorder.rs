@@ -223,12 +223,16 @@ fn listened(subject: &Subject, options: &Options) -> Result<Vec<Mounted>, Error>
 }
 
 /// Whether a file system is mounted whose buffered reads no tracepoint of this kernel reports.
+/// `false` if this process may not list the tracepoints.
 ///
 /// # Errors
 ///
 /// tracefs is not permitted.
 pub fn lacks_reads() -> Result<bool, Error> {
     let tracefs = Tracefs::open()?;
+    if !tracefs.lists_events() {
+        return Ok(false);
+    }
     let mounts = system::mounts();
     let kinds: Vec<&str> = mounts.iter().map(|mount| &*mount.kind).collect();
     Ok(tracefs::lacks_reads(&tracefs, &kinds))

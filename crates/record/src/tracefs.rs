@@ -82,6 +82,11 @@ impl Tracefs {
         if has(Clock::Boot.trace_clock()) { Clock::Boot } else { Clock::Monotonic }
     }
 
+    /// Whether this process may see which tracepoints there are.
+    pub(crate) fn lists_events(&self) -> bool {
+        std::fs::read_dir(self.root.join("events")).is_ok()
+    }
+
     pub(crate) fn has(&self, system: &str, name: &str) -> bool {
         self.root.join("events").join(system).join(name).is_dir()
     }

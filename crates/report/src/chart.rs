@@ -191,6 +191,15 @@ pub struct Line {
     pub ink: Ink,
     /// Points, ordered along the x axis.
     pub points: Vec<(f64, f64)>,
+    /// Lowest and highest value that each point may have, drawn as error bars; empty if unknown.
+    pub within: Vec<(f64, f64)>,
+}
+
+impl Line {
+    /// Creates a line without error bars.
+    pub fn new(name: impl Into<String>, ink: Ink, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), ink, points, within: Vec::new() }
+    }
 }
 
 /// One point in the plane.
@@ -260,10 +269,25 @@ impl Chart {
         let row =
             |name: &str, (x, y): (f64, f64)| vec![name.into(), json(&self.x, x), json(&self.y, y)];
         match &self.marks {
-            Marks::Lines(lines) => lines
-                .iter()
-                .flat_map(|line| line.points.iter().map(|at| row(&line.name, *at)))
-                .collect(),
+            Marks::Lines(lines) => {
+                let ranges = lines.iter().any(|line| !line.within.is_empty());
+                let values = |line: &'_ Line| {
+                    let row = |(n, at): (usize, &(f64, f64))| {
+                        let mut row = row(&line.name, *at);
+                        if ranges {
+                            let within = line.within.get(n);
+                            let end = |value: Option<f64>| {
+                                value.map_or(serde_json::Value::Null, |value| json(&self.y, value))
+                            };
+                            row.push(end(within.map(|within| within.0)));
+                            row.push(end(within.map(|within| within.1)));
+                        }
+                        row
+                    };
+                    line.points.iter().enumerate().map(row).collect::<Vec<_>>()
+                };
+                lines.iter().flat_map(values).collect()
+            }
             Marks::Points { points, .. } => {
                 points.iter().map(|point| row(&point.name, point.at)).collect()
             }
@@ -294,8 +318,12 @@ impl Chart {
     pub(crate) fn columns(&self) -> Vec<String> {
         let name = |axis: &Axis| format!("{}{}", axis.title, axis.unit.suffix());
         let mut columns = vec!["series".to_owned(), name(&self.x), name(&self.y)];
-        if matches!(self.marks, Marks::Patches(_)) {
-            columns.push("amount".to_owned());
+        match &self.marks {
+            Marks::Patches(_) => columns.push("amount".to_owned()),
+            Marks::Lines(lines) if lines.iter().any(|line| !line.within.is_empty()) => {
+                columns.extend(["low", "high"].map(str::to_owned));
+            }
+            _ => {}
         }
         columns
     }

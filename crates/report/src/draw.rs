@@ -127,7 +127,12 @@ fn names_px(chart: &Chart, width: Width, y_range: (f64, f64)) -> Option<i32> {
 fn values(chart: &Chart, of: fn((f64, f64)) -> f64) -> Vec<f64> {
     match &chart.marks {
         Marks::Lines(lines) => {
-            lines.iter().flat_map(|line| &line.points).map(|at| of(*at)).collect()
+            let ends = |line: &'_ Line| {
+                let ends = line.points.iter().zip(&line.within);
+                let ends = ends.flat_map(|((x, _), (low, high))| [(*x, *low), (*x, *high)]);
+                line.points.iter().copied().chain(ends).collect::<Vec<_>>()
+            };
+            lines.iter().flat_map(ends).map(of).collect()
         }
         Marks::Points { points, .. } => points.iter().map(|point| of(point.at)).collect(),
         Marks::Bars { bars, .. } => bars
@@ -209,6 +214,7 @@ impl Plot<'_> {
         for line in order {
             self.open(&line.name, line.ink);
             self.path("line", &line.points);
+            self.error_bars(line);
             let few = line.points.len() <= MARKED_MAX;
             for at in &line.points {
                 if let (Ink::Series(n), true) = (line.ink, few) {
@@ -220,12 +226,33 @@ impl Plot<'_> {
             // page.
             let Chart { x, y, .. } = self.chart;
             for at in line.points.iter().step_by(line.points.len().div_ceil(HITS_MAX).max(1)) {
-                self.hit(*at, &format!("{} at {}", y.unit.show(at.1), x.unit.show(at.0)));
+                let within = line.points.iter().position(|point| point == at);
+                let within = within.and_then(|n| line.within.get(n)).map(|(low, high)| {
+                    format!(" ({} to {})", y.unit.show(*low), y.unit.show(*high))
+                });
+                let within = within.unwrap_or_default();
+                self.hit(*at, &format!("{}{within} at {}", y.unit.show(at.1), x.unit.show(at.0)));
             }
             self.close();
         }
         if names {
             self.ends(lines);
+        }
+    }
+
+    /// Draws the range of each point as an upright bar with two caps.
+    fn error_bars(&mut self, line: &Line) {
+        const CAP: i32 = 3 * UNITS;
+        let mut path = String::new();
+        for ((x, _), (low, high)) in line.points.iter().zip(&line.within) {
+            let ((x, bottom), (_, top)) = (self.at((*x, *low)), self.at((*x, *high)));
+            for y in [bottom, top] {
+                let _ = write!(path, "M{} {y}h{}", x - CAP, 2 * CAP);
+            }
+            let _ = write!(path, "M{x} {bottom}V{top}");
+        }
+        if !path.is_empty() {
+            let _ = write!(self.out, r#"<path class="within" d="{path}"/>"#);
         }
     }
 
@@ -429,7 +456,7 @@ mod tests {
     use crate::chart::Unit;
 
     fn lines(x: Axis, y: Axis, points: Vec<(f64, f64)>) -> Chart {
-        let line = |name: &str, ink| Line { name: name.to_owned(), ink, points: points.clone() };
+        let line = |name: &str, ink| Line::new(name, ink, points.clone());
         let marks = Marks::Lines(vec![line("a", Ink::Series(0)), line("b", Ink::Other)]);
         Chart { title: String::new(), x, y, marks }
     }
@@ -533,6 +560,27 @@ mod tests {
                 && y2 < y0,
             "{circles:?}"
         );
+    }
+
+    /// An error bar reaches from its low to its high value, within the axis.
+    #[test]
+    fn error_bars_are_in_proportion() {
+        let axis = || Axis::new("x", Unit::Number).range(0.0, 100.0);
+        let mut chart = lines(axis(), axis(), vec![(50.0, 50.0)]);
+        let Marks::Lines(all) = &mut chart.marks else { panic!("lines") };
+        all[0].within = vec![(25.0, 75.0)];
+        let svg = svg(&chart, Width::Wide, "label");
+        let path = svg.split(r#"class="within" d=""#).nth(1).unwrap().split('"').next().unwrap();
+        let upright = path.rsplit('M').next().unwrap();
+        let (low, high) = upright.split_once(' ').unwrap().1.split_once('V').unwrap();
+        let [low, high]: [i32; 2] = [low.parse().unwrap(), high.parse().unwrap()];
+        let circle = svg.split("cy=\"").nth(1).unwrap().split('"').next().unwrap();
+        let middle: i32 = circle.parse().unwrap();
+        assert!(high < middle && middle < low, "{path}");
+        assert!(((low + high) / 2 - middle).abs() <= 1, "{path}, {middle}");
+        assert!(svg.contains("(25 to 75)"), "{svg}");
+        assert_eq!(chart.columns()[3..], ["low", "high"]);
+        assert_eq!(chart.rows()[0][3..], [25, 75]);
     }
 
     #[test]

@@ -136,16 +136,74 @@
       for (const look of LOOKS) to[n].setAttribute(look, style.getPropertyValue(look));
       to[n].removeAttribute("tabindex");
     });
-    const ground = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    const [, , width, height] = svg.getAttribute("viewBox").split(" ");
-    Object.entries({ width, height, fill: getComputedStyle(document.body).backgroundColor })
-      .forEach(([key, value]) => ground.setAttribute(key, value));
-    copy.prepend(ground);
-    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-    copy.setAttribute("width", width / 10);
-    copy.setAttribute("height", height / 10);
-    copy.setAttribute("font-family", "sans-serif");
-    return new XMLSerializer().serializeToString(copy);
+    return copy;
+  }
+  const element = (name, attributes, text) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text !== undefined) made.textContent = text;
+    return made;
+  };
+  // A drawing as a file of its own: its title above it, its legend below, and a margin around.
+  function drawing(figure, svg) {
+    const MARGIN = 16, LINE = 18, FONT = 12, GAP = 18;
+    const color = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
+    const measure = document.createElement("canvas").getContext("2d");
+    measure.font = FONT + "px sans-serif";
+    const wide = (text) => measure.measureText(text).width;
+    // Names at the ends of lines may stand beyond the edges.
+    const [, , width, height] = svg.getAttribute("viewBox").split(" ").map((n) => n / 10);
+    const { x, width: seen } = svg.getBBox();
+    const beyond = Math.max(0, (x + seen) / 10 - width);
+    const whole = 2 * MARGIN + width + beyond;
+    const out = element("svg", { xmlns: "http://www.w3.org/2000/svg", "font-family": "sans-serif", "font-size": FONT });
+    const text = (x, y, words, more) => out.append(element("text", { x, y, fill: color("--text"), ...more }, words));
+    const ground = element("rect", { width: whole, fill: getComputedStyle(document.body).backgroundColor });
+    out.append(ground);
+    let y = MARGIN;
+    const panel = svg.closest(".panel").querySelector("h4");
+    const view = svg.closest(".view").dataset.label;
+    const title = [figure.querySelector("h3").textContent, view].filter(Boolean).join(", ");
+    for (const [words, size, weight] of [[title, 15, 600], [panel && panel.textContent, 13, 400]]) {
+      if (!words) continue;
+      measure.font = weight + " " + size + "px sans-serif";
+      let line = "";
+      const lines = [];
+      for (const word of words.split(" ")) {
+        if (line && wide(line + " " + word) > whole - 2 * MARGIN) { lines.push(line); line = word; }
+        else line = line ? line + " " + word : word;
+      }
+      for (const part of [...lines, line]) {
+        y += size;
+        text(MARGIN, y, part, { "font-size": size, "font-weight": weight });
+        y += size / 3;
+      }
+    }
+    measure.font = FONT + "px sans-serif";
+    y += 10;
+    const copy = standalone(svg);
+    for (const [key, value] of Object.entries({ x: MARGIN, y, width, height, overflow: "visible" })) copy.setAttribute(key, value);
+    out.append(copy);
+    y += height + 8;
+    const names = new Set([...svg.querySelectorAll("[data-n]")].map((e) => e.dataset.n));
+    const entries = [...figure.querySelectorAll(".legend button")].filter((b) => names.has(b.dataset.n));
+    let at = MARGIN;
+    if (entries.length) y += LINE;
+    for (const button of entries) {
+      const needed = 26 + wide(button.dataset.n) + GAP;
+      if (at > MARGIN && at + needed > whole - MARGIN) { at = MARGIN; y += LINE; }
+      const swatch = standalone(button.querySelector("svg"));
+      for (const [key, value] of Object.entries({ x: at, y: y - 10, width: 20, height: 12 })) swatch.setAttribute(key, value);
+      out.append(swatch);
+      text(at + 26, y, button.dataset.n);
+      at += needed;
+    }
+    y += MARGIN;
+    ground.setAttribute("height", y);
+    out.setAttribute("viewBox", "0 0 " + whole + " " + y);
+    out.setAttribute("width", whole);
+    out.setAttribute("height", y);
+    return new XMLSerializer().serializeToString(out);
   }
   function csv(figure) {
     const { columns, rows } = JSON.parse(figure.querySelector("script[type='application/json']").textContent);
@@ -155,12 +213,19 @@
     };
     return [columns, ...rows].map((row) => row.map(field).join(",") + "\n").join("");
   }
+  // Older browsers do not print what is folded.
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    unfolded = [...document.querySelectorAll("details:not([open])")];
+    unfolded.forEach((details) => { details.open = true; });
+  });
+  addEventListener("afterprint", () => { unfolded.forEach((details) => { details.open = false; }); unfolded = []; });
   for (const button of document.querySelectorAll("[data-get]")) {
     const figure = button.closest("figure");
     button.addEventListener("click", () => {
       if (button.dataset.get === "csv") { save(figure.id + ".csv", "text/csv", csv(figure)); return; }
       [...figure.querySelectorAll(".view svg")].filter(shown).forEach((svg, n) =>
-        save(figure.id + (n ? "-" + (n + 1) : "") + ".svg", "image/svg+xml", standalone(svg)));
+        save(figure.id + (n ? "-" + (n + 1) : "") + ".svg", "image/svg+xml", drawing(figure, svg)));
     });
   }
 })();

@@ -304,7 +304,7 @@ impl Figure {
     fn view(&self, view: &View) -> Markup {
         let several = view.panels.len() > 1;
         html! {
-            div.view {
+            div.view data-label=[(!view.label.is_empty()).then_some(&view.label)] {
                 @for chart in &view.panels {
                     @let parts = [&self.title, &view.label, &chart.title];
                     @let label = parts.into_iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(", ");
@@ -369,10 +369,13 @@ fn line() -> String {
     format!(r#"<path class="line" d="M0 {}H{}"/>"#, 6 * UNITS, 20 * UNITS)
 }
 
+/// A table with more columns is printed on paper in landscape.
+const BROAD: usize = 12;
+
 impl Table {
     fn html(&self) -> Markup {
         html! {
-            details.table #(self.id) open[self.open] {
+            details.table.broad[self.columns.len() > BROAD] #(self.id) open[self.open] {
                 summary { (self.title) }
                 div.scroll {
                     table {

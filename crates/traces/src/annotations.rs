@@ -151,6 +151,7 @@ mod tests {
             let stored = serde_json::to_string(&split).unwrap();
             assert_eq!(stored, format!("\"{}\"", split.name()));
         }
-        assert!("Test".parse::<Split>().is_err());
+        assert_eq!("Test".parse(), Ok(Split::Test));
+        assert!("tests".parse::<Split>().is_err());
     }
 }

@@ -55,6 +55,15 @@ pub enum Skip {
     Damage(&'static str),
 }
 
+impl Skip {
+    /// Whether this is the same constant. Two constants of equal words are counted together later.
+    fn is(self, other: Self) -> bool {
+        let (Self::Benign(one) | Self::Note(one) | Self::Damage(one)) = self;
+        let (Self::Benign(two) | Self::Note(two) | Self::Damage(two)) = other;
+        std::ptr::eq(one, two) && std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+}
+
 /// Lines or records that were not turned into events, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped(BTreeMap<Cow<'static, str>, Reason>);
@@ -182,6 +191,9 @@ pub struct Events<'a> {
     last_us: u64,
     len_max: u64,
     summary: Summary,
+    /// Skips of one reason that are not in the summary yet: the reason, their number, and the first
+    /// line. A trace may skip every second line for the same reason.
+    skips: Option<(Skip, u64, u64)>,
 }
 
 impl<'a> Events<'a> {
@@ -195,6 +207,7 @@ impl<'a> Events<'a> {
             last_us: 0,
             len_max: ACCESS_BYTES_MAX,
             summary: Summary::default(),
+            skips: None,
         }
     }
 
@@ -270,18 +283,35 @@ impl<'a> Events<'a> {
     }
 
     /// Counts a line or record (1-based number) that gives no event.
-    #[cold]
+    #[inline]
     pub fn skipped(&mut self, skip: Skip, line: u64) {
-        self.summary.skipped.add(skip, line);
+        match &mut self.skips {
+            Some((last, many, _)) if last.is(skip) => *many += 1,
+            _ => self.skipped_otherwise(skip, line),
+        }
+    }
+
+    #[cold]
+    fn skipped_otherwise(&mut self, skip: Skip, line: u64) {
+        self.count_skips();
+        self.skips = Some((skip, 1, line));
+    }
+
+    fn count_skips(&mut self) {
+        if let Some((skip, many, first)) = self.skips.take() {
+            self.summary.skipped.add_many(skip, first, many);
+        }
     }
 
     /// Counts `many` lines, records, or parts of them, the first at `line`.
     pub fn skipped_many(&mut self, skip: Skip, line: u64, many: u64) {
+        self.count_skips();
         self.summary.skipped.add_many(skip, line, many);
     }
 
     /// Adds the counts of an earlier reader of the same trace.
     pub fn merge(&mut self, skipped: &Skipped) {
+        self.count_skips();
         self.summary.skipped.merge(skipped);
     }
 
@@ -300,6 +330,7 @@ impl<'a> Events<'a> {
     ///
     /// The consumer of the events failed.
     pub fn finish(mut self) -> Result<Summary, Error> {
+        self.count_skips();
         if !self.batch.is_empty() {
             self.flush()?;
         }

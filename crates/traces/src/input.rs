@@ -6,16 +6,22 @@ use std::io::{self, BufRead, Read};
 /// The longest line of any text format. A longer line is skipped and counted, never buffered whole.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
+/// Bytes that are read from the stream at once. The stream's own calls are virtual and cost as much
+/// as the parsing of a short line, so there is one for many lines.
+const WINDOW_BYTES: usize = 64 << 10;
+
 /// A stream of decompressed bytes that counts its position.
 pub struct Input<'a> {
     bytes: &'a mut dyn BufRead,
     file: Option<Seekable>,
     offset: u64,
     line: u64,
-    /// Bytes of the stream's own buffer that the last [`Line`] showed. They are consumed before the
-    /// next read.
+    /// Bytes that were read from the stream. Those from `begin` to `end` have yet to be used.
+    window: Vec<u8>,
+    begin: usize,
+    end: usize,
+    /// Bytes that the last result showed. They are used up by the next read.
     shown: usize,
-    buffer: Vec<u8>,
     options: String,
 }
 
@@ -38,8 +44,10 @@ impl<'a> Input<'a> {
             file: None,
             offset: 0,
             line: 0,
+            window: Vec::new(),
+            begin: 0,
+            end: 0,
             shown: 0,
-            buffer: Vec::new(),
             options: String::new(),
         }
     }
@@ -85,50 +93,54 @@ impl<'a> Input<'a> {
     /// # Errors
     ///
     /// The stream cannot be read or decompressed.
+    #[inline]
     pub fn line(&mut self) -> Result<Option<Line<'_>>, Error> {
-        let chunk = self.fill()?;
-        if chunk.is_empty() {
-            return Ok(None);
-        }
-        let Some(end) = memchr::memchr(b'\n', chunk) else {
-            return self.line_across_buffers().map(Some);
+        self.begin += std::mem::take(&mut self.shown);
+        let Some(bytes) = memchr::memchr(b'\n', &self.window[self.begin..self.end]) else {
+            return self.line_across_reads();
         };
-        self.line += 1;
-        self.offset += end as u64 + 1;
-        self.shown = end + 1;
-        let number = self.line;
-        // The line is still in the buffer, so this neither reads nor fails.
-        let bytes = self.bytes.fill_buf().map(|chunk| &chunk[..end]).unwrap_or_default();
-        let too_long = bytes.len() > LINE_BYTES_MAX;
-        Ok(Some(Line {
-            number,
-            bytes: without_cr(&bytes[..bytes.len().min(LINE_BYTES_MAX)]),
-            too_long,
-        }))
+        self.shown = bytes + 1;
+        Ok(Some(self.shown_line(bytes)))
     }
 
-    #[cold]
-    fn line_across_buffers(&mut self) -> Result<Line<'_>, Error> {
-        self.buffer.clear();
-        let mut too_long = false;
-        loop {
-            let mut buffer = std::mem::take(&mut self.buffer);
-            let chunk = self.fill()?;
-            let end = memchr::memchr(b'\n', chunk);
-            let part = &chunk[..end.unwrap_or(chunk.len())];
-            let room = LINE_BYTES_MAX - buffer.len();
-            too_long |= part.len() > room;
-            buffer.extend_from_slice(&part[..part.len().min(room)]);
-            let used = part.len() + usize::from(end.is_some());
-            self.buffer = buffer;
-            self.shown = used;
-            self.offset += used as u64;
-            if end.is_some() || used == 0 {
-                break;
-            }
-        }
+    /// Returns the line of which this many bytes come next, and which is shown with its end.
+    #[inline]
+    fn shown_line(&mut self, bytes: usize) -> Line<'_> {
         self.line += 1;
-        Ok(Line { number: self.line, bytes: without_cr(&self.buffer), too_long })
+        self.offset += self.shown as u64;
+        let bytes = &self.window[self.begin..self.begin + bytes];
+        let too_long = bytes.len() > LINE_BYTES_MAX;
+        let bytes = without_cr(&bytes[..bytes.len().min(LINE_BYTES_MAX)]);
+        Line { number: self.line, bytes, too_long }
+    }
+
+    /// Returns a line of which only the beginning has been read.
+    #[cold]
+    fn line_across_reads(&mut self) -> Result<Option<Line<'_>>, Error> {
+        let mut searched = self.end - self.begin;
+        // Bytes of a line that is too long, which are not kept.
+        let mut dropped = 0;
+        loop {
+            // One byte more than the longest line shows that a line is longer.
+            let surplus = (self.end - self.begin).saturating_sub(LINE_BYTES_MAX + 1);
+            self.end -= surplus;
+            dropped += surplus;
+            searched = searched.min(self.end - self.begin);
+            let ended = self.read_more()? == 0;
+            let found = memchr::memchr(b'\n', &self.window[self.begin + searched..self.end]);
+            let bytes = match found {
+                Some(at) => searched + at,
+                None if ended && self.begin == self.end => return Ok(None),
+                None if ended => self.end - self.begin,
+                None => {
+                    searched = self.end - self.begin;
+                    continue;
+                }
+            };
+            self.offset += dropped as u64;
+            self.shown = bytes + usize::from(found.is_some());
+            return Ok(Some(self.shown_line(bytes)));
+        }
     }
 
     /// Passes all remaining bytes on as records of `N` bytes, many at a time, straight from the
@@ -196,9 +208,12 @@ impl<'a> Input<'a> {
     /// The stream cannot be read or decompressed.
     pub fn bytes(&mut self, len: u64, into: &mut Vec<u8>) -> Result<u64, Error> {
         into.clear();
-        self.fill()?;
+        let kept = self.fill()?;
+        let kept = &kept[..kept.len().min(usize::try_from(len).unwrap_or(usize::MAX))];
+        into.extend_from_slice(kept);
+        self.begin += into.len();
         let offset = self.offset;
-        let read = (&mut self.bytes).take(len).read_to_end(into);
+        let read = (&mut self.bytes).take(len - into.len() as u64).read_to_end(into);
         read.map_err(|source| Error::Io { offset, source })?;
         self.offset += into.len() as u64;
         Ok(into.len() as u64)
@@ -211,11 +226,11 @@ impl<'a> Input<'a> {
     ///
     /// The stream cannot be read or decompressed, or has more than `bytes_max` bytes.
     pub fn rest(&mut self, bytes_max: u64) -> Result<Vec<u8>, Error> {
-        self.fill()?;
-        let mut all = Vec::new();
+        let mut all = self.fill()?.to_vec();
+        self.begin = self.end;
         let offset = self.offset;
         (&mut self.bytes)
-            .take(bytes_max + 1)
+            .take((bytes_max + 1).saturating_sub(all.len() as u64))
             .read_to_end(&mut all)
             .map_err(|source| Error::Io { offset, source })?;
         if all.len() as u64 > bytes_max {
@@ -225,16 +240,32 @@ impl<'a> Input<'a> {
         Ok(all)
     }
 
-    /// Returns the buffered bytes that come next, empty at the end.
+    /// Returns the bytes that come next, empty at the end.
     fn fill(&mut self) -> Result<&[u8], Error> {
-        self.bytes.consume(std::mem::take(&mut self.shown));
-        while let Err(source) = self.bytes.fill_buf() {
-            if source.kind() != io::ErrorKind::Interrupted {
-                return Err(Error::Io { offset: self.offset, source });
+        self.begin += std::mem::take(&mut self.shown);
+        if self.begin == self.end {
+            self.read_more()?;
+        }
+        Ok(&self.window[self.begin..self.end])
+    }
+
+    /// Reads behind the bytes that have yet to be used. Returns the number of bytes, 0 at the end.
+    fn read_more(&mut self) -> Result<usize, Error> {
+        self.window.copy_within(self.begin..self.end, 0);
+        (self.begin, self.end) = (0, self.end - self.begin);
+        if self.window.len() < self.end + WINDOW_BYTES {
+            self.window.resize(self.end + WINDOW_BYTES, 0);
+        }
+        loop {
+            match self.bytes.read(&mut self.window[self.end..]) {
+                Ok(bytes) => {
+                    self.end += bytes;
+                    return Ok(bytes);
+                }
+                Err(source) if source.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(Error::Io { offset: self.offset, source }),
             }
         }
-        let offset = self.offset;
-        self.bytes.fill_buf().map_err(|source| Error::Io { offset, source })
     }
 }
 

@@ -504,21 +504,41 @@ impl<T> Sparse<T> {
     }
 }
 
-/// An event in the form of a row.
-struct Row<'a> {
+/// An event in the form of a row: the columns of the store, but for time, process and thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
     kind: Kind,
-    file: u64,
-    offset: u64,
-    len: u64,
-    flag: bool,
-    names: [Option<&'a str>; 2],
-    open: u32,
-    owner: Option<FileOwner>,
-    mode: Option<u32>,
-    place: Option<u64>,
+    /// The `FileId`; 0 where the event is about no file.
+    pub file: u64,
+    /// First byte, or as the module's table says.
+    pub offset: u64,
+    /// Bytes, or as the module's table says.
+    pub len: u64,
+    /// `O_SYNC`, or as the module's table says.
+    pub flag: bool,
+    /// The name, and the name renamed to.
+    pub names: [Option<&'a str>; 2],
+    /// The `OpenId`; 0 unknown.
+    pub open: u32,
+    /// The owner of a new file, where it is known.
+    pub owner: Option<FileOwner>,
+    /// Its permission bits, where they are known.
+    pub mode: Option<u32>,
+    /// First byte on the device.
+    pub place: Option<u64>,
 }
 
 impl<'a> Row<'a> {
+    /// Returns the names in the `action` column, by [`Self::action_number`].
+    pub fn actions() -> impl Iterator<Item = &'static str> {
+        Kind::ALL.iter().map(|kind| kind.name())
+    }
+
+    /// Returns the number of the row's action among [`Self::actions`].
+    pub fn action_number(&self) -> usize {
+        self.kind as usize
+    }
+
     fn of(kind: Kind) -> Self {
         Self {
             kind,
@@ -534,7 +554,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn new(action: &'a Action<'_>) -> Self {
+    /// Returns the row of an event.
+    pub fn new(action: &'a Action<'_>) -> Self {
         let of = Self::of;
         let number = |open: Option<OpenId>| open.map_or(0, |OpenId(open)| open.get());
         match *action {

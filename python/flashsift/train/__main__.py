@@ -34,7 +34,7 @@ def main(words=None):
     from flashsift import FlashsiftError
 
     try:
-        run(args)
+        report = run(args)
     except (Unusable, FlashsiftError, OSError, ValueError) as error:
         print(f"flashsift: error: {error}", file=sys.stderr)
         return 1
@@ -43,6 +43,10 @@ def main(words=None):
     except KeyboardInterrupt:
         print("flashsift: interrupted; --resume goes on from the last epoch", file=sys.stderr)
         return 130
+    if args.json:
+        print(json.dumps(report, indent=1))
+    else:
+        show(report)
     return 0
 
 
@@ -117,7 +121,7 @@ def parser():
 
 
 def run(args):
-    """Trains, measures and writes."""
+    """Trains, measures and writes; returns the report."""
     from . import data
 
     if args.frontier and args.phase != 1:
@@ -159,6 +163,7 @@ def run(args):
             path = path.with_name(f"{path.name}-{name}.{ending}")
         report["models"][name] = one(name, path, args, parts, units)
     finish(args, report)
+    return report
 
 
 def baselines(positive):
@@ -282,7 +287,7 @@ def perceptron(args, path, train, valid):
 
 
 def finish(args, report):
-    """Draws the curves, runs the frontier, and prints."""
+    """Runs the frontier, draws the curves, and writes the report."""
     from . import frontier, plots
 
     if args.frontier:
@@ -294,14 +299,9 @@ def finish(args, report):
     plots.curves(report, base.with_name(f"{base.name}.pr.svg"))
     if args.frontier:
         plots.frontiers(report, base.with_name(f"{base.name}.frontier.svg"))
-    text = json.dumps(report, indent=1)
     from .modelfile import write
 
-    write(base.with_name(f"{base.name}.report.json"), text.encode())
-    if args.json:
-        print(text)
-    else:
-        show(report)
+    write(base.with_name(f"{base.name}.report.json"), json.dumps(report, indent=1).encode())
 
 
 def show(report):

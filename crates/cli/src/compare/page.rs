@@ -220,6 +220,8 @@ struct Measure {
     value: fn(&Outcome) -> f64,
     higher_is_better: bool,
     caption: &'static str,
+    /// It is counted in slices of time, so that error bars are known.
+    in_slices: bool,
 }
 
 const HITS: Measure = Measure {
@@ -228,6 +230,7 @@ const HITS: Measure = Measure {
     value: Outcome::hit_ratio,
     higher_is_better: true,
     caption: "Higher is better. A read of any other page goes to storage.",
+    in_slices: false,
 };
 const READS: Measure = Measure {
     axis: "reads from storage",
@@ -235,6 +238,7 @@ const READS: Measure = Measure {
     value: |outcome| outcome.device.reads as f64,
     higher_is_better: false,
     caption: "Lower is better.",
+    in_slices: false,
 };
 const WRITES: Measure = Measure {
     axis: "pages written, or still dirty at the end",
@@ -243,6 +247,7 @@ const WRITES: Measure = Measure {
     higher_is_better: false,
     caption: "Lower is better: every page written wears the flash. Pages still dirty at the end are \
            counted, since they have yet to be written.",
+    in_slices: true,
 };
 const NONSEQUENTIAL: Measure = Measure {
     axis: "pages not written directly behind the page before",
@@ -251,6 +256,7 @@ const NONSEQUENTIAL: Measure = Measure {
     higher_is_better: false,
     caption: "Lower is better: a simple device copies a whole allocation unit for a write that does \
            not continue the one before.",
+    in_slices: false,
 };
 const COST: Measure = Measure {
     axis: "100 µs a page read, 800 µs a page written",
@@ -259,6 +265,7 @@ const COST: Measure = Measure {
     higher_is_better: false,
     caption: "Lower is better. This is the cost model of SpatialClock's paper (§5.1.2), in which \
            sequential and non-sequential writes cost the same.",
+    in_slices: false,
 };
 
 fn of_outcome(
@@ -270,12 +277,27 @@ fn of_outcome(
 ) -> Figure {
     let y = Axis::new(measure.axis, measure.unit);
     let value = |row: &ResultRow| (measure.value)(&row.outcome);
-    let chart = by_size(run, inks, title, y, measure.higher_is_better, &value);
+    let mut chart = by_size(run, inks, title, y, measure.higher_is_better, &value);
+    let mut caption = measure.caption.to_owned();
+    if let (true, Some(places), Marks::Lines(lines)) =
+        (measure.in_slices, run.places, &mut chart.marks)
+    {
+        for (line, rows) in lines.iter_mut().zip(run.results.by_policy()) {
+            let within = rows.iter().map(|row| {
+                let half = places.uncertainty(&row.policy, row.frames)?;
+                Some(((value(row) - half).max(0.0), value(row) + half))
+            });
+            line.within = within.collect::<Option<_>>().unwrap_or_default();
+        }
+        if lines.iter().any(|line| !line.within.is_empty()) {
+            caption += " The error bars are 95 % intervals over 20 slices of time.";
+        }
+    }
     let title = match run.sizes() {
         [only] => format!("{title}, at {}", run.size_label(only)),
         _ => title.to_owned(),
     };
-    Figure::new(id, title, chart).caption(measure.caption)
+    Figure::new(id, title, chart).caption(caption)
 }
 
 /// Draws a value by policy against the cache size; as bars if there is one size.
@@ -307,7 +329,7 @@ fn by_size(
     let lines = run.results.by_policy().filter_map(|rows| {
         let name = &rows.first()?.policy;
         let points = rows.iter().map(|row| (x_of(row.frames), value(row))).collect();
-        Some(Line { name: name.clone(), ink: inks.of(name), points })
+        Some(Line::new(name.clone(), inks.of(name), points))
     });
     let x = x.scale(Scale::Log2).ticks(run.sizes().iter().map(|size| x_of(size.frames)).collect());
     Chart { title: String::new(), x, y, marks: Marks::Lines(lines.collect()) }

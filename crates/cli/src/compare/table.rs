@@ -105,6 +105,8 @@ const WRITES: Column = Column {
     value: |row| row.cell.outcome.device.writes as f64,
     show: |row| size::count(row.cell.outcome.device.writes),
 };
+/// Writes that are compared together with the pages that have yet to be written ([`DUE`]).
+const WRITES_SO_FAR: Column = Column { best: Best::None, ..WRITES };
 const REQUESTS: Column = Column {
     title: "write\nrequests",
     best: Best::Least,
@@ -143,11 +145,13 @@ const METADATA: Column = Column {
     value: |row| row.cell.outcome.device.metadata_writes as f64,
     show: |row| size::count(row.cell.outcome.device.metadata_writes),
 };
-const LEFT: Column = Column {
-    title: "dirty\nleft",
-    best: Best::None,
-    value: |row| row.cell.outcome.dirty_left as f64,
-    show: |row| size::count(row.cell.outcome.dirty_left),
+/// The pages that the verdict and the page compare: a policy that has postponed its writes saved
+/// none.
+const DUE: Column = Column {
+    title: "written\n+ dirty",
+    best: Best::Least,
+    value: |row| row.cell.outcome.writes_due() as f64,
+    show: |row| size::count(row.cell.outcome.writes_due()),
 };
 const IN_NVM: Column = Column {
     title: "left\nin NVM",
@@ -458,12 +462,12 @@ fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> 
     let mut columns: Vec<&Column> = vec![&HITS, &READS];
     if rows.iter().any(|row| row.cell.outcome.write_accesses > 0) {
         let nonsequential = if narrow { &NONSEQUENTIAL_NARROW } else { &NONSEQUENTIAL };
-        columns.push(&WRITES);
+        columns.push(if drain { &WRITES } else { &WRITES_SO_FAR });
         columns.extend((!narrow).then_some(&REQUESTS));
         if rows.iter().any(|row| row.cell.outcome.device.sync_writes > 0) {
             columns.push(&SYNCED);
         }
-        columns.push(if drain { &DRAINED } else { &LEFT });
+        columns.push(if drain { &DRAINED } else { &DUE });
         let in_nvm = rows.iter().any(|row| row.cell.outcome.traffic.nvm_left > 0);
         columns.extend(in_nvm.then_some(&IN_NVM));
         columns.push(nonsequential);
@@ -609,6 +613,24 @@ mod tests {
             devices: Vec::new(),
             charged: None,
         }
+    }
+
+    /// The star of the writes was once on the policy with the fewest pages written at the end of a
+    /// trace. The sentence below counts the dirty pages too, and named another policy.
+    #[test]
+    fn the_star_counts_the_dirty_pages_as_the_verdict_does() {
+        let with = |policy: &str, writes, dirty_left| {
+            let mut row = row(policy, Kind::Online, 5_000);
+            row.outcome.device.writes = writes;
+            row.outcome.dirty_left = dirty_left;
+            row
+        };
+        let rows = vec![with("lazy", 80_000, 20_000), with("eager", 90_000, 100)];
+        let size = SizeResults { frames: 1, rows };
+        let table = render(&rows_of(&size), false, false, 120);
+        let line = |policy: &str| table.lines().find(|line| line.contains(policy)).unwrap();
+        assert!(line("eager").contains("90\u{202f}100*"), "{table}");
+        assert!(!line("lazy").contains("000*"), "{table}");
     }
 
     /// Offline policies come last, under their heading, in any order of the cells; the heading does

@@ -73,7 +73,7 @@ fn shares(
 }
 
 fn line(name: &str, ink: Ink, points: Vec<(f64, f64)>) -> Line {
-    Line { name: name.to_owned(), ink, points }
+    Line::new(name, ink, points)
 }
 
 /// Bytes read ahead for each program, and for each file, by their end.

@@ -15,6 +15,13 @@ pub(super) fn build(diff: &Diff, names: &[String; 2]) -> Page {
     let figures: Vec<Block> =
         figures.map(|(field, changes)| Block::Figure(figure(field, &changes))).collect();
     let mut sections = Vec::new();
+    if !diff.judged.is_empty() {
+        sections.push(Section {
+            id: "policies".to_owned(),
+            title: "By policy".to_owned(),
+            blocks: vec![Block::List(diff.judged.clone())],
+        });
+    }
     if !figures.is_empty() {
         sections.push(Section {
             id: "figures".to_owned(),

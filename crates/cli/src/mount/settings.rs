@@ -379,7 +379,7 @@ mod tests {
     fn invalid_settings_are_errors() {
         let error = |text: &str| file(text).unwrap_err();
         assert!(error("budgte = \"1M\"").contains("unknown field `budgte`"));
-        assert!(error("budget = \"lots\"").contains("write a size as 64MiB"));
+        assert!(error("budget = \"lots\"").contains("write it as 64MiB"));
         assert!(error("settle-after = \"soon\"").contains("write a time as 90s"));
         assert!(error("settle-after = 60").contains("expected a string"));
         assert!(error("metrics = [\"0.0.0.0:9101\"]").contains("other machines could reach it"));

@@ -1,6 +1,7 @@
 //! The binary as a user runs it: real traces in; exit codes, messages and figures out.
 
 mod bad_input;
+mod commands;
 mod describe;
 mod devices;
 mod expected;
@@ -9,8 +10,10 @@ mod outputs;
 mod policies;
 mod readahead;
 mod recommend;
+mod sample;
 mod sift;
 mod sift_advice;
+mod sweep;
 mod systems;
 mod train;
 mod verdict;

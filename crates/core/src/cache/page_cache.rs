@@ -62,6 +62,11 @@ impl Frames {
         self.address[frame.0 as usize]
     }
 
+    /// Returns the number of pages of the trace.
+    pub(crate) fn pages(&self) -> usize {
+        self.table.len()
+    }
+
     /// Prefetches the data that an eviction of this frame reads first. Changes no state.
     #[inline(always)]
     pub fn expect_victim(&self, frame: Option<Frame>) {

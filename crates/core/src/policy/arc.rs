@@ -39,6 +39,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: <Arc as Policy>::WANTS_ADDRESSES,
     run: system::run::<Arc>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Arc::new(setup.frames as usize, steps_are_whole(setup))),

@@ -33,6 +33,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[],
     kind: Kind::Bound,
     slow: false,
+    by_place: <Belady as Policy>::WANTS_ADDRESSES,
     run: system::run::<Belady>,
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Belady(Vec::new())),

@@ -39,6 +39,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Heuristic,
     slow: false,
+    by_place: <BeladyCost as Policy>::WANTS_ADDRESSES,
     run: system::run::<BeladyCost>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {

@@ -40,6 +40,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[],
     kind: Kind::Online,
     slow: false,
+    by_place: <Car as Policy>::WANTS_ADDRESSES,
     run: system::run::<Car>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Car::new(setup.frames as usize)),

@@ -36,6 +36,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: <Cflru as Policy>::WANTS_ADDRESSES,
     run: system::run::<Cflru>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Cflru { lru: Vec::new(), window: window(setup) as usize }),

@@ -28,6 +28,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: <Clock as Policy>::WANTS_ADDRESSES,
     run: system::run::<Clock>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Clock::new(insert_ref(setup))),

@@ -78,6 +78,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[],
     kind: Kind::Online,
     slow: false,
+    by_place: <ClockPro as Policy>::WANTS_ADDRESSES,
     run: system::run::<ClockPro>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::ClockPro::new(setup.frames as usize)),

@@ -29,31 +29,9 @@ impl Dice {
     }
 }
 
-/// Generates reads, writes, removals and write-backs with the patterns of real traces: a hot set,
-/// scans, runs of neighbouring pages, and files that are deleted and created again.
+/// Generates a history ([`naive::history`]).
 pub(super) fn history(dice: &mut Dice, pages: u32, steps: u32) -> Vec<Act> {
-    let hot = 1 + dice.below(pages);
-    let removals = dice.below(2) * 3;
-    let cleanings = dice.below(2) * 10;
-    let mut acts = Vec::new();
-    let mut scan = 0;
-    while acts.len() < steps as usize {
-        let page = match dice.below(4) {
-            0 => dice.below(pages),
-            1 => {
-                scan = (scan + 1) % pages;
-                scan
-            }
-            _ => dice.below(hot),
-        };
-        acts.push(match dice.below(100) {
-            n if n < removals => Act::Drop(page, 1 + dice.below(8).pow(2)),
-            n if n < removals + cleanings => Act::Clean(page),
-            n if n < 60 => Act::Read(page),
-            _ => Act::Write(page),
-        });
-    }
-    acts
+    naive::history(&mut |n| dice.below(n), pages, steps)
 }
 
 /// Turns every access into a read.

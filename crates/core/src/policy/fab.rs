@@ -52,6 +52,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: <Fab as Policy>::WANTS_ADDRESSES,
     run: system::run::<Fab>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Fab::new(setup)),

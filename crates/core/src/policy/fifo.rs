@@ -20,6 +20,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[],
     kind: Kind::Online,
     slow: false,
+    by_place: <Fifo as Policy>::WANTS_ADDRESSES,
     run: system::run::<Fifo>,
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Fifo(Vec::new())),

@@ -47,6 +47,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[ALPHA, READ, WRITE, HISTORY],
     kind: Kind::Online,
     slow: true,
+    by_place: <For as Policy>::WANTS_ADDRESSES,
     run: system::run::<For>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {

@@ -44,6 +44,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[ALPHA, READ, WRITE],
     kind: Kind::Online,
     slow: false,
+    by_place: <ForPlus as Policy>::WANTS_ADDRESSES,
     run: system::run::<ForPlus>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::ForPlus::new(Weights::new(setup))),

@@ -30,6 +30,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[],
     kind: Kind::Online,
     slow: false,
+    by_place: <Lfu as Policy>::WANTS_ADDRESSES,
     run: system::run::<Lfu>,
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Lfu(Vec::new())),

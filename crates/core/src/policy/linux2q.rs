@@ -39,6 +39,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: <Linux2q as Policy>::WANTS_ADDRESSES,
     run: system::run::<Linux2q>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {

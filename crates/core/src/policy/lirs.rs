@@ -48,6 +48,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[],
     kind: Kind::Online,
     slow: false,
+    by_place: <Lirs as Policy>::WANTS_ADDRESSES,
     run: system::run::<Lirs>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {

@@ -35,6 +35,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: <LruWsr as Policy>::WANTS_ADDRESSES,
     run: system::run::<LruWsr>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::LruWsr::new(only_writes_clear(setup))),

@@ -56,6 +56,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: <Mglru as Policy>::WANTS_ADDRESSES,
     run: system::run::<Mglru>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Mglru::new(min_refaults(setup))),

@@ -25,6 +25,7 @@ mod cflru;
 mod clock;
 mod clockpro;
 pub(crate) mod erased;
+pub mod external;
 mod fab;
 mod fifo;
 mod for_exact;
@@ -198,6 +199,9 @@ pub struct PolicySpec {
     /// Whether the cost of an eviction grows with the cache. A slow policy is not in `all` and must
     /// be selected by name.
     pub slow: bool,
+    /// Whether it orders pages by their place: [`Policy::WANTS_ADDRESSES`]. A sample of the pages
+    /// then says nothing about the whole trace.
+    pub by_place: bool,
     pub(crate) run: system::RunCell,
     #[cfg(any(test, feature = "naive"))]
     /// Builds the slow, obviously correct model of the policy.

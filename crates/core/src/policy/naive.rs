@@ -386,6 +386,34 @@ pub fn model(spec: &PolicySpec, setup: &Setup<'_>, placing: Placing) -> Box<dyn 
     })
 }
 
+/// Generates reads, writes, removals and write-backs with the patterns of real traces: a hot set,
+/// scans, runs of neighbouring pages, and files that are deleted and created again. `below` returns
+/// a random number below its argument.
+pub fn history(below: &mut impl FnMut(u32) -> u32, pages: u32, steps: u32) -> Vec<Act> {
+    let hot = 1 + below(pages);
+    let removals = below(2) * 3;
+    let cleanings = below(2) * 10;
+    let mut acts = Vec::new();
+    let mut scan = 0;
+    while acts.len() < steps as usize {
+        let page = match below(4) {
+            0 => below(pages),
+            1 => {
+                scan = (scan + 1) % pages;
+                scan
+            }
+            _ => below(hot),
+        };
+        acts.push(match below(100) {
+            n if n < removals => Act::Drop(page, 1 + below(8).pow(2)),
+            n if n < removals + cleanings => Act::Clean(page),
+            n if n < 60 => Act::Read(page),
+            _ => Act::Write(page),
+        });
+    }
+    acts
+}
+
 /// Returns the next use of each access before its page is dropped, by looking ahead; an act that is
 /// not an access has none.
 pub fn next_uses(acts: &[Act]) -> Vec<u32> {
@@ -449,7 +477,19 @@ pub fn compare(
     placing: Placing,
     acts: &[Act],
 ) -> Result<(), Box<Difference>> {
-    let (mut real, mut model) = ((spec.cache)(setup, placing), model(spec, setup, placing));
+    compare_caches((spec.cache)(setup, placing), model(spec, setup, placing), acts)
+}
+
+/// Runs two caches through a history and a drain, checking both at every step.
+///
+/// # Errors
+///
+/// Returns the first step at which their effects differ.
+pub fn compare_caches(
+    mut real: Box<dyn Stepped>,
+    mut model: Box<dyn Stepped>,
+    acts: &[Act],
+) -> Result<(), Box<Difference>> {
     for (step, (act, next_use)) in acts.iter().zip(next_uses(acts)).enumerate() {
         let (real_effect, model_effect) = (real.step(*act, next_use), model.step(*act, next_use));
         if real_effect != model_effect {

@@ -41,6 +41,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[],
     kind: Kind::Online,
     slow: false,
+    by_place: <S3Fifo as Policy>::WANTS_ADDRESSES,
     run: system::run::<S3Fifo>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::S3Fifo::new(setup.frames as usize)),

@@ -26,6 +26,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[],
     kind: Kind::Online,
     slow: false,
+    by_place: <Sieve as Policy>::WANTS_ADDRESSES,
     run: system::run::<Sieve>,
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Sieve::default()),

@@ -52,6 +52,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: true,
     run: |cell, trace, future, sink| {
         let by_rank = is_by_file(&cell.policy.params) || cell.layout.spec.in_rank_order;
         let run = if by_rank { system::run::<ByRank> } else { system::run::<ByPlace> };

@@ -40,6 +40,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: <TwoQ as Policy>::WANTS_ADDRESSES,
     run: system::run::<TwoQ>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {

@@ -57,6 +57,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    by_place: <WTinyLfu as Policy>::WANTS_ADDRESSES,
     run: system::run::<WTinyLfu>,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::WTinyLfu::new(setup.frames, shares(setup), sample(setup))),

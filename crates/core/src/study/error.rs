@@ -72,6 +72,12 @@ pub enum StudyError {
         /// The smallest size, in frames.
         frames_min: u32,
     },
+    /// It orders pages by their place, which a sample of the pages does not keep.
+    #[error(
+        "--sample cannot be combined with {0}, which orders pages by their place: a sample holds \
+         no neighbours"
+    )]
+    Sampled(String),
     /// Objects have no place on a device, so no device can be modelled.
     #[error("objects have no place on a device: leave the devices out")]
     ObjectsOnDevices,

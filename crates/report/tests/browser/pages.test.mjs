@@ -22,6 +22,7 @@ const executablePath = ["chromium", "chromium-browser", "google-chrome"]
 const skip = executablePath ? false : "Chromium is not installed";
 if (skip) console.log(`SKIPPED pages in a browser: ${skip}`);
 
+const axe = fileURLToPath(import.meta.resolve("axe-core/axe.min.js"));
 const PHONE = { width: 360, height: 740 };
 const DESK = { width: 1440, height: 900 };
 
@@ -519,9 +520,72 @@ test("a figure can be saved as SVG and CSV", { skip }, async () => {
     }));
     assert.ok(drawn.count > 3 && drawn.colors > 2, `${figure}: ${JSON.stringify(drawn)}`);
     assert.ok(!svg.includes("var(--"), "it needs no style sheet");
+    // Its title above it, its legend below, and a margin around: all was once left behind.
+    const texts = await alone.locator("svg text").evaluateAll((all) => all.map((e) => e.textContent));
+    const title = await page.locator(`#${figure} h3`).textContent();
+    assert.ok(texts[0].startsWith(title.split(" ").slice(0, 2).join(" ")), `${figure}: ${texts[0]}`);
+    const names = await page.locator(`#${figure} .legend button`).evaluateAll((all) => all.map((e) => e.dataset.n));
+    for (const name of names) assert.ok(texts.includes(name), `${figure}: ${name} is not in its legend`);
+    const outside = await alone.evaluate(() => {
+      const whole = document.querySelector("svg").getBoundingClientRect();
+      return [...document.querySelectorAll("svg text")].map((e) => [e.textContent, e.getBoundingClientRect()])
+        .filter(([t, b]) => t.trim() && (b.left < whole.left || b.right > whole.right || b.bottom > whole.bottom || b.top < whole.top))
+        .map(([t]) => t);
+    });
+    assert.deepEqual(outside, [], `${figure}: outside`);
     await alone.close();
   }
   await done();
+});
+
+// Folded tables, columns beyond the edge and all but one size were once missing on paper.
+test("paper has every view, table and column", { skip }, async () => {
+  const { page: path } = run("paper", "compare", trace, "--system", "all", "--policy", "lru,arc", "--memory", "4MiB,16MiB", "--device", "ufs-3.1");
+  for (const javaScriptEnabled of [true, false]) {
+    // A sheet of A4 without its margins.
+    const { page, done } = await open(path, { viewport: { width: 688, height: 1000 }, javaScriptEnabled });
+    await page.emulateMedia({ media: "print" });
+    const hidden = await page.locator("figure .view, table th, table td").evaluateAll((all) =>
+      all.filter((e) => !e.checkVisibility({ contentVisibilityAuto: true }) || !e.getClientRects().length).length);
+    assert.equal(hidden, 0, `script: ${javaScriptEnabled}`);
+    const sizes = await page.locator("#hits-and-writes .view").evaluateAll((all) =>
+      all.map((view) => getComputedStyle(view, "::before").content));
+    assert.deepEqual(sizes, ['"4 MiB"', '"16 MiB"']);
+    const cut = await page.locator("details.table:not(.broad) table").evaluateAll((all) =>
+      all.filter((table) => table.getBoundingClientRect().right > innerWidth + 1).map((table) => table.closest("details").id));
+    assert.deepEqual(cut, [], "tables wider than the sheet");
+    await done();
+  }
+});
+
+test("a wide table uses the width of the window", { skip }, async () => {
+  const { page: path } = run("broad", "compare", trace, "--policy", "lru,arc", "--memory", "4MiB", "--system", "all");
+  for (const [viewport, scrolls] of [[DESK, false], [PHONE, true]]) {
+    const { page, done } = await open(path, { viewport });
+    const box = await page.locator("#table-0 .scroll").evaluate((e) => [e.scrollWidth, e.clientWidth, e.getBoundingClientRect().left]);
+    assert.equal(box[0] > box[1], scrolls, `${viewport.width}: ${box}`);
+    assert.ok(box[2] >= 0 && await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+    await done();
+  }
+});
+
+test("axe finds nothing", { skip }, async () => {
+  const pages = [
+    ["compare", trace, "--memory", "4MiB,16MiB", "--device", "ufs-3.1"],
+    ["describe", trace],
+    ["compare", trace, "--sift", "keep,touch", "--memory", "8MiB,16MiB"],
+  ];
+  for (const args of pages) {
+    const { page: path } = run("axe", ...args);
+    for (const options of [{ viewport: DESK }, { viewport: PHONE }, { viewport: DESK, colorScheme: "dark" }]) {
+      const { page, done } = await open(path, { ...options, bypassCSP: true });
+      await page.evaluate(() => document.querySelectorAll("details").forEach((details) => { details.open = true; }));
+      await page.addScriptTag({ content: readFileSync(axe, "utf8") });
+      const violations = await page.evaluate(async () => (await window.axe.run(document)).violations.map(({ id, nodes }) => [id, nodes[0].html]));
+      assert.deepEqual(violations, [], `${args.join(" ")} ${JSON.stringify(options)}`);
+      await done();
+    }
+  }
 });
 
 test("a diff is drawn with the values of --json", { skip }, async () => {
@@ -535,6 +599,9 @@ test("a diff is drawn with the values of --json", { skip }, async () => {
   for (const viewport of [DESK, PHONE]) {
     const { page, done } = await open(path, { viewport });
     await everyView(page);
+    const judged = await page.locator("#policies dd").allTextContents();
+    assert.equal(judged.length, 3);
+    assert.ok(judged.some((words) => /better|worse/.test(words)), judged.join("; "));
     assert.equal(await page.locator("#table tbody tr").count(), lines.length);
     for (const field of new Set(lines.map((change) => change.field))) {
       const { rows } = await data(page, `field-${field.replaceAll("_", "-")}`);

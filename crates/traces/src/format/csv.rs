@@ -7,10 +7,10 @@
 //!
 //! With `--columns time=ts,file=path,op=rw,offset=off,len=bytes` a line is a request. A column is
 //! named as the header names it, or by its number, from 1; a file whose columns all go by number
-//! has no header. Fields are separated by commas, semicolons, tabs or bars, whichever the first line
-//! has most of, and may be quoted as RFC 4180 says; a field cannot contain a line break.
+//! has no header. The separator is the one of comma, semicolon, tab and bar that occurs most often
+//! in the first line. Fields may be quoted as RFC 4180 says, and cannot contain a line break.
 //!
-//! Files are told apart by the text of their column, which is also their name. Without that column
+//! The text of the file's column identifies a file, and is its name. Without that column
 //! the trace is one of a block device. Without `op` all requests are reads, without `offset` they
 //! begin at 0, and without `len` they are of one page.
 
@@ -48,7 +48,7 @@ fn detect(head: &[u8]) -> Confidence {
     if line == stored::HEADER.as_bytes() { Confidence::Certain } else { Confidence::No }
 }
 
-/// What a column of a request holds.
+/// The kind of value in a column of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     Time,
@@ -134,12 +134,14 @@ impl<'a> Columns<'a> {
     /// Returns the place of each column in a line of this header.
     fn places(&self, header: &[&str]) -> Result<Places, Error> {
         let mut places = Places::default();
+        let has_header = self.has_header();
         for (holds, column) in &self.named {
             let by_name = || header.iter().position(|name| name.trim() == *column);
             let by_case =
                 || header.iter().position(|name| name.trim().eq_ignore_ascii_case(column));
             let by_number = || column.parse::<usize>().ok()?.checked_sub(1);
-            let place = by_name().or_else(by_case).or_else(by_number).ok_or_else(|| {
+            let named = || by_name().or_else(by_case).filter(|_| has_header);
+            let place = named().or_else(by_number).ok_or_else(|| {
                 let near = params::nearest(column, header.iter().copied());
                 Error::Lacks(format!(
                     "the header has no column `{column}`; {}it has: {}",
@@ -179,7 +181,7 @@ impl Places {
 }
 
 const UNKNOWN: Skip = Skip::Damage(
-    "operation that is not known (read, write, sync, truncate, create, open, close, delete, discard)",
+    "operation other than read, write, sync, truncate, create, open, close, delete and discard",
 );
 
 /// An operation, by any of the words that tools print for it.

@@ -303,7 +303,7 @@ impl CallMachine {
         }
     }
 
-    /// Whether a descriptor leads to a directory: it was opened as one, or names were used below it.
+    /// Whether a descriptor leads to a directory: it was opened as one, or a name in it was used.
     /// No directory can be opened for writing.
     pub(super) fn is_directory(
         &mut self,

@@ -2,8 +2,8 @@
 //! Parquet.
 //!
 //! The first row has the action `about`: its name is the description of the trace, as JSON. Line
-//! breaks in names are written as `\x0a` and `\x0d`, so that a line is a row. What a reader skipped
-//! and the notes on a trace have no place here.
+//! breaks in names are written as `\x0a` and `\x0d`, so that a line is a row. The counts of
+//! skipped lines and the notes on a trace have no place here.
 
 use super::{Kind, Meta, Row};
 use crate::{
@@ -22,13 +22,13 @@ const ABOUT: &str = "about";
 const SHAPE: Skip = Skip::Damage("row that is no event");
 
 /// Writes a trace to a file, which appears only when it is finished.
-pub struct Writer {
+pub struct CsvWriter {
     rows: csv::Writer<Replace>,
     trace: String,
     path: String,
 }
 
-impl Writer {
+impl CsvWriter {
     /// Begins a file that will become `path`. `trace` is the name of the imported trace.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Writer {
     }
 }
 
-impl Sink for Writer {
+impl Sink for CsvWriter {
     fn about(&mut self, about: About) -> Result<(), Error> {
         let meta = Meta::new(about, &self.trace, Annotations::default(), &Skipped::default());
         let meta = serde_json::to_string(&meta).expect("plain data");

@@ -215,7 +215,7 @@ fn against_memory(size: &SizeResults, measure: &Measure<'_>) -> Option<Chart> {
     });
     let inks = (0..Ink::SERIES).map(Ink::Series).chain(std::iter::repeat(Ink::Other));
     let lines = level.chain(lines).zip(inks);
-    let lines = lines.map(|((name, points), ink)| Line { name, ink, points });
+    let lines = lines.map(|((name, points), ink)| Line::new(name, ink, points));
     Some(Chart {
         title: measure.title.clone(),
         x: Axis::new("non-volatile memory", Unit::Bytes).scale(Scale::Log2).ticks(ticks),

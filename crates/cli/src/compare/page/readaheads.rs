@@ -290,7 +290,7 @@ impl Series {
             });
             let mut points: Vec<(f64, f64)> = points.collect();
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
-            (!points.is_empty()).then(|| Line { name: name.clone(), ink: self.ink(name), points })
+            (!points.is_empty()).then(|| Line::new(name.clone(), self.ink(name), points))
         };
         let lines = self.names.iter().filter_map(line).collect();
         let x = Axis::new("largest window", Unit::Bytes).scale(Scale::Log2).ticks(ticks);

@@ -107,7 +107,7 @@ impl Sifters<'_> {
                 }
                 Marks::Lines(lines) => {
                     let points: Vec<(f64, f64)> = bounds.collect();
-                    lines.extend((!points.is_empty()).then_some(Line { name, ink, points }));
+                    lines.extend((!points.is_empty()).then_some(Line::new(name, ink, points)));
                 }
                 _ => {}
             }
@@ -163,7 +163,7 @@ impl Sifters<'_> {
             });
             let mut points: Vec<(f64, f64)> = of_size.collect();
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
-            Line { name: first.sifter.clone(), ink: self.ink(&first.sifter), points }
+            Line::new(first.sifter.clone(), self.ink(&first.sifter), points)
         };
         Marks::Lines(names.iter().map(line).collect())
     }
@@ -234,7 +234,7 @@ impl Sifters<'_> {
                         (*at_us as f64, sum as f64)
                     });
                     let points = std::iter::once((0.0, 0.0)).chain(points).collect();
-                    Line { name: cell.sifter.clone(), ink: self.ink(&cell.sifter), points }
+                    Line::new(cell.sifter.clone(), self.ink(&cell.sifter), points)
                 };
                 Chart {
                     title: (*title).to_owned(),

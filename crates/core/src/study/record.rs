@@ -1,6 +1,7 @@
-//! `compare --json`: one cell a line, and with `--verdict` one line more.
+//! Results as records for programs: one cell a line of `compare --json`, and with `--verdict` one
+//! line more.
 
-use flashsift_core::{
+use crate::{
     device::{
         Fill,
         lifetime::{Lifetime, NoLifetime},
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 
 /// One cell, or one cell on one device. A field is absent where it has no meaning.
 #[derive(Serialize)]
-pub(super) struct Record<'a> {
+pub struct CellRecord<'a> {
     schema: u32,
     trace: &'a str,
     policy: &'a str,
@@ -268,7 +269,7 @@ impl From<CaseLatency> for CaseRecord {
 
 /// The names and settings that every record of a comparison repeats, and the set of meaningful
 /// fields.
-pub(super) struct Shape<'a> {
+pub struct RecordShape<'a> {
     trace: &'a str,
     writeback: String,
     syncs: bool,
@@ -296,8 +297,9 @@ struct ReasonRecord {
     writes: u64,
 }
 
-impl<'a> Shape<'a> {
-    pub(super) fn new(trace: &'a str, results: &Results<'_>) -> Self {
+impl<'a> RecordShape<'a> {
+    /// Returns the shape of the records of these results, under the name of the trace.
+    pub fn new(trace: &'a str, results: &Results<'_>) -> Self {
         let study = results.study();
         let Request { writeback, unit, drain, metadata, .. } = study.request();
         Self {
@@ -313,17 +315,17 @@ impl<'a> Shape<'a> {
     }
 
     /// Returns one record for each device, or a single record without a device.
-    pub(super) fn records(&'a self, row: &'a ResultRow) -> Vec<Record<'a>> {
+    pub fn records(&'a self, row: &'a ResultRow) -> Vec<CellRecord<'a>> {
         if row.devices.is_empty() {
             return vec![self.record(row, None)];
         }
         row.devices.iter().map(|device| self.record(row, Some(device))).collect()
     }
 
-    fn record(&'a self, row: &'a ResultRow, on: Option<&'a DeviceResult>) -> Record<'a> {
+    fn record(&'a self, row: &'a ResultRow, on: Option<&'a DeviceResult>) -> CellRecord<'a> {
         let (outcome, device) = (&row.outcome, row.outcome.device);
         let Self { writes, syncs, drain, metadata, .. } = *self;
-        Record {
+        CellRecord {
             schema: 1,
             trace: self.trace,
             policy: &row.policy,
@@ -410,7 +412,7 @@ impl<'a> From<&'a DeviceResult> for DeviceRecord<'a> {
 
 /// The last line with `--verdict`.
 #[derive(Serialize)]
-pub(super) struct VerdictLine<'a> {
+pub struct VerdictLine<'a> {
     schema: u32,
     verdict: VerdictRecord<'a>,
 }
@@ -501,7 +503,8 @@ impl<'a> From<&'a Writes<'a>> for WritesRecord<'a> {
 }
 
 impl<'a> VerdictLine<'a> {
-    pub(super) fn new(shape: &'a Shape<'a>, found: &'a StudyVerdict<'a>) -> Self {
+    /// Returns the line of a verdict.
+    pub fn new(shape: &'a RecordShape<'a>, found: &'a StudyVerdict<'a>) -> Self {
         let on_device = |device: &'a DeviceVerdict<'a>| DeviceVerdictRecord {
             device: device.device,
             least_elapsed_us: (&device.fastest).into(),

@@ -1,0 +1,126 @@
+//! `--readers`: cost of a line of each text format, read without densifying, and with it.
+
+use crate::{Report, median, thread_cpu_s};
+use flashsift_core::{
+    event::{About, Event},
+    trace::{TraceBuilder, Unit},
+};
+use flashsift_traces::{Error, events::Sink, format, open};
+use rand::{RngExt as _, SeedableRng};
+use rand_pcg::Pcg64;
+use std::fmt::Write as _;
+
+const LINES: u64 = 2_000_000;
+const SEED: u64 = 1;
+const REQUIRED_NS: f64 = 25.0;
+
+/// Takes events and keeps none.
+struct Nothing;
+
+impl Sink for Nothing {
+    fn about(&mut self, _: About) -> Result<(), Error> {
+        Ok(())
+    }
+    fn events(&mut self, _: &[Event<'static>]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Densifies events, as `compare` does.
+#[derive(Default)]
+struct Dense(Option<TraceBuilder>);
+
+impl Sink for Dense {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        self.0 = Some(TraceBuilder::new(about, Unit::Page, u64::MAX));
+        Ok(())
+    }
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
+        let builder = self.0.as_mut().expect("a reader describes its trace first");
+        builder.extend(events).map_err(|error| Error::Sink(error.to_string()))
+    }
+}
+
+/// Adds line `n`, an access to a page by a process.
+type Line = fn(text: &mut String, n: u64, write: bool, page: u64, pid: u64);
+
+const FORMATS: [(&str, Line); 5] = [
+    ("sectors", |text, _, write, page, _| {
+        let op = if write { 'w' } else { 'r' };
+        writeln!(text, "{op} {}", page * 8).expect("a string");
+    }),
+    ("msr", |text, n, write, page, _| {
+        let op = if write { "Write" } else { "Read" };
+        let ticks = 128_166_372_003_061_629 + n * 997;
+        writeln!(text, "{ticks},web,0,{op},{},4096,41286", page * 4096).expect("a string");
+    }),
+    ("pixel", |text, n, write, page, pid| {
+        if n == 0 {
+            text.push_str("proces,device,rw_flag,sector,size,timestamp\n");
+        }
+        let (op, time) = (if write { 'W' } else { 'R' }, 164_353.7 + n as f64 / 1000.0);
+        writeln!(text, "app-{pid},8388608,{op},{},8,{time}", page * 8).expect("a string");
+    }),
+    ("fio-iolog-3", |text, n, write, page, _| {
+        if n == 0 {
+            text.push_str("fio version 3 iolog\n0 /dev/sda add\n0 /dev/sda open\n");
+        }
+        let op = if write { "write" } else { "read" };
+        writeln!(text, "{n} /dev/sda {op} {} 4096", page * 4096).expect("a string");
+    }),
+    (CSV, |text, n, write, page, pid| {
+        let op = if write { 'w' } else { 'r' };
+        writeln!(text, "{n},/data/{},{op},{},4096,{pid}", page % 97, page * 4096)
+            .expect("a string");
+    }),
+];
+const CSV: &str = "csv:time=1,file=2,op=3,offset=4,len=5,pid=6,unit=us";
+
+pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
+    report.line(&format!(
+        "{LINES} lines of single pages (seed {SEED}), from a file in the page cache, CPU time of \
+         one thread. Required: at most {REQUIRED_NS} ns a line without densifying.\n\n| format | \
+         bytes a line | lines alone ns | read ns | of required | read and densified ns \
+         |\n|---|---:|---:|---:|---:|---:|"
+    ));
+    let folder = tempfile::tempdir()?;
+    for (name, line) in FORMATS {
+        let mut random = Pcg64::seed_from_u64(SEED);
+        let mut text = String::new();
+        for n in 0..LINES {
+            let page = random.random_range(0..1_000_000);
+            line(&mut text, n, random.random_range(0..3) == 0, page, 100 + page % 7);
+        }
+        let path = folder.path().join("trace");
+        std::fs::write(&path, &text)?;
+        let (mut alone, mut read, mut dense) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let before = thread_cpu_s();
+            let lines = std::fs::read(&path)?.split(|byte| *byte == b'\n').count() as u64;
+            anyhow::ensure!(lines > LINES, "{name}: the file has too few lines");
+            alone.push(thread_cpu_s() - before);
+            let mut timed = |sink: &mut dyn Sink| -> anyhow::Result<f64> {
+                let before = thread_cpu_s();
+                let outcome = open::read(&path, Some(name), sink, &open::Limits::default())?;
+                let spent_s = thread_cpu_s() - before;
+                let accesses = outcome.accesses;
+                anyhow::ensure!(accesses * 10 > LINES * 9, "{name}: {accesses} accesses");
+                Ok(spent_s)
+            };
+            read.push(timed(&mut Nothing)?);
+            dense.push(timed(&mut Dense::default())?);
+        }
+        let ns = |times: &mut [f64]| median(times) / LINES as f64 * 1e9;
+        let read_ns = ns(&mut read);
+        report.line(&format!(
+            "| `{}` | {:.0} | {:.1} | {read_ns:.1} | {:.2} × | {:.1} |",
+            format::chosen(name)?.0.name,
+            text.len() as f64 / LINES as f64,
+            ns(&mut alone),
+            read_ns / REQUIRED_NS,
+            ns(&mut dense),
+        ));
+    }
+    report.line("");
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! `compare --sample`: estimates from samples of the pages, with their error.
+
+use super::{Args, log_notes, modes, request, schedule, size};
+use crate::{load, table, text, usage::Usage};
+use anyhow::Context;
+use flashsift_core::{
+    event::{About, Event, Space},
+    page::PAGE_BYTES,
+    policy::Kind,
+    study::{
+        Policies, Request, Study, default_frames,
+        sampled::{Estimate, FRAMES_MIN, SampledRow, sampled_frames, sampled_modes, suits_sample},
+    },
+    trace::{
+        Trace, TraceBuilder, Unit,
+        sample::{RATE_MAX, SAMPLES, Sampler},
+    },
+    writeback::Modes,
+};
+use flashsift_traces::{Error, events::Sink};
+use serde::Serialize;
+use std::io::Write;
+use tracing::{info, warn};
+
+use crate::logging::DETAIL;
+
+/// Parses the share of the pages.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').map(str::trim).and_then(|text| text.parse::<f64>().ok());
+    match percent {
+        Some(percent) if percent > 0.0 && percent / 100.0 <= RATE_MAX => Ok(percent / 100.0),
+        _ => Err(format!(
+            "a share of the pages above 0% and at most {}%, such as 1%, for {SAMPLES} samples",
+            100.0 * RATE_MAX
+        )),
+    }
+}
+
+/// Makes each sample a trace of its own while the trace is read once.
+struct Samples {
+    unit: Unit,
+    rate: f64,
+    limit_bytes: u64,
+    samples: Vec<(Sampler, TraceBuilder)>,
+    events: Vec<Event<'static>>,
+}
+
+impl Sink for Samples {
+    fn about(&mut self, about: About) -> Result<(), Error> {
+        if self.unit == Unit::Request && about.space != Space::Objects {
+            return Err(Error::Sink(load::NO_OBJECTS.to_owned()));
+        }
+        let limit_bytes = self.limit_bytes / SAMPLES as u64;
+        let sample = |number| {
+            let sampler = Sampler::new(self.unit, self.rate, number);
+            (sampler, TraceBuilder::new(about, self.unit, limit_bytes))
+        };
+        self.samples = (0..SAMPLES).map(sample).collect();
+        Ok(())
+    }
+
+    fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
+        for (sampler, builder) in &mut self.samples {
+            self.events.clear();
+            events.iter().for_each(|event| sampler.take(event, &mut self.events));
+            builder.extend(&self.events).map_err(|error| Error::Sink(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The samples of a trace, and the page accesses of all of it.
+struct Sampled {
+    traces: Vec<Trace>,
+    read_accesses: u64,
+    write_accesses: u64,
+}
+
+impl Sampled {
+    /// Estimates the size of all pages of the trace.
+    fn touched_pages(&self, rate: f64) -> u32 {
+        let pages: u64 = self.traces.iter().map(|trace| u64::from(trace.touched_pages())).sum();
+        u32::try_from((pages as f64 / (rate * SAMPLES as f64)) as u64).unwrap_or(u32::MAX)
+    }
+}
+
+pub(super) fn run(args: &Args, rate: f64) -> anyhow::Result<()> {
+    let mut request = request(args)?;
+    request.policies = suitable(args, &request)?;
+    let name = args.input.name();
+    let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
+    let mut sink =
+        Samples { unit: request.unit, rate, limit_bytes, samples: Vec::new(), events: Vec::new() };
+    let outcome = args.input.read(&mut sink)?;
+    load::log_left_out(&outcome);
+    let (read_accesses, write_accesses) =
+        sink.samples.first().map(|(sampler, _)| sampler.accesses()).unwrap_or_default();
+    let traces = sink.samples.into_iter().map(|(_, builder)| builder.finish());
+    let traces = traces.collect::<Result<Vec<_>, _>>()?;
+    let sampled = Sampled { traces, read_accesses, write_accesses };
+    let accesses = read_accesses + write_accesses;
+    if sampled.traces.iter().any(|trace| trace.touched_pages() == 0) {
+        anyhow::bail!("--sample: a sample of this trace has no page: take a larger share");
+    }
+    if request.frames.is_empty() {
+        request.frames = default_frames(sampled.touched_pages(rate));
+    }
+    request.frames.sort_unstable();
+    request.frames.dedup();
+    let held: usize = sampled.traces.iter().map(Trace::held_bytes).sum();
+    request.memory_limit_bytes = limit_bytes.saturating_sub(held as u64);
+    let mut lines = Vec::new();
+    for modes in modes(args, &sampled.traces[0])? {
+        let rows = rows(&request, modes, rate, &sampled)?;
+        lines.push((modes, rows));
+    }
+    if let Some(small) = request.frames.iter().find(|n| sampled_frames(**n, rate) < FRAMES_MIN) {
+        warn!(
+            "--sample: in a sample, a cache of {} has less than {FRAMES_MIN} frames: single pages \
+             decide, and the error may be larger than shown",
+            size::of_cache(*small, request.unit)
+        );
+    }
+    let mut out = std::io::stdout().lock();
+    for (modes, rows) in &lines {
+        match args.json {
+            true => print_json(&mut out, &name, &request, *modes, rate, &sampled, rows)?,
+            false => print_tables(&mut out, &request, *modes, lines.len() > 1, rows)?,
+        }
+    }
+    if !args.json {
+        let legend = format!(
+            "Estimates from {SAMPLES} disjoint samples, each of {}% of the pages. Behind ± is half \
+             of the interval that holds the mean in 95 of 100 cases, from the spread of the \
+             samples. The trace has {}.",
+            100.0 * rate,
+            size::counted(accesses, "page access"),
+        );
+        let columns = text::columns().unwrap_or(120);
+        write!(out, "\n{}", text::labelled("", 0, &legend, columns))?;
+    }
+    out.flush().context("writing to standard output")
+}
+
+/// Returns the policies that can be sampled. One that cannot is an error if it was named.
+fn suitable(args: &Args, request: &Request) -> anyhow::Result<Policies> {
+    let named = text::joined(&args.policy);
+    let mut policies = Policies::default();
+    let mut left_out = Vec::new();
+    for policy in request.policies.iter() {
+        match suits_sample(policy) {
+            Ok(()) => policies.add(policy.clone()),
+            Err(_) if !named.contains(&policy.label()) => left_out.push(policy.label()),
+            Err(error) => return Err(Usage(error.to_string()).into()),
+        }
+    }
+    if !left_out.is_empty() {
+        info!(
+            target: DETAIL,
+            "note: left out, because they order pages by place: {}",
+            left_out.join(", ")
+        );
+    }
+    Ok(policies)
+}
+
+/// Runs every cell on every sample.
+fn rows(
+    request: &Request,
+    modes: Modes,
+    rate: f64,
+    sampled: &Sampled,
+) -> anyhow::Result<Vec<SampledRow>> {
+    let frames: Vec<u32> = request.frames.iter().map(|n| sampled_frames(*n, rate)).collect();
+    let modes = sampled_modes(modes, rate).map_err(|error| Usage(error.to_string()))?;
+    // Small sizes may coincide in a sample: each is a study of its own.
+    let mut all = Vec::new();
+    for (frames, own) in request.frames.iter().zip(frames) {
+        let studies = sampled.traces.iter().map(|trace| {
+            let request = Request { frames: vec![own], writeback: modes, ..request.clone() };
+            Study::new(trace, request).map_err(|error| Usage(error.to_string()))
+        });
+        let studies = studies.collect::<Result<Vec<_>, _>>()?;
+        if all.is_empty() {
+            log_notes(studies.iter().flat_map(Study::notes));
+        }
+        let mut results = Vec::new();
+        for study in &studies {
+            let plan = study.plan()?;
+            let cells = schedule::Schedule { plan: &plan, after_cache: None, places: None };
+            results.push(plan.results(cells.run()?));
+        }
+        let by_sample: Vec<Vec<_>> =
+            results.iter().map(|results| results.rows().collect()).collect();
+        let accesses = sampled.read_accesses + sampled.write_accesses;
+        for policy in 0..by_sample.first().map_or(0, Vec::len) {
+            let rows = std::array::from_fn(|sample| by_sample[sample][policy]);
+            all.push(SampledRow::new(*frames, rate, accesses, rows));
+        }
+    }
+    Ok(all)
+}
+
+/// One policy at one size.
+#[derive(Serialize)]
+struct SampledRecord<'a> {
+    schema: u32,
+    trace: &'a str,
+    policy: &'a str,
+    system: &'static str,
+    frames: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_bytes: Option<u64>,
+    writeback: &'a str,
+    /// Share of the pages in each sample.
+    sample: f64,
+    accesses: u64,
+    read_accesses: u64,
+    write_accesses: u64,
+    hits: u64,
+    hit_ratio: f64,
+    hit_ratio_error: f64,
+    device_reads: u64,
+    device_reads_error: f64,
+    device_writes: u64,
+    device_writes_error: f64,
+    dirty_left: u64,
+    cpu_ns_per_access: f64,
+}
+
+fn print_json(
+    out: &mut impl Write,
+    trace: &str,
+    request: &Request,
+    modes: Modes,
+    rate: f64,
+    sampled: &Sampled,
+    rows: &[SampledRow],
+) -> anyhow::Result<()> {
+    let accesses = sampled.read_accesses + sampled.write_accesses;
+    let digits = |number: f64| (number * 1e6).round() / 1e6;
+    for row in rows {
+        let record = SampledRecord {
+            schema: 1,
+            trace,
+            policy: &row.policy,
+            system: "storage",
+            frames: row.frames,
+            memory_bytes: (request.unit == Unit::Page).then(|| u64::from(row.frames) * PAGE_BYTES),
+            writeback: &modes.to_string(),
+            sample: rate,
+            accesses,
+            read_accesses: sampled.read_accesses,
+            write_accesses: sampled.write_accesses,
+            hits: (row.hit_ratio.value * accesses as f64).round() as u64,
+            hit_ratio: digits(row.hit_ratio.value),
+            hit_ratio_error: digits(row.hit_ratio.error),
+            device_reads: row.device_reads.value.round() as u64,
+            device_reads_error: row.device_reads.error.round(),
+            device_writes: row.device_writes.value.round() as u64,
+            device_writes_error: row.device_writes.error.round(),
+            dirty_left: row.dirty_left.value.round() as u64,
+            cpu_ns_per_access: (row.cpu_ns_per_access * 10.0).round() / 10.0,
+        };
+        serde_json::to_writer(&mut *out, &record)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn print_tables(
+    out: &mut impl Write,
+    request: &Request,
+    modes: Modes,
+    several: bool,
+    rows: &[SampledRow],
+) -> anyhow::Result<()> {
+    let mode = if several { format!(", --writeback {modes}") } else { String::new() };
+    for of_size in rows.chunk_by(|one, other| one.frames == other.frames) {
+        let header = ["policy", "hits %", "±", "storage\nreads", "±", "storage\nwrites", "±"];
+        let counts = |estimate: Estimate| {
+            [estimate.value, estimate.error].map(|number| size::count(number.round() as u64))
+        };
+        let row = |row: &SampledRow| {
+            let offline = if row.kind == Kind::Online { "" } else { " (offline)" };
+            let hits = [row.hit_ratio.value, row.hit_ratio.error];
+            [format!("{}{offline}", row.policy)]
+                .into_iter()
+                .chain(hits.map(|share| format!("{:.2}", 100.0 * share)))
+                .chain(counts(row.device_reads))
+                .chain(counts(row.device_writes))
+                .collect::<Vec<_>>()
+        };
+        let header = header.map(str::to_owned).to_vec();
+        let table: Vec<Vec<String>> =
+            std::iter::once(header).chain(of_size.iter().map(row)).collect();
+        let label = size::of_cache(of_size[0].frames, request.unit);
+        writeln!(out, "\ncache of {label}{mode}\n{}", table::plain(&table, &[0]).trim_end())?;
+    }
+    Ok(())
+}

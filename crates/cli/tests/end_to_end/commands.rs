@@ -1,0 +1,193 @@
+//! The first steps of a newcomer: help, completions, manual pages, names as people type them, and
+//! results as CSV.
+
+use super::{cells, flashsift, repository, run};
+use std::{fs, process::Output};
+use tempfile::tempdir;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn fails(args: &[&str]) -> String {
+    let Output { status, stderr, .. } = flashsift().args(args).output().unwrap();
+    assert_eq!(status.code(), Some(2), "{args:?}");
+    text(&stderr)
+}
+
+#[test]
+fn help_is_a_command_as_well_as_an_option() {
+    let help = text(&run(&["help"]).stdout);
+    assert!(help.contains("Usage: flashsift") && help.contains("Examples:"), "{help}");
+    assert_eq!(help, text(&run(&["--help"]).stdout));
+    assert_eq!(run(&["help", "compare"]).stdout, run(&["compare", "--help"]).stdout);
+}
+
+/// The commands of the help, aliases aside.
+fn commands() -> Vec<String> {
+    let help = text(&run(&["help"]).stdout);
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = listed.take_while(|line| !line.is_empty());
+    let command = |line: &str| {
+        let rest = line.strip_prefix("  ")?;
+        rest.split(' ').next().filter(|name| !name.is_empty()).map(str::to_owned)
+    };
+    listed.filter_map(command).collect()
+}
+
+#[test]
+fn shells_and_man_know_every_command() {
+    let commands = commands();
+    assert!(commands.len() > 20, "{commands:?}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&run(&["completions", shell]).stdout);
+        for command in &commands {
+            assert!(script.contains(command.as_str()), "{shell}: {command}");
+        }
+        assert!(script.contains("writeback") && !script.contains("mount-tmpfs"), "{shell}");
+    }
+    assert!(fails(&["completions", "tcsh"]).contains("possible values"));
+    let folder = tempdir().unwrap();
+    let pages = folder.path().join("new/man1");
+    run(&["man", pages.to_str().unwrap()]);
+    for command in commands.iter().filter(|command| *command != "help") {
+        let page = fs::read_to_string(pages.join(format!("flashsift-{command}.1"))).unwrap();
+        assert!(page.starts_with(".ie") && page.contains(".SH SYNOPSIS"), "{command}: {page}");
+    }
+    assert!(fs::read_to_string(pages.join("flashsift.1")).unwrap().contains("flashsift-compare"));
+    assert!(!pages.join("flashsift-mount-tmpfs.1").exists(), "a hidden command has no page");
+}
+
+#[test]
+fn quiet_and_verbose_are_options_of_every_command() {
+    for command in commands().iter().filter(|command| !["help", "train"].contains(&&***command)) {
+        for option in ["--quiet", "--verbose"] {
+            let help = text(&run(&[command, option, "--help"]).stdout);
+            assert!(help.contains("-q, --quiet") && help.contains("-v, --verbose"), "{command}");
+        }
+    }
+}
+
+#[test]
+fn mistyped_names_get_a_proposal() {
+    let browser = repository("testdata/browser.parquet");
+    let of = |policy: &str, writeback: &str, device: &str| {
+        let sizes = ["compare", &browser, "--memory", "4MiB", "--drain"];
+        let names = ["--policy", policy, "--writeback", writeback, "--device", device];
+        let mut cells = cells(&[&sizes[..], &names].concat());
+        cells.iter_mut().for_each(|cell| {
+            cell.as_object_mut().unwrap().remove("cpu_ns_per_access");
+        });
+        cells
+    };
+    assert_eq!(
+        of("LRU,S3FIFO", "Linux,Cluster:128KiB", "UFS-3.1"),
+        of("lru,s3fifo", "linux,cluster:128KiB", "ufs-3.1")
+    );
+    for (options, proposal) in [
+        (["--policy", "lur"], "did you mean `lru`?"),
+        (["--writeback", "linx"], "did you mean `linux`?"),
+        (["--device", "ufs-3.0"], "did you mean `ufs-"),
+        (["--system", "flush-nvram"], "did you mean `flush-nvm`?"),
+        (["--format", "strcae"], "did you mean `strace`?"),
+        (["--memory", "abc"], "not a size: write it as 64MiB"),
+        (["--threads", "0"], "at least one thread has to run"),
+    ] {
+        let says = fails(&[&["compare", &browser][..], &options].concat());
+        assert!(says.contains(proposal), "{options:?}: {says}");
+    }
+}
+
+/// `4MB` was once 4 MiB.
+#[test]
+fn a_decimal_size_is_shown_as_it_was_given() {
+    let browser = repository("testdata/browser.parquet");
+    let args = ["compare", &browser, "--policy", "lru", "--memory", "4MB,4MiB"];
+    let table = text(&run(&args).stdout);
+    assert!(table.contains("cache of 4 MB (976 pages)"), "{table}");
+    assert!(table.contains("cache of 4 MiB (1\u{202f}024 pages)"), "{table}");
+    assert_eq!(cells(&args)[0]["frames"], 976);
+}
+
+/// The rows of CSV, split at commas: no cell of these results contains one.
+fn rows(args: &[&str]) -> Vec<Vec<String>> {
+    let csv = text(&run(&[args, &["--csv"]].concat()).stdout);
+    csv.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn csv_has_the_values_of_json() {
+    let browser = repository("testdata/browser.parquet");
+    let args =
+        ["compare", &browser, "--policy", "lru,arc", "--memory", "4MiB", "--writeback", "evict"];
+    let (cells, rows) = (cells(&args), rows(&args));
+    assert_eq!(rows.len(), 1 + cells.len());
+    for (cell, row) in cells.iter().zip(&rows[1..]) {
+        let cell = cell.as_object().unwrap();
+        assert_eq!(cell.len(), row.len());
+        for (column, value) in
+            rows[0].iter().zip(row).filter(|(column, _)| *column != "cpu_ns_per_access")
+        {
+            let json = &cell[column];
+            let json = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
+            assert_eq!(*value, json, "{column}");
+        }
+    }
+    let csv = text(&run(&["describe", &browser, "--csv"]).stdout);
+    let json = &self::cells(&["describe", &browser])[0];
+    assert!(csv.starts_with("key,value\n") && csv.contains("\ntrace,browser.parquet\n"), "{csv}");
+    assert!(csv.contains(&format!("\nrequests,{}\n", json["requests"])), "{csv}");
+    assert!(fails(&["compare", &browser, "--json", "--csv"]).contains("cannot be used with"));
+}
+
+/// `import -o x.csv` once wrote Parquet under that name.
+#[test]
+fn a_trace_as_csv_is_the_same_trace() {
+    let folder = tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (csv, back) = (path("t.csv"), path("back.parquet"));
+    let messenger = repository("testdata/messenger.parquet");
+    run(&["import", &messenger, "-o", &csv]);
+    let text = fs::read_to_string(&csv).unwrap();
+    assert!(text.starts_with("at_us,action,file,offset,len,"), "{}", &text[..80]);
+    run(&["import", &csv, "-o", &back]);
+    let of = |trace: &str| {
+        let mut cells = cells(&["compare", trace, "--policy", "lru,mglru", "--memory", "4MiB"]);
+        for cell in &mut cells {
+            let cell = cell.as_object_mut().unwrap();
+            cell.remove("cpu_ns_per_access");
+            cell.remove("trace");
+        }
+        cells
+    };
+    let whole = of(&messenger);
+    assert_eq!(of(&csv), whole);
+    assert_eq!(of(&back), whole);
+    for name in ["t.json", "t.csv.gz"] {
+        assert!(fails(&["import", &messenger, "-o", &path(name)]).contains("not as ."));
+        assert!(!folder.path().join(name).exists());
+    }
+    assert!(fails(&["synth", "zipf", "-o", &path("s.csv")]).contains("import"));
+}
+
+#[test]
+fn csv_of_any_columns_is_read() {
+    let folder = tempdir().unwrap();
+    let log = folder.path().join("log.csv");
+    let log = log.to_str().unwrap();
+    let lines: String =
+        (0..200).map(|n| format!("{n};/f{};{};{}\n", n % 3, ["r", "W"][n % 2], n % 7)).collect();
+    fs::write(log, format!("ms;name;rw;page\n{lines}")).unwrap();
+    let columns = "time=ms,file=name,op=rw,offset=page,block=4096,unit=ms";
+    let cells = cells(&["compare", log, "--columns", columns, "--policy", "lru", "--frames", "64"]);
+    assert_eq!((&cells[0]["accesses"], &cells[0]["write_accesses"]), (&200.into(), &100.into()));
+    let says = |args: &[&str]| {
+        let output = flashsift().args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    let wrong = says(&["compare", log, "--columns", "time=mx"]);
+    assert!(wrong.contains("did you mean `ms`?") && wrong.contains("log.csv"), "{wrong}");
+    let none = says(&["compare", log, "--format", "csv"]);
+    assert!(none.contains("--columns") && none.contains("ms, name, rw, page"), "{none}");
+}

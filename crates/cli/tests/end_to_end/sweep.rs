@@ -1,0 +1,60 @@
+//! `sweep`: the dataset of a small sweep, and the message where Python is missing. The tests of the
+//! Python package inject faults.
+
+use super::{flashsift, repository};
+use std::path::{Path, PathBuf};
+
+/// Files of results below the folder of a sweep.
+fn results(directory: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for trace in std::fs::read_dir(directory.join("cells")).into_iter().flatten() {
+        let files = std::fs::read_dir(trace.unwrap().path()).unwrap();
+        found.extend(files.map(|file| file.unwrap().path()));
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_sweep_writes_its_dataset_once() {
+    let Some(python) = std::env::var_os("FLASHSIFT_PYTHON") else {
+        println!("SKIPPED a_sweep_writes_its_dataset_once: FLASHSIFT_PYTHON names no Python");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let sweep = || {
+        let mut command = flashsift();
+        command.env("FLASHSIFT_PYTHON", &python).env("PYTHONPATH", repository("python"));
+        command.env("HOME", directory.path()).env("PATH", std::env::var_os("PATH").unwrap());
+        command.args(["sweep", &repository("testdata/feed.parquet")]);
+        command.args([repository("testdata/game.parquet")]);
+        command.args(["--policy", "lru,arc", "--memory", "1MiB", "--workers", "1", "-q", "-o"]);
+        let output = command.arg(&out).output().unwrap();
+        let says = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{says}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let summary = sweep();
+    assert!(summary.starts_with("2 traces, 2 results\n"), "{summary}");
+    assert!(summary.contains("Which policy hits most often?"), "{summary}");
+    let first = results(&out);
+    assert_eq!(first.len(), 2);
+    assert!(out.join("report.html").exists() && out.join("report.json").exists());
+    let written = |files: &[PathBuf]| -> Vec<_> {
+        files.iter().map(|file| file.metadata().unwrap().modified().unwrap()).collect()
+    };
+    let before = written(&first);
+    assert_eq!(sweep(), summary);
+    assert_eq!((results(&out), written(&first)), (first.clone(), before));
+}
+
+#[test]
+fn sweep_says_how_to_get_what_is_missing() {
+    let mut command = flashsift();
+    command.args(["sweep", "trace.parquet"]).env("FLASHSIFT_PYTHON", "/bin/false");
+    let output = command.output().unwrap();
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{says}");
+    assert!(says.contains("pip install './python[sweep]'"), "{says}");
+}

@@ -1,0 +1,53 @@
+"""The examples of documents run: the README's, the tutorial's, and the notebook."""
+
+import pathlib
+import re
+import textwrap
+
+import nbclient
+import nbformat
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
+
+
+def example(text, begin):
+    """Returns the indented code that begins with this line, with later blocks of the same page."""
+    blocks = re.findall(r"(?:^(?: {4}.*|)\n)+", text, re.MULTILINE)
+    code = [textwrap.dedent(block) for block in blocks if block.strip()]
+    first = next(n for n, block in enumerate(code) if block.strip().startswith(begin))
+    return [block for block in code[first:] if not re.match(r"\s*(\$|flashsift |python3 )", block)]
+
+
+@pytest.mark.parametrize(
+    ("page", "blocks", "files"),
+    [
+        ("README.md", 1, ["hits.pdf", "hits.svg"]),
+        ("docs/tutorial-researchers.md", 3, ["hits.pdf", "hits.svg"]),
+    ],
+)
+def test_the_examples_run(page, blocks, files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "testdata").symlink_to(REPOSITORY / "testdata")
+    text = (REPOSITORY / page).read_text()
+    names = {}
+    for block in example(text, "import flashsift")[:blocks]:
+        exec(compile(block, page, "exec"), names)  # noqa: S102
+    for file in files:
+        assert (tmp_path / file).stat().st_size > 1000, file
+
+
+def test_the_notebook_runs():
+    path = REPOSITORY / "docs" / "browser.ipynb"
+    notebook = nbformat.read(path, 4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}},
+        kernel_name="python3",
+    )
+    client.execute()
+    shown = "".join(str(cell.get("outputs", "")) for cell in notebook.cells)
+    assert "image/svg+xml" in shown and "hit_ratio" in shown
+    # Second chance is Clock: with the same pages.
+    row = r"<td>&quot;{}&quot;</td><td>(\d+)</td><td>(\d+)</td>"
+    found = [re.search(row.format(name), shown) for name in ("clock", "SecondChance")]
+    assert all(found) and found[0].groups() == found[1].groups(), shown[-2000:]

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Builds wheels with the program and the module, and tests one in a fresh environment.
+
+    python/wheel.py --target x86_64-unknown-linux-gnu --out target/wheels     as `make wheel` does
+    python/wheel.py --built target/debug --out target/wheels-dev              as `make test` does
+    python/wheel.py --test target/wheels                                      as `make wheel-test`
+"""
+
+import argparse
+import base64
+import hashlib
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PYTHON = ROOT / "python"
+# The C library of manylinux2014.
+GLIBC = "2.17"
+# Packages that only the tests need, or one kind of user.
+TESTED_WITH = ["fsspec", "matplotlib", "mypy", "pytest"]
+
+
+def run(*words, **options):
+    """Runs a command, which must succeed."""
+    subprocess.run([str(word) for word in words], check=True, cwd=ROOT, **options)
+
+
+def build(target, out):
+    """Builds the program, puts it where maturin finds scripts, and builds the wheel."""
+    directory = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    run("cargo", "zigbuild", "--release", "--locked", "-p", "flashsift", "--target",
+        f"{target}.{GLIBC}")
+    scripts = PYTHON / "wheel.data" / "scripts"
+    shutil.rmtree(PYTHON / "wheel.data", ignore_errors=True)
+    scripts.mkdir(parents=True)
+    # A module that was built for tests must not be packed beside the new one.
+    stale = PYTHON / "flashsift" / "_native.abi3.so"
+    hidden = stale.with_suffix(".hidden")
+    try:
+        shutil.copy2(directory / target / "release" / "flashsift", scripts / "flashsift")
+        if stale.exists():
+            stale.rename(hidden)
+        run("maturin", "build", "--release", "--manifest-path", "crates/py/Cargo.toml", "--out",
+            out, "--target", target, "--zig", "--compatibility", "manylinux2014")
+    finally:
+        shutil.rmtree(PYTHON / "wheel.data", ignore_errors=True)
+        if hidden.exists():
+            hidden.rename(stale)
+
+
+def pack(built, out):
+    """Packs a wheel for this machine of what tests have built, without compiling anything again."""
+    project = tomllib.loads((PYTHON / "pyproject.toml").read_text())["project"]
+    name = f"{project['name']}-{project['version']}"
+    tag = f"cp310-abi3-linux_{platform.machine()}"
+    info = f"{name}.dist-info"
+    metadata = [
+        "Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {project['version']}",
+        f"Requires-Python: {project['requires-python']}",
+        *[f"Requires-Dist: {need}" for need in project["dependencies"]],
+    ]
+    for extra, needs in project["optional-dependencies"].items():
+        metadata.append(f"Provides-Extra: {extra}")
+        metadata += [f"Requires-Dist: {need}; extra == '{extra}'" for need in needs]
+    wheel = ["Wheel-Version: 1.0", "Generator: wheel.py", "Root-Is-Purelib: false", f"Tag: {tag}"]
+    package = PYTHON / "flashsift"
+    content = {
+        str(path.relative_to(PYTHON)): path.read_bytes()
+        for path in sorted(package.rglob("*"))
+        if path.suffix in (".py", ".pyi", ".typed") or path.name == "py.typed"
+    }
+    content["flashsift/_native.abi3.so"] = (built / "lib_native.so").read_bytes()
+    content[f"{name}.data/scripts/flashsift"] = (built / "flashsift").read_bytes()
+    content[f"{info}/METADATA"] = "\n".join([*metadata, ""]).encode()
+    content[f"{info}/WHEEL"] = "\n".join([*wheel, ""]).encode()
+    out.mkdir(parents=True, exist_ok=True)
+    record = []
+    with zipfile.ZipFile(out / f"{name}-{tag}.whl", "w") as file:
+        for path, data in content.items():
+            entry = zipfile.ZipInfo(path)
+            entry.external_attr = 0o100755 << 16 if "/scripts/" in path else 0o100644 << 16
+            file.writestr(entry, data)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            record.append(f"{path},sha256={digest},{len(data)}")
+        record.append(f"{info}/RECORD,,")
+        file.writestr(f"{info}/RECORD", "\n".join([*record, ""]))
+
+
+def test(wheels):
+    """Installs the wheel of this machine alone, and runs the package's tests from elsewhere."""
+    found = sorted(pathlib.Path(wheels).glob(f"flashsift-*{platform.machine()}.whl"))
+    if not found:
+        sys.exit(f"there is no wheel for {platform.machine()} in {wheels}: make wheel")
+    pins = (PYTHON / "requirements.txt").read_text().splitlines()
+    pinned = [pin for pin in pins if pin.split("==")[0].split("[")[0] in TESTED_WITH]
+    with tempfile.TemporaryDirectory() as directory:
+        environment = pathlib.Path(directory) / "venv"
+        run(sys.executable, "-m", "venv", environment)
+        python = environment / "bin" / "python"
+        run(python, "-m", "pip", "install", "-q", f"{found[-1]}[plot]", *pinned)
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("PYTHONPATH", "FLASHSIFT", "FLASHSIFT_PYTHON")
+        }
+        # The tests come without the sources of the package beside them.
+        tests = pathlib.Path(directory) / "python" / "tests"
+        shutil.copytree(PYTHON / "tests", tests)
+        shutil.copy2(PYTHON / "pyproject.toml", tests.parent)
+        (pathlib.Path(directory) / "testdata").symlink_to(ROOT / "testdata")
+        chosen = [tests / name for name in ["test_package.py", "test_policy.py"]]
+        subprocess.run(
+            [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen],
+            check=True, env=clean, cwd=directory,
+        )
+
+
+def main():
+    it = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    it.add_argument("--target", help="build for this triple, linked by zig")
+    it.add_argument("--built", type=pathlib.Path, metavar="DIR", help="pack what is built there")
+    it.add_argument("--out", type=pathlib.Path, metavar="DIR")
+    it.add_argument("--test", type=pathlib.Path, metavar="WHEELS")
+    args = it.parse_args()
+    if args.target:
+        build(args.target, args.out.resolve())
+    if args.built:
+        pack(args.built.resolve(), args.out.resolve())
+    if args.test:
+        test(args.test.resolve())
+
+
+if __name__ == "__main__":
+    main()
