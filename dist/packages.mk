@@ -66,10 +66,9 @@ setup-check-packages: setup-build
 # One static program. zstd's and xz's C code is part of it.
 program-%:
 	PATH=$(CURDIR)/target/zig/bin:$$PATH \
-	  CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_DEBUG=none \
 	  RUSTFLAGS="$(REMAPPED)" CFLAGS="-ffile-prefix-map=$(CARGO_HOME_USED)=cargo" \
-	  $(CARGO) zigbuild --release --locked -p flashsift --target $*-unknown-linux-musl
-	install -D -m 755 $${CARGO_TARGET_DIR:-target}/$*-unknown-linux-musl/release/flashsift $(PACKAGES)/bin/flashsift-$*
+	  $(CARGO) zigbuild --profile dist --locked -p flashsift --target $*-unknown-linux-musl
+	install -D -m 755 $${CARGO_TARGET_DIR:-target}/$*-unknown-linux-musl/dist/flashsift $(PACKAGES)/bin/flashsift-$*
 
 # Man pages and completions, which the program writes; units with Debian's path; texts.
 package-files:
@@ -80,9 +79,10 @@ package-files:
 	for shell in bash zsh fish; do $$program completions $$shell > $(PACKAGES)/share/completions/$$shell; done
 	for unit in $(UNITS); do sed 's#/usr/local/#/usr/#' dist/$$unit > $(PACKAGES)/share/units/$$unit; done
 	cat dist/debian/copyright > $(PACKAGES)/share/copyright
-	printf 'flashsift (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md in this directory.\n\n -- %s  %s\n' \
+	printf 'flashsift (%s) unstable; urgency=medium\n\n  * See changelog.gz in this directory.\n\n -- %s  %s\n' \
 	  $(DEBIAN_VERSION) "$$(sed -n 's/^maintainer = "\(.*\)"/\1/p' crates/cli/Cargo.toml)" \
-	  "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))" > $(PACKAGES)/share/changelog
+	  "$$(date -u -R -d @$(SOURCE_DATE_EPOCH))" | gzip -9n > $(PACKAGES)/share/changelog.Debian.gz
+	gzip -9n < CHANGELOG.md > $(PACKAGES)/share/changelog.gz
 
 # The program with everything that `make install` needs, for any Linux.
 archive-%:
@@ -95,6 +95,6 @@ archive-%:
 	$(TARBALL) -C $(PACKAGES) $$name | gzip -9n > $(PACKAGES)/$$name.tar.gz; rm -r $(PACKAGES)/$$name
 
 deb-%:
-	umask 022; target/tools/bin/cargo-deb -q -p flashsift --no-build --no-strip --locked \
+	umask 022; target/tools/bin/cargo-deb -q -p flashsift --no-build --no-strip --locked --profile dist \
 	  --target $*-unknown-linux-musl --deb-version $(DEBIAN_VERSION) \
 	  -o $(PACKAGES)/flashsift_$(DEBIAN_VERSION)_$(DEBIAN_$*).deb

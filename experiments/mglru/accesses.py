@@ -38,17 +38,17 @@ def scans(rng, pages):
 
 
 def shifts(rng, pages):
-    """Zipf's law over a sixth of the file, which moves on four times."""
-    part = pages // 6
+    """Zipf's law over a third of the file, which moves on by a sixth four times."""
+    part = pages // 3
     chosen = []
     for phase in range(5):
-        chosen += [phase * part + page for page in zipf(rng, part)[: ACCESSES // 5]]
+        chosen += [phase * part // 2 + page for page in zipf(rng, part)[: ACCESSES // 5]]
     return chosen
 
 
 def loops(_, pages):
-    """A loop over an eighth of the file."""
-    return [index % (pages // 8) for index in range(ACCESSES)]
+    """A loop over five sixteenths of the file: more than the group's memory."""
+    return [index % (pages * 5 // 16) for index in range(ACCESSES)]
 
 
 def statistics(group):

@@ -13,9 +13,7 @@ def predicted(flashsift, trace, frames):
     command += ["--frames", str(frames), "--policy", ",".join(POLICIES), trace]
     cells = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     cells = [json.loads(line) for line in cells.splitlines()]
-    return {
-        cell["policy"]: cell["storage_reads"] for cell in cells if "storage_reads" in cell
-    }
+    return {cell["policy"].split()[0]: cell["device_reads"] for cell in cells if "policy" in cell}
 
 
 def main():

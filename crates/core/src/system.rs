@@ -11,7 +11,7 @@ use crate::{
     metadata,
     nvm::{self, LineCounts, Lines, Traffic},
     page::{Access, NEVER, Op, PAGE_BYTES, Page},
-    policy::{self, Build, Setup},
+    policy::{self, Build, Policy, Setup, erased::Erased},
     readahead::{
         self, Ahead, Before, CellReadAhead, ChargedAhead, NoReadAhead, ReadAhead, ReadCase,
         ReadEnd, ReadLog,
@@ -194,24 +194,69 @@ impl Cell<'_> {
     }
 }
 
-pub(crate) fn run<P: Build>(
+/// Runs a page cache under a policy.
+pub(crate) fn run<P: Build + 'static>(
+    cell: &Cell<'_>,
+    trace: &Trace,
+    future: Option<&Future>,
+    sink: Option<&mut dyn FnMut(Io)>,
+) -> Outcome {
+    assert!(!P::OFFLINE || future.is_some(), "an offline policy is given the future");
+    let (frames, pages) = (cell.frames, trace.pages());
+    let setup = Setup { frames, pages, runs: trace.runs(), params: &cell.policy.params };
+    let policy = P::build(&setup);
+    // A loop is compiled for each policy only where another cost does not hide that of calls.
+    let has_buffer = matches!(cell.system.spec.kind, SystemKind::Buffer(_));
+    let calls = match cell.readahead {
+        _ if has_buffer => true,
+        Some(ahead) => ahead.charges.is_some(),
+        None => sink.is_some() || cell.metadata.is_some() || cell.attribution.is_some(),
+    };
+    if calls && P::WANTS_ADDRESSES {
+        run_erased(Erased::<true>::new(policy), cell, trace, future, sink)
+    } else if calls {
+        run_erased(Erased::<false>::new(policy), cell, trace, future, sink)
+    } else if cell.readahead.is_some() {
+        run_ahead(policy, cell, trace, future, sink.unwrap_or(&mut |_| {}))
+    } else {
+        run_alone(policy, cell, trace, future)
+    }
+}
+
+/// Runs whatever costs more than the calls of a policy behind a pointer.
+fn run_erased<P: Policy>(
+    policy: P,
     cell: &Cell<'_>,
     trace: &Trace,
     future: Option<&Future>,
     sink: Option<&mut dyn FnMut(Io)>,
 ) -> Outcome {
     if let SystemKind::Buffer(order) = cell.system.spec.kind {
-        return run_buffer::<P>(cell, trace, future, order, sink);
+        return run_buffer(policy, cell, trace, future, order, sink);
     }
-    if cell.readahead.is_some() {
-        return run_ahead::<P>(cell, trace, future, sink.unwrap_or(&mut |_| {}));
-    }
-    match sink {
-        // The file system's own writes go by time, as a sink does; processes are known there, too.
-        None if cell.metadata.is_some() || cell.attribution.is_some() => {
-            run_with::<P>(cell, trace, future, Some(&mut |_| {}))
+    run_watched(policy, cell, trace, future, sink.unwrap_or(&mut |_| {}))
+}
+
+/// Runs a page cache whose requests to the device are watched. The file system's own writes go by
+/// time, as a sink does; processes are known there, too.
+fn run_watched<P: Policy>(
+    policy: P,
+    cell: &Cell<'_>,
+    trace: &Trace,
+    future: Option<&Future>,
+    sink: &mut dyn FnMut(Io),
+) -> Outcome {
+    let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
+    let back = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
+    let machine = Machine::new(cell.writeback, trace, cell.frames);
+    let system = system(policy, cell, trace, back, machine);
+    match cell.readahead {
+        Some(CellReadAhead { charges, .. }) => {
+            let into = charges.expect("read-ahead alone has a loop for each policy");
+            let ahead = ChargedAhead::new(new_ahead(cell, trace), trace, into);
+            system.reading_ahead(ahead).replay(cell, trace, future)
         }
-        sink => run_with::<P>(cell, trace, future, sink),
+        None => system.replay(cell, trace, future),
     }
 }
 
@@ -232,8 +277,8 @@ pub(crate) fn run_memory<C: Cache>(
 }
 
 /// Runs a page cache over a write buffer.
-#[inline(never)]
-fn run_buffer<P: Build>(
+fn run_buffer<P: Policy>(
+    policy: P,
     cell: &Cell<'_>,
     trace: &Trace,
     future: Option<&Future>,
@@ -246,12 +291,13 @@ fn run_buffer<P: Build>(
     let flushes = cell.system.params.word(BUFFER_PARAMS, "flush") == "yes";
     let buffer = NvmBuffer::new(storage, order(slots), trace.pages(), slots, flushes);
     let machine = Machine::new(cell.writeback, trace, cell.frames);
-    system::<P, _, _>(cell, trace, buffer, machine).replay(cell, trace, future)
+    system(policy, cell, trace, buffer, machine).replay(cell, trace, future)
 }
 
 /// Runs a page cache that reads ahead.
 #[inline(never)]
-fn run_ahead<P: Build>(
+fn run_ahead<P: Policy>(
+    policy: P,
     cell: &Cell<'_>,
     trace: &Trace,
     future: Option<&Future>,
@@ -260,60 +306,50 @@ fn run_ahead<P: Build>(
     let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
     let storage = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
     let machine = Machine::new(cell.writeback, trace, cell.frames);
-    let CellReadAhead { model, advice, charges } = cell.readahead.expect("it reads ahead");
-    let ahead = Ahead::new(model, trace).advised(advice);
-    let ahead = if cell.reads.is_some() { ahead.with_arrivals() } else { ahead };
-    let System { cache, back: Watched { back, writeback }, .. } =
-        system::<P, _, _>(cell, trace, storage, machine);
-    match charges {
-        None => System::new(cache, back, writeback, ahead).replay(cell, trace, future),
-        Some(into) => {
-            let ahead = ChargedAhead::new(ahead, trace, into);
-            System::new(cache, back, writeback, ahead).replay(cell, trace, future)
-        }
-    }
+    let system = system(policy, cell, trace, storage, machine);
+    system.reading_ahead(new_ahead(cell, trace)).replay(cell, trace, future)
 }
 
+/// The read-ahead of a cell that has one.
+fn new_ahead(cell: &Cell<'_>, trace: &Trace) -> Ahead {
+    let CellReadAhead { model, advice, .. } = cell.readahead.expect("it reads ahead");
+    let ahead = Ahead::new(model, trace).advised(advice);
+    if cell.reads.is_some() { ahead.with_arrivals() } else { ahead }
+}
+
+/// Runs a page cache of which only the counts are wanted.
 #[inline(never)]
-fn run_with<P: Build>(
+fn run_alone<P: Policy>(
+    policy: P,
     cell: &Cell<'_>,
     trace: &Trace,
     future: Option<&Future>,
-    sink: Option<&mut dyn FnMut(Io)>,
 ) -> Outcome {
     let build = || (cell.layout.spec.build)(trace, &cell.layout.params);
     let totals = trace.totals();
     let writes = totals.write_accesses + totals.direct_writes > 0;
-    let wanted = sink.is_some() || P::WANTS_ADDRESSES || writes;
+    let wanted = P::WANTS_ADDRESSES || writes;
     let layout = wanted.then(build);
     let follows =
         layout.as_ref().is_some_and(|layout| layout.wants_dirtied() || layout.wants_time());
-    let machine = || Machine::new(cell.writeback, trace, cell.frames);
-    // A loop is compiled for each policy and each case. Two cases share a loop where another cost
-    // hides that of the unused part: a sink hides an idle write-back machine, and the machine hides
-    // the question whether the layout follows dirty pages or the time.
-    match (sink, cell.writeback.on_eviction_only()) {
-        (Some(sink), _) => {
-            let back = storage::<P, _>(cell, trace, Storage::new(layout, sink));
-            system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
-        }
-        (None, false) => {
-            let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
-            system::<P, _, _>(cell, trace, back, machine()).replay(cell, trace, future)
-        }
-        (None, true) if follows => {
-            let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
-            system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future)
-        }
-        (None, true) => {
-            let back = storage::<P, _>(cell, trace, Storage::new(layout, ()));
-            system::<P, _, _>(cell, trace, back, OnEviction).replay(cell, trace, future)
-        }
+    // A loop is compiled for each case. Two cases share a loop where another cost hides that of the
+    // unused part: the write-back machine hides the question whether the layout follows dirty pages
+    // or the time.
+    if !cell.writeback.on_eviction_only() {
+        let machine = Machine::new(cell.writeback, trace, cell.frames);
+        let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
+        system(policy, cell, trace, back, machine).replay(cell, trace, future)
+    } else if follows {
+        let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
+        system(policy, cell, trace, back, OnEviction).replay(cell, trace, future)
+    } else {
+        let back = storage::<P, _>(cell, trace, Storage::new(layout, ()));
+        system(policy, cell, trace, back, OnEviction).replay(cell, trace, future)
     }
 }
 
 /// Returns storage as the cell wants it. It gives addresses if the policy wants them.
-fn storage<P: Build, S: Sink>(cell: &Cell<'_>, trace: &Trace, storage: Storage<S>) -> Storage<S> {
+fn storage<P: Policy, S: Sink>(cell: &Cell<'_>, trace: &Trace, storage: Storage<S>) -> Storage<S> {
     let storage = storage
         .with_requests_up_to(cell.request_pages_max)
         .with_discards(cell.discards)
@@ -330,16 +366,15 @@ fn storage<P: Build, S: Sink>(cell: &Cell<'_>, trace: &Trace, storage: Storage<S
 }
 
 /// Builds a page cache under a policy, in front of any back.
-fn system<P: Build, B: Back, W: WriteBack>(
+fn system<P: Policy, B: Back, W: WriteBack>(
+    policy: P,
     cell: &Cell<'_>,
     trace: &Trace,
     back: B,
     writeback: W,
 ) -> System<PageCache<P>, B, W, NoReadAhead> {
     let Cell { frames, write_miss_reads, .. } = *cell;
-    let pages = trace.pages();
-    let setup = Setup { frames, pages, runs: trace.runs(), params: &cell.policy.params };
-    let cache = PageCache::new::<B>(P::build(&setup), pages, frames, write_miss_reads);
+    let cache = PageCache::new::<B>(policy, trace.pages(), frames, write_miss_reads);
     System::new(cache, back, writeback, NoReadAhead)
 }
 
@@ -531,6 +566,13 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     }
 }
 
+impl<C: Cache, B: Back, W: WriteBack> System<C, B, W, NoReadAhead> {
+    fn reading_ahead<R: ReadAhead<C>>(self, ahead: R) -> System<C, B, W, R> {
+        let System { cache, back: Watched { back, writeback }, .. } = self;
+        System::new(cache, back, writeback, ahead)
+    }
+}
+
 impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
     fn new(cache: C, back: B, writeback: W, ahead: R) -> Self {
         Self {
@@ -545,7 +587,6 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
     // A function of its own: beside others in one, the loop's variables lose their registers.
     #[inline(never)]
     fn replay(mut self, cell: &Cell<'_>, trace: &Trace, future: Option<&Future>) -> Outcome {
-        assert!(!C::OFFLINE || future.is_some(), "an offline policy is given the future");
         assert!(!C::WANTS_BYTES || trace.tables().bytes, "the trace has byte extents");
         assert!(!B::WANTS_OWNERS || trace.tables().owners, "the trace has owners");
         let mut position = 0;

@@ -28,6 +28,10 @@
 //! - A removed page does not refault when it comes back, whether it was resident or evicted. A page
 //!   that is cleaned before a scan found it dirty keeps its place. A drain evicts as a miss does:
 //!   clean pages first.
+//!
+//! Beside the counters of Linux 6.12, on recorded runs in a control group, the model reads 0.8 %
+//! less to 1.5 % more where popularity follows Zipf's law or moves on, and 3 % to 7 % less with
+//! scans in between (experiments/mglru).
 
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{

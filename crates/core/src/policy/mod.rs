@@ -24,6 +24,7 @@ mod car;
 mod cflru;
 mod clock;
 mod clockpro;
+pub(crate) mod erased;
 pub mod external;
 mod fab;
 mod fifo;

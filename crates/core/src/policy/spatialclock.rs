@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(victims, [95, 120, 130].map(Page));
     }
 
-    fn run<P: Build>(trace: &Trace, text: &str, layout: &str, frames: u32) -> Outcome {
+    fn run<P: Build + 'static>(trace: &Trace, text: &str, layout: &str, frames: u32) -> Outcome {
         let cell = Cell {
             system: &crate::system::PLAIN,
             policy: &policy::Selection::parse(text).unwrap(),

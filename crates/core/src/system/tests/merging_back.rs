@@ -105,7 +105,7 @@ fn run(frames: u32, pages_max: u32, modes: &str, trace: &Trace) -> (Outcome, Vec
             sent: &mut sent,
         };
         let machine = Machine::new(cell.writeback, trace, frames);
-        let outcome = system::<Lru, _, _>(cell, trace, back, machine).replay(cell, trace, None);
+        let outcome = system(Lru(Vec::new()), cell, trace, back, machine).replay(cell, trace, None);
         (outcome, sent)
     })
 }

@@ -107,7 +107,7 @@ fn run(frames: u32, slots: usize, modes: &str, actions: &[Action]) -> (Outcome, 
         };
         let machine = Machine::new(cell.writeback, &trace, frames);
         let outcome =
-            system::<Lru, _, _>(cell, &trace, &mut buffer, machine).replay(cell, &trace, None);
+            system(Lru(Vec::new()), cell, &trace, &mut buffer, machine).replay(cell, &trace, None);
         (outcome, buffer)
     })
 }
