@@ -99,7 +99,7 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
             let lines = std::fs::read(&path)?.split(|byte| *byte == b'\n').count() as u64;
             anyhow::ensure!(lines > LINES, "{name}: the file has too few lines");
             alone.push(thread_cpu_s() - before);
-            let mut timed = |sink: &mut dyn Sink| -> anyhow::Result<f64> {
+            let timed = |sink: &mut dyn Sink| -> anyhow::Result<f64> {
                 let before = thread_cpu_s();
                 let outcome = open::read(&path, Some(name), sink, &open::Limits::default())?;
                 let spent_s = thread_cpu_s() - before;
