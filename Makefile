@@ -117,6 +117,8 @@ wheel-test: ## Install the wheel for this machine in a fresh virtual environment
 soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTES (10); packages
 	FLASHSIFT_HISTORIES=4 FLASHSIFT_CUTS=40 FLASHSIFT_KILLS=100 \
 	  $(CARGO) test --locked -p flashsift --test power_cuts -- --nocapture --test-threads 1
+	FLASHSIFT_HISTORIES=10 FLASHSIFT_CUTS=100 \
+	  $(CARGO) test --locked -p flashsift --test power_cuts belong_to_one_epoch -- --nocapture --test-threads 1
 	FLASHSIFT_CRASHES=200 $(CARGO) test --locked -p flashsift --test mount random_crashes -- --show-output
 	checks/mount --minutes $(or $(SOAK_MINUTES),10)
 	$(MAKE) --no-print-directory packages-twice
@@ -147,7 +149,7 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium firefox-esr:firefox-esr notmuch:notmuch git:git pip3:python3-pip feh:feh Xvfb:xvfb gdk-pixbuf-thumbnailer:libgdk-pixbuf2.0-bin node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr busybox:busybox-static)
+	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium firefox-esr:firefox-esr notmuch:notmuch git:git /usr/lib/python3/dist-packages/lmdb:python3-lmdb /usr/lib/python3/dist-packages/plyvel:python3-plyvel pip3:python3-pip feh:feh Xvfb:xvfb gdk-pixbuf-thumbnailer:libgdk-pixbuf2.0-bin node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr busybox:busybox-static)
 	@if command -v apt-get >/dev/null && ! command -v promtool >/dev/null && [[ ! -x target/prometheus/usr/bin/promtool ]]; then \
 	  echo "unpacking Prometheus of Debian into target/prometheus"; $(unpack-prometheus); fi
 	@if (( EUID == 0 )) && [[ ! -e /run/udev ]]; then $(call as-systemd-does); fi
@@ -169,10 +171,10 @@ define as-systemd-does
 [[ ! -d /sys/kernel/tracing || -e /sys/kernel/tracing/instances ]] || mount -t tracefs tracefs /sys/kernel/tracing || true
 endef
 
-# $(1): PROGRAM:PACKAGE …
+# $(1): PROGRAM:PACKAGE …, or FILE:PACKAGE
 define install
 missing=(); for program in $(1); do \
-  command -v $${program%%:*} >/dev/null || missing+=($${program##*:}); done; \
+  command -v $${program%%:*} >/dev/null || [[ $$program == /* && -e $${program%%:*} ]] || missing+=($${program##*:}); done; \
 if (( $${#missing[@]} )); then \
   if command -v apt-get >/dev/null && (( EUID == 0 )); then \
     echo "installing $${missing[*]}"; apt-get update -qq >/dev/null; \

@@ -6,6 +6,7 @@
 
 mod builds;
 mod counted;
+mod delayed;
 mod devices;
 mod memory;
 mod mount;
@@ -72,6 +73,10 @@ struct Args {
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
     nvm: bool,
 
+    /// Instead: a million power cuts of delayed syncs in a model, into DELAYED.md
+    #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
+    delayed: bool,
+
     /// Instead: time of a sifter's models for a file, into SIFT-MODELS.md
     #[arg(long, conflicts_with_all = ["sizes", "memory", "record", "devices", "replay", "mount"])]
     sift_models: bool,
@@ -128,7 +133,7 @@ fn main() -> anyhow::Result<()> {
     let program =
         if args.saving { args.saving_options.program.as_path() } else { Path::new(FLASHSIFT) };
     // Policy loops run in this process.
-    let is_needed = !args.readahead && !args.readers && args.builds.is_empty();
+    let is_needed = !args.readahead && !args.delayed && !args.readers && args.builds.is_empty();
     ensure!(
         !is_needed || program.exists(),
         "{} is not built: run this by `make bench`",
@@ -145,6 +150,7 @@ fn main() -> anyhow::Result<()> {
         _ if args.devices => ("Modelled devices", "make bench BENCH_ARGS=--devices", "DEVICES.md"),
         _ if args.mount => ("Mounting", "make bench BENCH_ARGS=--mount", "MOUNT.md"),
         _ if args.nvm => ("Non-volatile memory", "make bench BENCH_ARGS=--nvm", "NVM.md"),
+        _ if args.delayed => ("Delayed syncs", "make bench BENCH_ARGS=--delayed", "DELAYED.md"),
         _ if args.sift_models => {
             ("Models of sifters", "make bench BENCH_ARGS=--sift-models", "SIFT-MODELS.md")
         }
@@ -169,6 +175,7 @@ fn main() -> anyhow::Result<()> {
             systems(&mut report, &args)?;
             nvm::report(&mut report, args.rounds)?;
         }
+        _ if args.delayed => delayed::report(&mut report)?,
         _ if args.sift_models => sift_models::report(&mut report, args.rounds)?,
         _ if args.readahead => readahead::report(&mut report, args.rounds)?,
         _ if args.readers => readers::report(&mut report, args.rounds)?,

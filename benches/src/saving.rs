@@ -347,7 +347,8 @@ fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Vec<Counts>> {
     let mut beds = Vec::new();
     for side in &job.sides {
         let mut bed = Bed::new(*side, job.file_system, &setting.dir, job.row.device_bytes)?;
-        bed.attach(&setting.program, &setting.options.mount_options)?;
+        let options = format!("{} {}", setting.options.mount_options, job.row.options);
+        bed.attach(&setting.program, &options)?;
         beds.push(bed);
     }
     let measured = thread::scope(|scope| {

@@ -36,6 +36,8 @@ pub(super) struct Row {
     pub(super) slow: bool,
     pub(super) programs: &'static [&'static str],
     pub(super) device_bytes: u64,
+    /// Options of its mount, separated by spaces.
+    pub(super) options: &'static str,
     pub(super) perform: fn(&Stage) -> anyhow::Result<()>,
 }
 
@@ -84,6 +86,7 @@ const ROW: Row = Row {
     slow: false,
     programs: &[],
     device_bytes: GIB,
+    options: "",
     perform: |_| Ok(()),
 };
 
@@ -215,6 +218,40 @@ pub(super) const ROWS: &[Row] = &[
         ..SQLITE
     },
     Row {
+        name: "delayed-delete",
+        what: "SQLite, `DELETE`, 600 transactions in 2 minutes, `delayed:60s`",
+        required: 0.05,
+        perform: |stage| paced(stage, "DELETE", "FULL", 5),
+        ..DELAYED
+    },
+    Row {
+        name: "delayed-wal-full",
+        what: "SQLite, `WAL` and `synchronous=FULL`, 600 transactions in 2 minutes, `delayed:60s`",
+        required: 0.85,
+        perform: |stage| paced(stage, "WAL", "FULL", 5),
+        ..DELAYED
+    },
+    Row {
+        name: "delayed-wal-full-50",
+        what: "the same with 6000 transactions",
+        required: 0.1,
+        perform: |stage| paced(stage, "WAL", "FULL", 50),
+        ..DELAYED
+    },
+    Row {
+        name: "delayed-wal-normal",
+        what: "SQLite, `WAL` and `synchronous=NORMAL`, 600 transactions in 2 minutes, \
+               `delayed:60s`",
+        perform: |stage| paced(stage, "WAL", "NORMAL", 5),
+        ..DELAYED
+    },
+    Row {
+        name: "delayed-wal-normal-50",
+        what: "the same with 6000 transactions",
+        perform: |stage| paced(stage, "WAL", "NORMAL", 50),
+        ..DELAYED
+    },
+    Row {
         name: "one-byte",
         what: "one file of one byte: the fixed cost of mounting and unmounting",
         // Some blocks, which no saving can make up for.
@@ -233,6 +270,15 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 const SQLITE: Row = Row { pace: Pace::Busy, programs: &["sqlite3"], ..ROW };
+
+const DELAYED: Row = Row {
+    knobs: true,
+    slow: true,
+    same: false,
+    options: "--delay-sync *=60s",
+    pace: Pace::Waits,
+    ..SQLITE
+};
 
 /// A clock of whole seconds since the row began, for loads with a fixed rate.
 struct Clock(Instant);
@@ -379,6 +425,35 @@ fn sqlite(stage: &Stage, mode: &str) -> anyhow::Result<()> {
     let mut process =
         sqlite.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("sqlite3")?;
     process.stdin.take().context("a pipe")?.write_all(sql.as_bytes())?;
+    ensure!(process.wait()?.success(), "sqlite3 failed");
+    Ok(())
+}
+
+/// Transactions at a fixed rate for two minutes, in a database that was there before.
+fn paced(stage: &Stage, mode: &str, synchronous: &str, a_second: u64) -> anyhow::Result<()> {
+    const TIME_S: u64 = 120;
+    const ROWS: u64 = 20_000;
+    let mut sqlite = Command::new("sqlite3");
+    sqlite.arg("-bail").arg(stage.dir.join("data.db"));
+    let mut process =
+        sqlite.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("sqlite3")?;
+    let mut sql = process.stdin.take().context("a pipe")?;
+    writeln!(
+        sql,
+        "PRAGMA journal_mode={mode}; PRAGMA synchronous={synchronous};
+        CREATE TABLE t(n INTEGER PRIMARY KEY, s);
+        INSERT INTO t WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT {ROWS})
+        SELECT n, hex(randomblob(50)) FROM c;"
+    )?;
+    let begun = Instant::now();
+    for number in 0..TIME_S * a_second {
+        let due = Duration::from_micros(number * 1_000_000 / a_second);
+        thread::sleep(due.saturating_sub(begun.elapsed()));
+        // As a browser's history: most changes are of a few pages.
+        let row = 1 + number * number * 7919 % (ROWS / 10);
+        writeln!(sql, "UPDATE t SET s = hex(randomblob(50)) WHERE n = {row};")?;
+    }
+    drop(sql);
     ensure!(process.wait()?.success(), "sqlite3 failed");
     Ok(())
 }

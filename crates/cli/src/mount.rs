@@ -52,6 +52,9 @@ A file for --config has the same settings; the command line overrides them:
   no-passthrough = true
   options = [\"noatime\"]
   metrics = [\"unix:/run/flashsift.sock\"]
+  [[group]]
+  patterns = [\"*.db*\"]
+  sync = \"delayed:5m\"
 
 SEMANTICS.md lists the promises, and the files that a crash can lose.")]
 pub(crate) struct Args {
@@ -117,6 +120,11 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
             "--dry-run needs --sift, --enable or --disable: a mount without them drops nothing";
         return Err(Usage(why.to_owned()).into());
     }
+    if args.even_if_used && !wanted.delayed.is_empty() {
+        let why = "--even-if-used lets other processes change BACKING, and files whose syncs are \
+                   delayed may be changed through the mount alone; leave out one of the two";
+        return Err(Usage(why.to_owned()).into());
+    }
     let mountpoint = args.mountpoint.as_ref().unwrap_or(&args.backing);
     if args.disable {
         return boot::disable(mountpoint, args.dry_run);
@@ -155,6 +163,7 @@ fn options(backing: PathBuf, mountpoint: PathBuf, wanted: settings::Wanted) -> d
         force: false,
         budget_bytes: wanted.budget_bytes,
         settled: wanted.settled,
+        delayed: wanted.delayed,
         allow_other: wanted.allow_other,
         kernel: wanted.options,
         serving: Serving { passthrough: wanted.passthrough, threads: wanted.threads },

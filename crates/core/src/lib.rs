@@ -8,6 +8,7 @@
 pub mod back;
 pub mod bound;
 pub mod cache;
+pub mod delayed;
 pub mod describe;
 pub mod device;
 pub mod doctor;

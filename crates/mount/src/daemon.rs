@@ -78,6 +78,8 @@ pub struct Options {
     pub budget_bytes: u64,
     /// Patterns of names that are created on flash.
     pub settled: Vec<String>,
+    /// Patterns of files whose syncs are delayed, each with the longest time.
+    pub delayed: Vec<(String, Duration)>,
     /// Other users may use the mount.
     pub allow_other: bool,
     /// Options that the kernel knows.
@@ -352,6 +354,7 @@ fn start(
     let config = Config {
         lose_at_most_us: micros(options.lose_at_most),
         settled: options.settled.clone(),
+        delayed: options.delayed.iter().map(|(of, time)| (of.clone(), micros(*time))).collect(),
         noatime: partly,
         flusher: flusher_settings(),
         ..Config::default()

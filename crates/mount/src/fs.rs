@@ -4,6 +4,7 @@ pub(crate) mod backing;
 mod caller;
 mod content;
 pub(crate) mod decisions;
+mod delayed;
 pub(crate) mod drops;
 mod events;
 pub(crate) mod failures;
@@ -25,6 +26,7 @@ mod xattrs;
 
 use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
 use self::content::{Content, Place};
+use self::delayed::Delayed;
 use self::drops::Drops;
 use self::events::{At, Events};
 use self::failures::Failing;
@@ -35,6 +37,7 @@ use self::table::{Is, Name, Table};
 use self::temps::is_temporary;
 use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
 use self::writes::BlockDevice;
+use flashsift_core::delayed::groups::Groups;
 use flashsift_core::event::{Action, Micros};
 use flashsift_core::sift::account::Account;
 use flashsift_core::sift::{KeepConfig, live::Live};
@@ -88,6 +91,7 @@ pub struct Fs {
     /// The block device of BACKING, where it is known.
     device: Option<BlockDevice>,
     pub(crate) drops: Drops,
+    pub(crate) delayed: Delayed,
     /// The sifter drops files, and wants to know the content of files that are closed.
     pub(crate) sifts: AtomicBool,
     /// Opens of files, and their time in microseconds.
@@ -114,6 +118,8 @@ impl Fs {
         let unnamed_us = config.lose_at_most_us.min(UNNAMED_US);
         let (clock, sift) = (config.clock.clone(), Live::new(keep));
         let reservation = Reservation::new(backing.root.as_fd())?;
+        let groups = Groups::new(&config.delayed);
+        let delayed = Delayed::new(groups, &config.settled, config.lose_at_most_us);
         let device = BlockDevice::of(&backing.root);
         Ok(Fs {
             table: Mutex::new(Table::new(backing.root_ino, reservation.metadata.clone())),
@@ -132,6 +138,7 @@ impl Fs {
             handed_over: Mutex::default(),
             unnamed_us,
             drops: Drops::default(),
+            delayed,
             sifts: AtomicBool::new(false),
             open_times: Default::default(),
         })
@@ -199,6 +206,8 @@ impl Fs {
         if let Some(size) = changes.size {
             self.resize(self.arrived(tid), ino, size)?;
         }
+        self.join_group(ino, &content)?;
+        let epoch = content.is_in_group().then(|| self.delayed.gate.read());
         let gate = content.gate.read();
         let mut table = self.table();
         let place = content.place.read();
@@ -216,6 +225,10 @@ impl Fs {
                 self.store.set_times(ino, &times)?;
             }
             content.changed();
+            if let Some(delayed) = &place.delayed {
+                delayed.touched();
+                self.delayed_changed();
+            }
         } else if let Some(file) = &place.file {
             apply(file, &changes)?;
         } else {
@@ -228,6 +241,7 @@ impl Fs {
         }
         drop(place);
         drop(gate);
+        drop(epoch);
         let attr = self.attr_of(&mut table, ino);
         self.let_go(&mut table, ino, content);
         attr
@@ -271,6 +285,7 @@ impl Fs {
         let allowed = self.allowed_bytes.load(Ordering::Relaxed);
         status.allowed_bytes = (allowed < self.budget_bytes).then_some(allowed);
         status.foreground.clone_from(&self.foreground.lock());
+        status.delayed = self.delayed_status();
         status.sift = self.sift_status();
         status.writes = Some(self.writes(self.store.content().ok().map(|(used, _)| used)));
         status
@@ -328,7 +343,8 @@ impl Fs {
         parent: Ino,
         name: &OsStr,
     ) -> Result<Option<Stat>> {
-        if (parent == ROOT && name == HIDDEN) || is_temporary(name) {
+        let ours = (parent == ROOT && name == HIDDEN) || is_temporary(name);
+        if ours || table.is_whiteout(parent, name) {
             return Ok(None);
         }
         let dir = self.dir(table, parent)?;
@@ -475,13 +491,21 @@ impl Fs {
     /// State that the file's readers and writers share; it is created if no process has the file
     /// open.
     pub(crate) fn content(&self, table: &mut Table, ino: Ino) -> Result<Arc<Content>> {
-        let node = table.node_mut(ino).ok_or(Errno::STALE)?;
+        let node = table.node(ino).ok_or(Errno::STALE)?;
+        if let Some(content) = &node.content {
+            return Ok(content.clone());
+        }
         let settled = !matches!(node.is, Is::Ram);
-        let place = || {
-            let handed_over = !settled && self.store.handed_over(ino).is_some();
-            Place { file: None, settled, handed_over }
-        };
-        Ok(node.content.get_or_insert_with(|| Arc::new(Content::new(place()))).clone())
+        let handed_over = !settled && self.store.handed_over(ino).is_some();
+        let delayed = if settled { None } else { self.delayed.file(ino) };
+        let in_group = delayed.is_some() || settled && self.delay_of_file(table, ino).is_some();
+        let place = Place { file: None, settled, handed_over, delayed };
+        let content = Arc::new(match in_group {
+            true => Content::in_group(place),
+            false => Content::new(place),
+        });
+        table.node_mut(ino).ok_or(Errno::STALE)?.content = Some(content.clone());
+        Ok(content)
     }
 
     /// Releases the shared state, which is dropped with its last user.
@@ -508,6 +532,7 @@ impl Fs {
     ///
     /// The directory of partial copies cannot be removed, or the time of a directory cannot be set.
     pub fn tidy(&self) -> Result<()> {
+        self.remove_log()?;
         self.backing.tidy()
     }
 }

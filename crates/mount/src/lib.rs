@@ -29,7 +29,7 @@ pub use fs::failures::{Step, WriteBackError, WriteBackFailures};
 pub use fs::sifting::{SiftError, SiftWish};
 pub use fs::store::Store;
 pub use fs::types::{
-    Access, Attr, Caller, Changes, Clock, Config, Device, Entry, Failure, Ino, Model, Opened, ROOT,
-    RehearsalStatus, SiftStatus, Status, Time, Writes,
+    Access, Attr, Caller, Changes, Clock, Config, DelayedStatus, Device, Entry, Failure, Ino,
+    Model, Opened, ROOT, RehearsalStatus, SiftStatus, Status, Time, Writes,
 };
 pub use rustix::io::Errno;

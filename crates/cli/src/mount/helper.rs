@@ -13,11 +13,12 @@ use std::{
 const NAMES: [&str; 2] = ["mount.fuse.flashsift", "mount.flashsift"];
 
 /// Options with a value, as in fstab and as on our command line.
-const VALUES: [(&str, &str); 14] = [
+const VALUES: [(&str, &str); 15] = [
     ("lose_at_most", "--lose-at-most"),
     ("settle_after", "--settle-after"),
     ("budget", "--budget"),
     ("settled", "--settled"),
+    ("delay_sync", "--delay-sync"),
     ("sift", "--sift"),
     ("sift_mode", "--sift-mode"),
     ("sift_budget", "--sift-budget"),

@@ -44,6 +44,13 @@ pub(super) struct Settings {
     #[arg(long, value_name = "PATTERN")]
     settled: Vec<String>,
 
+    /// Delay the syncs of files that match, for at most this long: '*.db*=5m'. A sync returns when
+    /// the data is in RAM. A crash takes all these files back together to one moment of the last
+    /// TIME. A pattern with a slash is for the path in the mount, one without for the name
+    #[arg(long, value_name = "PATTERN=TIME", value_parser = delay)]
+    #[serde(rename = "group", deserialize_with = "groups")]
+    delay_sync: Vec<(String, Duration)>,
+
     /// Let this sifter decide which files of known caches are dropped from RAM and never reach
     /// flash, such as controller or controller:again=0.02; `flashsift policies` lists sifters
     #[arg(long, value_name = "NAME")]
@@ -106,6 +113,8 @@ pub(super) struct Wanted {
     pub(super) lose_at_most: Duration,
     pub(super) budget_bytes: u64,
     pub(super) settled: Vec<String>,
+    /// Patterns of files whose syncs are delayed.
+    pub(super) delayed: Vec<(String, Duration)>,
     pub(super) sift: Option<SiftWanted>,
     pub(super) metrics: Vec<Address>,
     pub(super) foreground: Option<Source>,
@@ -158,9 +167,19 @@ impl Settings {
         let listed = listed.into_iter().flat_map(|(option, values)| {
             values.iter().map(move |value| format!("--{option}={value}"))
         });
+        let delayed = self.delay_sync.iter().map(|(pattern, time)| {
+            let us = time.as_micros().try_into().unwrap_or(u64::MAX);
+            format!("--delay-sync={pattern}={}", Exact(us))
+        });
         let metrics = self.metrics.iter().map(|address| format!("--metrics={address}"));
         let options = self.options.iter().map(|option| format!("--option={option}"));
-        one.into_iter().flatten().chain(listed).chain(metrics).chain(options).collect()
+        one.into_iter()
+            .flatten()
+            .chain(listed)
+            .chain(delayed)
+            .chain(metrics)
+            .chain(options)
+            .collect()
     }
 
     /// Merges two sources: these settings take precedence over `other`; patterns and options add
@@ -170,6 +189,7 @@ impl Settings {
             lose_at_most: self.lose_at_most.or(other.lose_at_most),
             budget: self.budget.or(other.budget),
             settled: [other.settled, self.settled].concat(),
+            delay_sync: [other.delay_sync, self.delay_sync].concat(),
             sift: self.sift.or(other.sift),
             sift_mode: self.sift_mode.or(other.sift_mode),
             sift_budget: self.sift_budget.or(other.sift_budget),
@@ -265,6 +285,7 @@ impl Settings {
             budget_bytes,
             sift,
             settled: self.settled,
+            delayed: self.delay_sync,
             metrics: self.metrics,
             foreground: self.foreground_from,
             passthrough: root && !self.no_passthrough,
@@ -282,6 +303,38 @@ fn threads() -> usize {
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
     size::parse_time(&text).map(Some).map_err(de::Error::custom)
+}
+
+/// Files of a group, and how they are synced.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    patterns: Vec<String>,
+    sync: String,
+}
+
+fn groups<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, Duration)>, D::Error> {
+    let mut all = Vec::new();
+    for Group { patterns, sync } in Vec::deserialize(from)? {
+        let Some(time) = sync.strip_prefix("delayed:") else {
+            let why = format!("sync: {sync:?} is unknown; write it as \"delayed:5m\"");
+            return Err(de::Error::custom(why));
+        };
+        for pattern in patterns {
+            all.push(delay(&format!("{pattern}={time}")).map_err(de::Error::custom)?);
+        }
+    }
+    Ok(all)
+}
+
+/// Reads a pattern and a time.
+fn delay(text: &str) -> Result<(String, Duration), String> {
+    let Some((pattern, time)) = text.rsplit_once('=').filter(|(pattern, _)| !pattern.is_empty())
+    else {
+        return Err(format!("{text:?} is no pattern with a time; write it as '*.db*=5m'"));
+    };
+    let time = size::parse_time(time).map_err(|why| why.to_string())?;
+    Ok((pattern.to_owned(), time))
 }
 
 fn source<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Source>, D::Error> {
@@ -311,12 +364,15 @@ mod tests {
         };
         let in_file = file(
             "settle-after = \"5m\"\nbudget = \"64MiB\"\nsettled = [\"*.db\"]\n\
-             no-passthrough = true\noptions = [\"noatime\"]",
+             no-passthrough = true\noptions = [\"noatime\"]\n\
+             [[group]]\npatterns = [\"*.db*\", \"/p/*\"]\nsync = \"delayed:5m\"",
         );
         let wanted = given.or(in_file.unwrap()).wanted(true).unwrap();
         assert_eq!(wanted.lose_at_most, Duration::from_secs(300));
         assert_eq!(wanted.budget_bytes, 1 << 20);
         assert_eq!(wanted.settled, ["*.db", "b*"]);
+        let five = Duration::from_secs(300);
+        assert_eq!(wanted.delayed, [("*.db*".to_owned(), five), ("/p/*".to_owned(), five)]);
         assert_eq!(wanted.options, ["nodev", "noatime", "suid"]);
         assert!(!wanted.passthrough && wanted.allow_other);
 
@@ -348,6 +404,7 @@ mod tests {
             lose_at_most: Some(Duration::from_millis(1500)),
             budget: Some(5000),
             settled: vec!["-a b*".into(), "$c".into()],
+            delay_sync: vec![("*/a=b c*".into(), Duration::from_millis(2500))],
             sift: Some("controller:again=0.02,price=2".into()),
             sift_mode: Some("dry-run".into()),
             sift_budget: Some(8192),
@@ -385,6 +442,9 @@ mod tests {
         assert!(error("metrics = [\"0.0.0.0:9101\"]").contains("other machines could reach it"));
         assert!(error("foreground-from = \"me\"").contains("is no source; write cgroup:/"));
         assert!(error("metrics = [\"unix:a\"]").contains("has to begin with /"));
+        assert!(error("[[group]]\npatterns = []\nsync = \"never\"").contains("\"delayed:5m\""));
+        assert!(delay("*.db=0s").unwrap_err().contains("it must be above 0"));
+        assert!(delay("*.db").unwrap_err().contains("no pattern with a time"));
         let unknown = Settings { options: vec!["roo".into()], ..Settings::default() };
         assert!(
             unknown.wanted(true).unwrap_err().to_string().contains("unknown mount option \"roo\"")

@@ -2,7 +2,7 @@
 
 use crate::size;
 use flashsift_core::sift::live::{FileBytes, LiveMode};
-use flashsift_mount::{Failure, RehearsalStatus, SiftStatus, Status, Writes};
+use flashsift_mount::{DelayedStatus, Failure, RehearsalStatus, SiftStatus, Status, Writes};
 use std::path::Path;
 
 /// The status, one screen.
@@ -57,6 +57,13 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
             line("", format!("and {}", size::counted(more, "more file")));
         }
     }
+    if let Some(delayed) = &status.delayed {
+        line("delayed syncs", of_delayed(delayed));
+        if !delayed.failing.is_empty() {
+            let why = &delayed.failing;
+            line("FAILING", format!("an epoch cannot be written, and syncs wait: {why}"));
+        }
+    }
     if let Some(sift) = &status.sift {
         text.push_str(&of_sifter(sift));
     }
@@ -65,6 +72,19 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
         None => text.push_str("  writes         not counted by this daemon, which is older\n"),
     }
     text
+}
+
+/// The loss by a crash now, of the files whose syncs are delayed.
+fn of_delayed(delayed: &DelayedStatus) -> String {
+    let epochs = size::counted(delayed.epochs, "epoch");
+    if delayed.files == 0 {
+        return format!("a crash now loses nothing; {epochs} on flash");
+    }
+    let since = delayed.oldest_sync_s.map_or_else(String::new, |s| {
+        format!(", synced within the last {}", size::duration(s.saturating_mul(1_000_000)))
+    });
+    let (files, bytes) = (size::counted(delayed.files, "file"), size::bytes(delayed.bytes));
+    format!("a crash now loses changes of {files}, {bytes}{since}; {epochs} on flash")
 }
 
 /// The sifter, and what it has done or would have done.

@@ -13,6 +13,7 @@
 //! a promise that is broken then is not flashsift's.
 
 mod database;
+mod delayed;
 mod device;
 mod history;
 #[path = "../places/mod.rs"]
@@ -342,12 +343,7 @@ impl Bed {
                 Path::new(&folder).join(format!("{kind}-{}-{number}", history.seed))
             });
             let result = self.check(&image, cut.position, history);
-            // After an error something may still be mounted.
-            for place in [self.mountpoint(), self.backing()] {
-                if is_mounted(&place) {
-                    let _ = output(Command::new("umount").arg("--lazy").arg(place));
-                }
-            }
+            self.clean_up();
             if let Err(why) = result {
                 broken.push(format!("cut {number}, {cut:?}: {why}"));
                 if let Some(kept) = kept {
@@ -357,6 +353,15 @@ impl Bed {
             fs::remove_file(image).unwrap();
         }
         broken
+    }
+
+    /// After an error something may still be mounted.
+    fn clean_up(&self) {
+        for place in [self.mountpoint(), self.backing()] {
+            if is_mounted(&place) {
+                let _ = output(Command::new("umount").arg("--lazy").arg(place));
+            }
+        }
     }
 
     /// Compares the disk after a cut with what was promised by then.
@@ -581,6 +586,36 @@ fn sqlite_keeps_its_commits_when_the_daemon_is_killed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(bed) = Bed::new(TEST, &EXT4) else { return };
     database::killed(&bed, TEST);
+}
+
+fn databases_of_a_group_belong_to_one_epoch(test: &str, file_system: &'static FileSystem) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(bed) = Bed::new(test, file_system) else { return };
+    delayed::one_epoch(&bed, test, 12);
+}
+
+#[test]
+fn databases_of_a_group_belong_to_one_epoch_on_ext4() {
+    let test = "databases_of_a_group_belong_to_one_epoch_on_ext4";
+    databases_of_a_group_belong_to_one_epoch(test, &EXT4);
+}
+
+#[test]
+fn databases_of_a_group_belong_to_one_epoch_on_f2fs() {
+    let test = "databases_of_a_group_belong_to_one_epoch_on_f2fs";
+    databases_of_a_group_belong_to_one_epoch(test, &F2FS);
+}
+
+/// The comparison finds databases of different epochs. A disk that ignores flushes leaves them.
+#[test]
+fn databases_of_different_epochs_are_found() {
+    const TEST: &str = "databases_of_different_epochs_are_found";
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(bed) = Bed::new(TEST, &EXT4) else { return };
+    let Some(history) = delayed::GroupHistory::new(&bed, TEST, 1) else { return };
+    let (broken, _) = history.cut(&bed, 12, Flushes::Ignored);
+    println!("{TEST}, {}; found: {}", history.show(), broken.join("\n"));
+    assert!(!broken.is_empty(), "nothing was found");
 }
 
 /// Not a test: the other tests start it in a process of its own.

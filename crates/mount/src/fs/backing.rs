@@ -1,6 +1,7 @@
 //! BACKING: an ordinary directory, accessed only through descriptors of its directories and single
 //! names in them.
 
+use super::delayed::recovery;
 use super::flash_state::FlashState;
 use super::temps::{is_temporary, temporary};
 use super::types::Time;
@@ -17,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tracing::warn;
+use tracing::{info, warn};
 
 /// The directory in BACKING that belongs to flashsift; the mount does not show it.
 pub const HIDDEN: &str = ".flashsift";
@@ -117,7 +118,7 @@ const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Opens one name, without following a link or entering another file system.
-fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> {
+pub(crate) fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     loop {
         match rustix::fs::openat2(
@@ -165,6 +166,15 @@ impl Backing {
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
+        let dirs = recovery::Directories {
+            root: root.as_fd(),
+            hidden: hidden.as_fd(),
+            temps: temps.as_fd(),
+        };
+        let epochs = recovery::recover(dirs)?;
+        if epochs > 0 {
+            info!("after a crash: applied {epochs} epochs of delayed syncs from the log");
+        }
         let of_temps = flags(&temps);
         let state = FlashState::new(&hidden)?;
         let volume = Volume::of(root.as_fd())?;
@@ -371,10 +381,8 @@ impl Backing {
     /// Creates a file in the hidden directory.
     pub(crate) fn create_temp(&self) -> Result<(String, File)> {
         let name = format!("{:x}", self.next_number());
-        let flags =
-            OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | self.without_atime();
-        let file = rustix::fs::openat(&self.temps, &name, flags, Mode::RUSR | Mode::WUSR)?;
-        Ok((name, File::from(file)))
+        let file = self.create_hidden(&name)?;
+        Ok((name, file))
     }
 
     /// Creates a file without a name, which will get one in this directory.
@@ -385,6 +393,29 @@ impl Backing {
     /// Creates a file that will get no name.
     pub(crate) fn create_unnamed_in_hidden(&self) -> Result<Option<File>> {
         self.create_unnamed(&self.temps)
+    }
+
+    /// The next number of a file in the hidden directory.
+    pub(crate) fn next_hidden_number(&self) -> u64 {
+        self.next_number()
+    }
+
+    /// The directory for copies.
+    pub(crate) fn temps(&self) -> BorrowedFd<'_> {
+        self.temps.as_fd()
+    }
+
+    /// Creates a file with this name in the hidden directory.
+    pub(crate) fn create_hidden(&self, name: &str) -> Result<File> {
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | self.without_atime();
+        let file = rustix::fs::openat(&self.temps, name, flags, Mode::RUSR | Mode::WUSR)?;
+        Ok(File::from(file))
+    }
+
+    /// Gives an open file this name in the hidden directory as well.
+    pub(crate) fn link_hidden(&self, file: &File, name: &str) -> Result<()> {
+        self.link_file(file, &self.temps, OsStr::new(name))
     }
 
     /// Removes a file of the hidden directory.

@@ -1,10 +1,11 @@
 //! The location of a file's bytes, and how it changes while the file is in use.
 
+use super::delayed::DelayedFile;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustix::io::{Errno, Result};
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// State of one file that readers, writers and write-back share. Locks are taken in this order:
 /// `gate`, the table, `place`.
@@ -22,6 +23,9 @@ pub(crate) struct Content {
     lost: Mutex<Option<Errno>>,
     /// The result of the sync that followed the file's write-back, if one did.
     synced: Mutex<Option<Result<()>>>,
+    /// Its syncs may be delayed: it belongs to a group, and the kernel does not write to it without
+    /// us.
+    in_group: AtomicBool,
 }
 
 /// The location of an open file.
@@ -33,11 +37,28 @@ pub(crate) struct Place {
     pub(crate) settled: bool,
     /// Still in RAM, by all but its bytes: BACKING's page cache has them.
     pub(crate) handed_over: bool,
+    /// Its pages, while it is a file of a group in RAM.
+    pub(crate) delayed: Option<Arc<DelayedFile>>,
 }
 
 impl Content {
     pub(crate) fn new(place: Place) -> Content {
         Content { place: RwLock::new(place), ..Content::default() }
+    }
+
+    /// The same for a file of a group.
+    pub(crate) fn in_group(place: Place) -> Content {
+        Content { in_group: AtomicBool::new(true), ..Content::new(place) }
+    }
+
+    /// Whether it belongs to a group.
+    pub(crate) fn is_in_group(&self) -> bool {
+        self.in_group.load(Ordering::Relaxed)
+    }
+
+    /// Its syncs are honoured from now on, until it is closed.
+    pub(crate) fn leaves_group(&self) {
+        self.in_group.store(false, Ordering::Relaxed);
     }
 
     /// The open file; for a file in RAM, with the lock that keeps it there meanwhile. A file on

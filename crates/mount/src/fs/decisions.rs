@@ -222,7 +222,8 @@ impl Fs {
 
     /// When a decision by time is due, µs.
     pub fn next_due_us(&self) -> Option<u64> {
-        self.events.with_stream(|decisions, _| decisions.sift.next_deadline())
+        let due = self.events.with_stream(|decisions, _| decisions.sift.next_deadline());
+        due.into_iter().chain(self.delayed.deadline()).min()
     }
 
     /// Waits until there is something to perform. `false` after [`Fs::end_decisions`].
@@ -233,7 +234,8 @@ impl Fs {
             self.events.deliver_queued(&mut stream);
             let now = stream.now(self.events.now());
             let due = stream.decisions.sift.next_deadline();
-            let due = due.into_iter().chain(self.next_name_us()).min();
+            let due =
+                due.into_iter().chain(self.next_name_us()).chain(self.delayed.deadline()).min();
             if stream.decisions.ended {
                 return false;
             }

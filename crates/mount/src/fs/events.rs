@@ -23,6 +23,7 @@ use flashsift_core::study::rehearsal::Rehearsal;
 use flashsift_core::writeback::flusher::FlusherSettings;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
@@ -48,6 +49,8 @@ pub(crate) struct Events {
 pub(crate) struct Stream {
     sink: Option<Sink>,
     account: Account,
+    /// Files that the sifter does not decide on: those of groups whose syncs are delayed.
+    ignored: HashSet<FileId>,
     /// Another sifter, which only shows what it would do.
     pub(crate) rehearsal: Option<Box<Rehearsal>>,
     pub(crate) decisions: Decisions,
@@ -76,6 +79,15 @@ impl Stream {
         event.pid = processes.of(event.tid);
         if let Some(sink) = &mut self.sink {
             sink(&event);
+        }
+        if let Some(file) = event.action.file()
+            && self.ignored.contains(&file)
+        {
+            self.account.handle(&event);
+            if let Action::Gone { file } = event.action {
+                self.ignored.remove(&file);
+            }
+            return;
         }
         match event.action.file() {
             Some(file) if self.decisions.sift.drops(&event) => self.account.dropped(file),
@@ -114,6 +126,7 @@ impl Events {
         let stream = Stream {
             sink: None,
             account,
+            ignored: HashSet::new(),
             rehearsal: None,
             decisions: Decisions::new(sift),
             looks_us: None,
@@ -175,6 +188,20 @@ impl Events {
         self.deliver_queued(&mut stream);
         let now = stream.now(self.now());
         act(&mut stream.account, now)
+    }
+
+    /// The sifter gets no events of this file from now on.
+    pub(crate) fn ignore(&self, file: FileId) {
+        let mut stream = self.stream.lock();
+        self.deliver_queued(&mut stream);
+        stream.ignored.insert(file);
+    }
+
+    /// It gets them again.
+    pub(crate) fn heed(&self, file: FileId) {
+        let mut stream = self.stream.lock();
+        self.deliver_queued(&mut stream);
+        stream.ignored.remove(&file);
     }
 
     /// Delivers what is queued.

@@ -28,6 +28,8 @@ pub enum Step {
     SyncDirectory,
     /// Making everything durable.
     SyncAll,
+    /// Writing an epoch of delayed syncs.
+    Epoch,
 }
 
 impl fmt::Display for Step {
@@ -41,6 +43,7 @@ impl fmt::Display for Step {
             Step::CopyUnchanged => "copying while it is written to",
             Step::SyncDirectory => "syncing the directory",
             Step::SyncAll => "syncing the file system",
+            Step::Epoch => "writing an epoch of delayed syncs",
         })
     }
 }

@@ -94,8 +94,13 @@ impl Fs {
         let (ino, id, file) =
             self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
         let settled = !matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram));
-        let place = Place { file: Some(Arc::new(file)), settled, handed_over: false };
-        let content = Arc::new(Content::new(place));
+        let delayed = if settled { None } else { self.delayed.file(ino) };
+        let in_group = delayed.is_some();
+        let place = Place { file: Some(Arc::new(file)), settled, handed_over: false, delayed };
+        let content = Arc::new(match in_group {
+            true => Content::in_group(place),
+            false => Content::new(place),
+        });
         if let Some(node) = table.node_mut(ino) {
             node.opens = 1;
             node.content = Some(content.clone());
@@ -125,7 +130,13 @@ impl Fs {
         let sync = sync || dir.synchronous || self.is_synchronous();
         let created = Created { file: table::file_id(number), name: (parent, name), sync };
         let owner = FileOwner { uid: caller.uid, gid };
-        let birth = self.birth(table, at, created.name, |name| created.with(name, owner, masked));
+        let delay_us = self
+            .delay_us(table, parent, name)
+            .filter(|_| masked.bits() & 0o6000 == 0 && self.delayed.admits(caller.uid));
+        let birth = match delay_us {
+            Some(_) => Birth::Ram,
+            None => self.birth(table, at, created.name, |name| created.with(name, owner, masked)),
+        };
         // An inherited access control list or flag is BACKING's to make.
         let in_ram = birth == Birth::Ram && !dir.default_acl && !dir.apart && !dir.inherits;
         if in_ram {
@@ -137,11 +148,12 @@ impl Fs {
             match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
                 Ok(file) => {
                     table.born(number);
-                    table.insert_in_ram(
-                        parent,
-                        &Name::from(name),
-                        InRam { ino: number, hides: None },
-                    );
+                    self.name_delayed(table, number, (parent, name))?;
+                    if let Some(delay_us) = delay_us {
+                        self.is_born_delayed(number, delay_us);
+                        self.events.ignore(created.file);
+                        self.delayed_changed();
+                    }
                     self.dir_changed(table, parent);
                     self.counters.lock().born += 1;
                     self.account_birth(number);
@@ -155,7 +167,12 @@ impl Fs {
                 Err(error) => return Err(error),
             }
         }
+        if table.is_whiteout(parent, name) {
+            // BACKING still has another file of this name, and RAM has no space for this one.
+            return Err(Errno::NOSPC);
+        }
         self.spare_file(table)?;
+        self.delayed.direct_change(parent);
         let mode = if dir.default_acl { Mode::from_raw_mode(mode & 0o7777) } else { masked };
         let flags = OFlags::CREATE
             | OFlags::EXCL
@@ -172,7 +189,7 @@ impl Fs {
         let owner = FileOwner { uid: stat.st_uid, gid: stat.st_gid };
         let mode = Mode::from_raw_mode(stat.st_mode);
         self.saw_create(table, at, created.name, |name| created.with(name, owner, mode));
-        if birth == Birth::Ram {
+        if birth == Birth::Ram && delay_us.is_none() {
             self.is_on_flash(created.file);
         }
         Ok((ino, created.file, File::from(file)))
@@ -293,17 +310,28 @@ impl Fs {
     ) -> Result<Attr> {
         permitted(parent, name)?;
         let mut table = self.table();
+        let closer = match table.is_whiteout(parent, name) {
+            true => {
+                drop(table);
+                let closer = self.fence()?;
+                table = self.table();
+                Some(closer)
+            }
+            false => None,
+        };
         let dir = self.dir(&mut table, parent)?;
         if table.in_ram(parent, name).is_some() {
             return Err(Errno::EXIST);
         }
         self.spare_file(&table)?;
+        self.delayed.direct_change(parent);
         let mode = Mode::from_raw_mode(if dir.default_acl {
             mode & 0o7777
         } else {
             mode & !caller.umask & 0o7777
         });
         as_caller(caller, || make(&dir, mode))?;
+        drop(closer);
         let ino = self.find(&mut table, parent, name)?;
         self.looked_up(&mut table, ino)
     }
@@ -335,6 +363,12 @@ impl Fs {
             {
                 return Err(Errno::EXIST);
             }
+            let in_group = self.delay_us(&mut table, parent, name).is_some();
+            if self.is_whiteout_or_crosses(&mut table, ino, (parent, name), in_group)? {
+                drop(table);
+                self.links_between_epochs(ino, (parent, name))?;
+                continue;
+            }
             let node = table.node(ino).ok_or(Errno::STALE)?;
             match node.is {
                 Is::Gone(_) => return Err(Errno::NOENT),
@@ -348,11 +382,16 @@ impl Fs {
                     self.refuse_if_read_only()?;
                     dir.permits(false)?;
                     self.reserve_name(&table, (parent, name))?;
-                    table.insert_in_ram(parent, &Name::from(name), InRam { ino, hides: None });
+                    self.name_delayed(&mut table, ino, (parent, name))?;
+                    if let Some(file) = self.delayed.file(ino) {
+                        file.touched();
+                        self.delayed_changed();
+                    }
                     self.dir_changed(&mut table, parent);
                     self.renamed_in_ram(ino)?;
                 }
                 Is::Settled(_) => {
+                    self.delayed.direct_change(parent);
                     let path = self.path_of(&mut table, ino)?;
                     rustix::fs::linkat(
                         rustix::fs::CWD,
@@ -376,7 +415,7 @@ impl Fs {
     /// # Errors
     ///
     /// `ENOSPC` if there is none.
-    fn reserve_name(&self, table: &Table, (dir, name): (Ino, &OsStr)) -> Result<()> {
+    pub(crate) fn reserve_name(&self, table: &Table, (dir, name): (Ino, &OsStr)) -> Result<()> {
         let space = table.space_for_name(dir, name);
         let flash = self.backing.root.as_fd();
         self.reservation.take_exactly(space, flash, &self.store)
@@ -400,12 +439,16 @@ impl Fs {
         let at = self.arrived(tid);
         let mut table = self.table();
         let dir = self.dir(&mut table, parent)?;
+        if self.unlink_delayed(&mut table, at, parent, name)? {
+            return Ok(());
+        }
         if table.in_ram(parent, name).is_some() {
             self.refuse_if_read_only()?;
             dir.permits(true)?;
             return self.unlink_in_ram(&mut table, at, parent, name);
         }
         let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
+        self.delayed.direct_change(parent);
         rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
         self.lost_name(&mut table, at, parent, name, &stat);
         Ok(())
@@ -459,6 +502,7 @@ impl Fs {
         self.counters.lock().never_written += 1;
         // If this fails, the file takes space until the next start; nothing else depends on it.
         let _ = self.store.remove(ino);
+        self.delayed.forget(ino);
         self.saw_end(table, at, ino);
     }
 
@@ -509,6 +553,15 @@ impl Fs {
     /// system.
     pub fn rmdir(&self, parent: Ino, name: &OsStr) -> Result<()> {
         let mut table = self.table();
+        let stat = self.in_backing(&mut table, parent, name)?;
+        let below = stat.map(|stat| table.known_as(stat.st_ino));
+        let mut closer = None;
+        if below.is_some_and(|below| table.has_whiteouts(below)) {
+            drop(table);
+            closer = Some(self.fence()?);
+            table = self.table();
+        }
+        self.delayed.direct_change(parent);
         let dir = self.dir(&mut table, parent)?;
         if table.in_ram(parent, name).is_some() {
             return Err(Errno::NOTDIR);
@@ -528,6 +581,7 @@ impl Fs {
             done => done?,
         }
         self.lost_name(&mut table, self.arrived(0), parent, name, &stat);
+        drop(closer);
         Ok(())
     }
 
@@ -548,6 +602,26 @@ impl Fs {
         let at = self.arrived(tid);
         loop {
             let mut table = self.table();
+            if self.rename_delayed(&mut table, at, from, to, flags)? {
+                return Ok(());
+            }
+            if self.crosses_group(&mut table, &[from, to])? {
+                let others = [from, to].map(|(dir, name)| table.in_ram(dir, name));
+                let others: Vec<Ino> = others.into_iter().flatten().map(|it| it.ino).collect();
+                drop(table);
+                self.settle_now(&others)?;
+                let done = self.between_epochs(&[from, to], |table| {
+                    let in_ram = |(dir, name)| table.in_ram(dir, name).is_some();
+                    match in_ram(from) || in_ram(to) {
+                        true => Err(Errno::AGAIN),
+                        false => self.rename_in_backing(table, at, from, to, flags),
+                    }
+                });
+                if done == Err(Errno::AGAIN) {
+                    continue;
+                }
+                return done;
+            }
             let (source, target) = (table.in_ram(from.0, from.1), table.in_ram(to.0, to.1));
             let apart = source.is_some() && self.dir(&mut table, to.0)?.apart;
             let mut first = Vec::new();
@@ -668,6 +742,8 @@ impl Fs {
         {
             self.records_follow(table, table.known_as(there.st_ino), from);
         }
+        self.delayed.direct_change(from.0);
+        self.delayed.direct_change(to.0);
         let rename = || rustix::fs::renameat_with(&dir, from.1, &new_dir, to.1, flags);
         match rename() {
             Err(Errno::NOTEMPTY | Errno::EXIST)
@@ -745,7 +821,8 @@ impl Fs {
         let mut entries = Vec::new();
         for (backing_ino, kind, name) in backing::list(&dir)? {
             let ours = (ino == ROOT && *name == *HIDDEN) || is_temporary(&name);
-            if ours || table.in_ram(ino, &name).is_some() {
+            let hidden = table.in_ram(ino, &name).is_some() || table.is_whiteout(ino, &name);
+            if ours || hidden {
                 continue;
             }
             entries.push(Entry { ino: table.known_as(backing_ino), kind, name: name.into() });
@@ -767,14 +844,26 @@ impl Fs {
     pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
         let at = self.arrived(tid);
         self.account_directory_sync();
-        let (dir, in_ram) = {
+        let (dir, in_ram, waits) = {
             let mut table = self.table();
+            let waits = self.is_delayed_directory(&table, ino);
             let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
             for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
                 self.saw(at, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
             }
-            (self.dir(&mut table, ino)?, in_ram)
+            (self.dir(&mut table, ino)?, in_ram, waits)
         };
+        let (delayed, in_ram): (Vec<Ino>, Vec<Ino>) =
+            in_ram.into_iter().partition(|ino| self.delayed.file(*ino).is_some());
+        for ino in delayed {
+            if let Some(file) = self.delayed.file(ino) {
+                self.sync_delayed(&file)?;
+            }
+        }
+        if waits {
+            return self.sync_removals(ino);
+        }
+        self.delayed.forget_direct_changes(ino);
         self.settle_synced(&in_ram)?;
         self.keep_times(|_, dir| dir == ino);
         if !self.backing.volume.one_sync_covers_earlier() && self.table().has_new_names() {

@@ -2,7 +2,8 @@
 
 use super::Fs;
 use super::caller::{User, as_user};
-use super::content::Content;
+use super::content::{Content, Place};
+use super::delayed::{Change, Covered};
 use super::events::At;
 use super::opens::Open;
 use super::table::{Is, Table};
@@ -75,7 +76,7 @@ impl Fs {
                 Is::Gone(_) => return Err(Errno::STALE),
             });
         }
-        let opened = if place.settled {
+        let opened = if place.settled && !content.is_in_group() {
             Opened::Settled { first: opens == 0 && self.names_are_durable(table, ino) }
         } else {
             Opened::InRam
@@ -238,8 +239,12 @@ impl Fs {
         // On flash a read does not wait for a slow write, so a read may follow a truncation that it
         // overlaps.
         let _order = stays.is_some().then(|| it.content.order.read());
-        let mut read = 0;
-        while read < bytes.len() {
+        let delayed = stays.as_ref().and_then(|place| place.delayed.clone());
+        let mut read = match &delayed {
+            Some(delayed) => delayed.read(&file, offset, bytes)?,
+            None => 0,
+        };
+        while delayed.is_none() && read < bytes.len() {
             match file.read_at(&mut bytes[read..], offset + read as u64) {
                 Ok(0) => break,
                 Ok(more) => read += more,
@@ -295,7 +300,9 @@ impl Fs {
             };
             let end = offset.saturating_add(rest.len() as u64);
             let write = |file: &File| file.write_at(rest, offset).map_err(|error| errno(&error));
-            match self.in_place(user, &it.content, rest.len() as u64, end, write, saw) {
+            let change = Change::Write { offset, len: rest.len() as u64 };
+            let of = (it.ino, &*it.content);
+            match self.in_place(user, of, change, rest.len() as u64, end, write, saw) {
                 Ok(more) => written += more,
                 Err(Errno::INTR) => (),
                 Err(Errno::NOSPC) if self.continues_on_flash(user, &it) => (),
@@ -336,18 +343,23 @@ impl Fs {
     /// Changes a file's bytes where the file is at the moment, and then runs `saw` with the file's
     /// order still held. If RAM is full, the oldest files are written back first; if flash is full,
     /// the change fails. The space on flash is that user's.
-    fn in_place<T>(
+    #[expect(clippy::too_many_arguments, reason = "a change, and what it needs")]
+    fn in_place<T: Covered>(
         &self,
         user: User,
-        content: &Content,
+        (ino, content): (Ino, &Content),
+        change: Change,
         bytes: u64,
         end: u64,
         act: impl Fn(&File) -> Result<T>,
         saw: impl Fn(&File, &T),
     ) -> Result<T> {
-        let in_order = |file: &File| {
+        let in_order = |file: &File, place: Option<&Place>| {
             let _order = content.order.write();
-            let done = act(file);
+            let done = match place.and_then(|place| place.delayed.as_ref()) {
+                Some(delayed) => delayed.change(file, change, || act(file)),
+                None => act(file),
+            };
             if let Ok(done) = &done {
                 saw(file, done);
             }
@@ -355,11 +367,17 @@ impl Fs {
         };
         let mut asked_for_room = false;
         loop {
+            self.join_group(ino, content)?;
+            let epoch = content.is_in_group().then(|| self.delayed.gate.read());
             let gate = content.gate.read();
             let (file, stays) = content.open()?;
             let Some(stays) = stays else {
                 drop(gate);
-                return as_user(user, || in_order(&file));
+                if content.is_in_group() {
+                    // It has just left RAM.
+                    continue;
+                }
+                return as_user(user, || in_order(&file, None));
             };
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
@@ -368,6 +386,7 @@ impl Fs {
                 if !asked_for_room && self.files_leave_too_little(bytes)? {
                     drop(stays);
                     drop(gate);
+                    drop(epoch);
                     asked_for_room = true;
                     // Without success only the kernel's limit counts, which is that of the
                     // content.
@@ -378,15 +397,19 @@ impl Fs {
             }
             // The bytes of a file that was handed over take blocks of flash at once.
             let done = match stays.handed_over {
-                true => as_user(user, || in_order(&file)),
-                false => in_order(&file),
+                true => as_user(user, || in_order(&file, None)),
+                false => in_order(&file, Some(&*stays)),
             };
             content.changed();
+            if stays.delayed.is_some() {
+                self.delayed_changed();
+            }
             if stays.handed_over || !matches!(done, Err(Errno::NOSPC)) {
                 return done;
             }
             drop(stays);
             drop(gate);
+            drop(epoch);
             // Its pages are free only when it is closed, if it leaves RAM now.
             drop(file);
             self.make_room(bytes)?;
@@ -422,7 +445,8 @@ impl Fs {
         drop(table);
         let done = file.and_then(|file| {
             let cut = |file: &File| rustix::fs::ftruncate(file, size);
-            self.in_place(User::ROOT, &content, 0, size, cut, |_, ()| {
+            let of = (ino, &*content);
+            self.in_place(User::ROOT, of, Change::Resize(size), 0, size, cut, |_, ()| {
                 self.saw(at, Action::Truncate { file, size })
             })
         });
@@ -452,6 +476,10 @@ impl Fs {
     }
 
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {
+        let delayed = open.content.place.read().delayed.clone();
+        if let Some(delayed) = delayed {
+            return self.sync_delayed(&delayed);
+        }
         let was_in_ram = !open.content.place.read().settled;
         self.settle_synced(&[open.ino])?;
         let place = open.content.place.read().clone();
@@ -510,11 +538,13 @@ impl Fs {
         let saw = |_: &File, sizes: &[u64; 2]| {
             self.saw_allocated(at, it.file, flags, (offset, len), *sizes)
         };
-        let done = self.in_place(user, &it.content, takes, end, allocate, saw);
+        let change = Change::Allocate { offset, len, flags };
+        let of = (it.ino, &*it.content);
+        let done = self.in_place(user, of, change, takes, end, allocate, saw);
         if done == Err(Errno::OPNOTSUPP) && !it.content.place.read().settled {
             // tmpfs knows only some of what BACKING may know.
             self.settle(&[Job::later(it.ino)])?;
-            return self.in_place(user, &it.content, takes, end, allocate, saw).map(drop);
+            return self.in_place(user, of, change, takes, end, allocate, saw).map(drop);
         }
         done.map(drop)
     }
@@ -545,7 +575,15 @@ impl Fs {
     /// `ENXIO`: there is no more data or the offset is behind the end.
     pub fn seek(&self, open: OpenId, offset: u64, hole: bool) -> Result<u64> {
         let it = self.at_open(open)?;
-        let (file, _stays) = it.content.open()?;
+        let (file, stays) = it.content.open()?;
+        if stays.is_some_and(|place| place.delayed.is_some()) {
+            // A hole in RAM may be data in BACKING. Everything counts as data.
+            let size = rustix::fs::fstat(&file)?.st_size as u64;
+            return match offset < size {
+                true => Ok(if hole { size } else { offset }),
+                false => Err(Errno::NXIO),
+            };
+        }
         rustix::fs::seek(&file, if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) })
     }
 }

@@ -138,6 +138,10 @@ impl Fs {
         let bytes = budget_bytes.min(self.budget_bytes);
         self.allowed_bytes.store(bytes, Ordering::Relaxed);
         self.events.with_stream(|known, now| known.call(|sift| sift.resize(now, bytes)));
+        if self.held_bytes() > bytes {
+            // A failure is logged there, and the epoch is tried again.
+            let _ = self.end_epoch(true);
+        }
         self.perform()
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Table {
     nodes: HashMap<Ino, Node>,
     /// For each directory, the names of files in RAM.
     in_ram: HashMap<Ino, BTreeMap<Name, InRam>>,
+    /// For each directory, names that only BACKING still has: files of a group had them.
+    whiteouts: HashMap<Ino, BTreeSet<Name>>,
     /// By BACKING's number, files that have another number in the mount.
     shown: HashMap<u64, Shown>,
     /// By BACKING's number, how many names of a file are hidden.
@@ -151,6 +153,7 @@ impl Table {
         Table {
             nodes: HashMap::from([(ROOT, root)]),
             in_ram: HashMap::new(),
+            whiteouts: HashMap::new(),
             shown: HashMap::new(),
             hidden: HashMap::new(),
             dir_times: HashMap::new(),
@@ -257,6 +260,62 @@ impl Table {
         };
         self.nodes.insert(ino, node);
         self.named_in_ram.insert(ino);
+    }
+
+    /// Makes a file that BACKING has a file in RAM, whose names hide it.
+    pub(crate) fn is_adopted(&mut self, ino: Ino, backing_ino: u64) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        node.is = Is::Ram;
+        let names = node.names.clone();
+        self.named_in_ram.insert(ino);
+        for (dir, name) in names {
+            self.insert_in_ram(dir, &name, InRam { ino, hides: NonZero::new(backing_ino) });
+        }
+    }
+
+    /// Hides a name that only BACKING still has.
+    pub(crate) fn white_out(&mut self, dir: Ino, name: &Name) {
+        if self.whiteouts.entry(dir).or_default().insert(name.clone())
+            && let Some(node) = self.nodes.get_mut(&dir)
+        {
+            node.holds += 1;
+        }
+    }
+
+    /// BACKING has lost such a name, or another one hides it.
+    pub(crate) fn end_whiteout(&mut self, dir: Ino, name: &OsStr) -> bool {
+        let Some(names) = self.whiteouts.get_mut(&dir) else { return false };
+        let ended = names.remove(name);
+        if names.is_empty() {
+            self.whiteouts.remove(&dir);
+        }
+        if ended {
+            self.let_go_of(dir);
+        }
+        ended
+    }
+
+    pub(crate) fn is_whiteout(&self, dir: Ino, name: &OsStr) -> bool {
+        self.whiteouts.get(&dir).is_some_and(|names| names.contains(name))
+    }
+
+    /// Whether BACKING has names in this directory that are gone here.
+    pub(crate) fn has_whiteouts(&self, dir: Ino) -> bool {
+        self.whiteouts.contains_key(&dir)
+    }
+
+    /// Every such name.
+    pub(crate) fn all_whiteouts(&self) -> Vec<(Ino, Name)> {
+        let names = self.whiteouts.iter();
+        names.flat_map(|(dir, names)| names.iter().map(|name| (*dir, name.clone()))).collect()
+    }
+
+    /// Records which file of BACKING a name in RAM hides.
+    pub(crate) fn set_hides(&mut self, dir: Ino, name: &Name, hides: u64) {
+        if let Some(in_ram) = self.in_ram(dir, name) {
+            self.remove_in_ram(dir, name);
+            self.insert_in_ram(dir, name, InRam { hides: NonZero::new(hides), ..in_ram });
+        }
     }
 
     /// Space on flash that a name of a file in RAM needs at most, bytes.
@@ -496,6 +555,13 @@ impl Table {
                 Is::Gone(attr) => {
                     assert!(attr.nlink == 0 && node.names.is_empty(), "{ino} is gone")
                 }
+            }
+        }
+        for (dir, names) in &self.whiteouts {
+            assert!(!names.is_empty() && self.nodes.contains_key(dir), "whiteouts in {dir}");
+            *holds.entry(*dir).or_default() += names.len() as u32;
+            for name in names {
+                assert!(self.in_ram(*dir, name).is_none(), "{name:?} in {dir} is gone");
             }
         }
         for (ino, node) in &self.nodes {

@@ -72,7 +72,7 @@ pub(crate) enum Temp {
 }
 
 /// Path of a directory from BACKING on.
-fn path_of(table: &Table, mut dir: Ino) -> Option<Vec<u8>> {
+pub(crate) fn path_of(table: &Table, mut dir: Ino) -> Option<Vec<u8>> {
     let mut names = Vec::new();
     while dir != ROOT {
         let (parent, name) = table.node(dir)?.names.first()?.clone();

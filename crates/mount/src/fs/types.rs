@@ -20,6 +20,9 @@ pub struct Config {
     pub lose_at_most_us: u64,
     /// Patterns of names whose files are write-through; `*` matches any text.
     pub settled: Vec<String>,
+    /// Patterns of files whose syncs are delayed, each with the longest time, µs
+    /// ([`Groups`](flashsift_core::delayed::groups::Groups)).
+    pub delayed: Vec<(String, u64)>,
     /// Whether reads of files on flash leave `atime` unchanged. This works for our own user's files
     /// only.
     pub noatime: bool,
@@ -44,6 +47,7 @@ impl Default for Config {
         Config {
             lose_at_most_us: 1_800_000_000,
             settled: Vec::new(),
+            delayed: Vec::new(),
             noatime: false,
             clock: Clock::Boottime,
             flusher: FlusherSettings::default(),
@@ -261,12 +265,32 @@ pub struct Status {
     pub passthrough: bool,
     /// Requests that failed inside us (each is in the log).
     pub faults: u64,
+    /// Files whose syncs are delayed; `None`: there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delayed: Option<DelayedStatus>,
     /// The sifter; `None` where none was chosen.
     #[serde(default)]
     pub sift: Option<SiftStatus>,
     /// Data written since the mount began; `None` of a daemon that does not count it.
     #[serde(default)]
     pub writes: Option<Writes>,
+}
+
+/// The loss by a crash, of the files whose syncs are delayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelayedStatus {
+    /// Files of which flash has an older version, or none.
+    pub files: u64,
+    /// Their changed pages, bytes.
+    pub bytes: u64,
+    /// Age of the first sync that waits, s; `None`: none waits.
+    pub oldest_sync_s: Option<u64>,
+    /// Epochs that reached flash since the mount began.
+    pub epochs: u64,
+    /// Size of their log, bytes.
+    pub log_bytes: u64,
+    /// Why the last epoch could not be written: syncs wait for flash meanwhile. Empty: it could.
+    pub failing: String,
 }
 
 /// The state of a mount's sifter.

@@ -15,7 +15,7 @@
 //! Writers are not blocked during the copy; if the file changes meanwhile, the copy is repeated.
 //! After [`TRIES`] failed attempts the file's writers wait for the last one.
 
-mod copies;
+pub(crate) mod copies;
 mod handed_over;
 mod in_place;
 mod placing;
@@ -124,6 +124,8 @@ impl Fs {
         let before = self.counters.lock().settled;
         let done = self.decide_by_time(now_us);
         let done = done.and(self.settle_handed_over(self.now_us().max(now_us)));
+        // A failure is logged there, and the epoch is tried again.
+        let _ = self.end_due_epoch(self.now_us().max(now_us));
         // The times of directories that the kernel still knows can wait: files come and go there,
         // and each time would be a write.
         self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
@@ -152,7 +154,10 @@ impl Fs {
     ///
     /// The files that could not be written back, which stay in RAM.
     pub fn write_back_all(&self) -> Result<(), WriteBackFailures> {
-        let all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
+        let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::Epoch, errno };
+        self.end_epoch(true).map_err(failed)?;
+        let mut all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
+        all.retain(|ino| self.delayed.file(*ino).is_none());
         self.saw(self.arrived(0), Action::SyncAll);
         let done = self.perform();
         self.wait_until_performed(&all);
@@ -250,6 +255,11 @@ impl Fs {
         if used < used_before && used + bytes < budget {
             return Ok(());
         }
+        // The end of their epoch frees the RAM of files of groups.
+        let _ = self.end_epoch(true);
+        if self.store.usage()?.0 < used {
+            return Ok(());
+        }
         // Decisions that foresaw this may be pending; a failure of theirs is reported elsewhere.
         let _ = self.perform();
         if self.store.usage()?.0 < used {
@@ -268,6 +278,13 @@ impl Fs {
     pub(crate) fn settle(&self, jobs: &[Job]) -> Result<(), WriteBackFailures> {
         let mut tried: Vec<Ino> = jobs.iter().map(|job| job.ino).collect();
         let mut failed = Vec::new();
+        let (delayed, jobs): (Vec<Job>, Vec<Job>) =
+            jobs.iter().copied().partition(|job| self.delayed.file(job.ino).is_some());
+        if !delayed.is_empty()
+            && let Err(errno) = self.end_epoch(true)
+        {
+            failed.extend(delayed.iter().map(|job| (job.ino, Failed { step: Step::Epoch, errno })));
+        }
         for jobs in jobs.chunks(BATCH) {
             let mut batch = Batch::default();
             let mut again = jobs.to_vec();

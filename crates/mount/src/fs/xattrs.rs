@@ -170,6 +170,7 @@ impl Fs {
         self.refuse_if_read_only()?;
         let content = self.content(&mut self.table(), ino)?;
         let done = loop {
+            let epoch = content.is_in_group().then(|| self.delayed.gate.read());
             let gate = content.gate.read();
             let at = self.attributes(ino)?;
             if at.in_ram && adds > 0 && !self.table().has_space_for_attributes(ino) {
@@ -185,9 +186,19 @@ impl Fs {
             if at.in_ram && adds > 0 && bytes_in_use(&at.path)? + adds > BYTES_IN_RAM {
                 drop(place);
                 drop(gate);
+                if epoch.is_some() {
+                    drop(epoch);
+                    self.leave_group(ino, &content)?;
+                    continue;
+                }
                 // Only BACKING knows its limit for attributes, also for a file without a name.
                 self.settle(&[Job::later(ino)])?;
                 continue;
+            }
+            // Attributes are no part of epochs: the file in BACKING gets them as well.
+            let base = place.delayed.as_ref().and_then(|delayed| delayed.base_file());
+            if let Some(base) = base {
+                as_user(user, || change(&proc_path(&base)))?;
             }
             let done = match at.in_ram {
                 true => change(&at.path),
@@ -196,8 +207,13 @@ impl Fs {
             content.changed();
             drop(place);
             drop(gate);
+            let in_group = epoch.is_some();
+            drop(epoch);
             // Not every tmpfs supports every attribute, and its limit is lower.
             match done {
+                Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram && in_group => {
+                    self.leave_group(ino, &content)?;
+                }
                 Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => {
                     self.settle(&[Job::later(ino)])?
                 }

@@ -123,7 +123,7 @@ impl Fs {
 }
 
 /// Copies content, owner, mode and attributes. Returns the number of bytes.
-pub(super) fn copy(source: &File, target: &File) -> Result<u64, Errno> {
+pub(crate) fn copy(source: &File, target: &File) -> Result<u64, Errno> {
     let stat = rustix::fs::fstat(source)?;
     let size = stat.st_size as u64;
     let mut bytes = vec![0; CHUNK.min(size as usize)];

@@ -64,6 +64,7 @@ impl Fs {
         keep_time(&dir, time);
         let (bytes, was) = done?;
         table.dir_times.remove(&parent);
+        self.delayed.direct_change(parent);
         let open = table.node(ino).is_some_and(|node| node.opens > 0);
         self.records_place(&mut table, job, &content, &file, &was, batch)?;
         self.moves_to_backing(ino, &mut place, open.then(|| file.clone()));

@@ -172,6 +172,7 @@ impl Fs {
         }
         for (ino, (dir, time)) in dirs {
             keep_time(&dir, time);
+            self.delayed.direct_change(ino);
             table.dir_times.remove(&ino);
             placed_in.insert(ino, dir);
         }

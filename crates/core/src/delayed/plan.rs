@@ -1,0 +1,281 @@
+//! The steps by which an epoch reaches flash, in an order that survives a power cut between any
+//! two of them.
+//!
+//! 1. *Prepare*, while applications go on. When the log is full, everything that was changed in
+//!    place is made durable, and the log begins anew. Files that will grow in place get their
+//!    present size into the log, so that a recovery can take the new part away again.
+//! 2. *Capture*, while changes wait: new files are copied to hidden names, new parts of known files
+//!    are written to their place, and overwritten pages are added to the log. Nothing of it can be
+//!    seen after a recovery.
+//! 3. *Commit*, while applications go on. If files are new or have grown, they are made durable.
+//!    Then the entry's head is written and the log is flushed: from here on the epoch counts.
+//! 4. *Apply*: what the record says is done in place. A recovery does the same, for all entries of
+//!    the log in order, and may do it again.
+
+use super::{
+    changes::Changes,
+    record::{
+        Attributes, EntryHead, EntryNumbers, FileChange, FileRef, Path, Placement, Record, Removal,
+    },
+};
+use crate::{page::PAGE_BYTES, structure::Extents};
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use std::ops::Range;
+
+/// The number by which the performer knows a file.
+pub type FileKey = u64;
+
+/// The log begins anew at the first epoch after it has this size, bytes.
+pub const LOG_BYTES: u64 = 4 << 20;
+
+/// A file of the group at the end of an epoch.
+#[derive(Clone, Debug)]
+pub struct EpochFile {
+    /// Its number.
+    pub key: FileKey,
+    /// The file that BACKING has of it; `None`: it is new.
+    pub base: Option<FileRef>,
+    /// How it differs from that.
+    pub changes: Changes,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// Its names that BACKING does not have.
+    pub names: Vec<Path>,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EpochStep {
+    /// Copy a new file to a hidden name.
+    Create {
+        /// The file.
+        file: FileKey,
+        /// Number of the hidden name.
+        hidden: u64,
+    },
+    /// Give a file that BACKING has, or that was just copied, a further hidden name.
+    Link {
+        /// The file.
+        file: FileKey,
+        /// Number of the hidden name.
+        hidden: u64,
+    },
+    /// Write the changed pages from this one on to their place, up to the file's size.
+    Grow {
+        /// The file.
+        file: FileKey,
+        /// The first page.
+        from: u64,
+    },
+    /// Write pages to the log.
+    Append {
+        /// The file.
+        file: FileKey,
+        /// The pages.
+        pages: Range<u64>,
+        /// Offset in the log, bytes.
+        at: u64,
+    },
+    /// Make everything durable that was done in BACKING so far, names as well.
+    Commit,
+    /// Write the head of the entry.
+    Head,
+    /// Make the log durable.
+    FlushLog,
+}
+
+/// The steps of one entry of the log.
+#[derive(Clone, Debug)]
+pub struct EpochPlan {
+    /// The numbers of the entry.
+    pub numbers: EntryNumbers,
+    /// Offset of the entry in the log, bytes.
+    pub at: u64,
+    /// Offset of its first page, bytes.
+    pub pages_at: u64,
+    /// Its record.
+    pub record: Record,
+    /// While changes wait.
+    pub capture: Vec<EpochStep>,
+    /// While applications go on. At its end the epoch is durable.
+    pub commit: Vec<EpochStep>,
+    /// The log afterwards.
+    pub log: Log,
+}
+
+/// The steps before an epoch ends, while applications go on.
+#[derive(Clone, Debug)]
+pub struct Preparation {
+    /// Everything that was done in place has to be durable first.
+    pub commits: bool,
+    /// An entry of its own, with the sizes of files that may grow.
+    pub sizes: Option<Box<EpochPlan>>,
+    /// The log afterwards.
+    pub log: Log,
+}
+
+/// The space of the log.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// The first epoch since the log began anew.
+    first: u64,
+    /// The next one.
+    next: u64,
+    /// Bytes in use.
+    end: u64,
+    /// Files of BACKING whose size the log has.
+    listed: HashSet<u64, FixedState>,
+}
+
+impl Log {
+    /// Returns a log without an entry, whose first one has this number.
+    pub fn starting_at(epoch: u64) -> Self {
+        Self { first: epoch, next: epoch, end: 0, listed: HashSet::default() }
+    }
+
+    /// Returns the bytes in use.
+    pub fn bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// Counts the sizes of these files as part of the log: a fault that the model has to find.
+    pub(super) fn list(&mut self, files: Vec<u64>) {
+        self.listed.extend(files);
+    }
+
+    /// Returns the number of the next epoch.
+    pub fn next_epoch(&self) -> u64 {
+        self.next
+    }
+
+    /// Plans the preparation of an epoch. `growing`: files of BACKING with their sizes, which will
+    /// be larger after it. `anew`: the log is to begin anew in any case.
+    pub fn prepare(&self, growing: Vec<(FileRef, u64)>, anew: bool) -> Preparation {
+        let commits = self.end > 0 && (anew || self.end >= LOG_BYTES);
+        let log = if commits { Self::starting_at(self.next) } else { self.clone() };
+        let changes: Vec<FileChange> = growing
+            .into_iter()
+            .filter(|(file, _)| !log.listed.contains(&file.ino))
+            .map(|(file, size)| {
+                let pages = Extents::default();
+                FileChange { file, cut: None, size, attributes: None, pages }
+            })
+            .collect();
+        // A log that begins anew does so with an entry that is durable before others follow: what
+        // they leave of the older ones could be taken for the whole log.
+        if changes.is_empty() && !commits {
+            return Preparation { commits, sizes: None, log };
+        }
+        let plan = log.entry(Record { changes, supersedes: log.end == 0, ..Record::default() });
+        Preparation { commits, log: plan.log.clone(), sizes: Some(Box::new(plan)) }
+    }
+
+    /// Plans an epoch. `uncommitted`: a name that the epoch depends on may not be durable.
+    /// `next_hidden` gives numbers to hidden names.
+    pub fn plan(
+        &self,
+        files: &[EpochFile],
+        removals: Vec<Removal>,
+        uncommitted: bool,
+        mut next_hidden: impl FnMut() -> u64,
+    ) -> EpochPlan {
+        let mut record = Record { removals, ..Record::default() };
+        let mut capture = Vec::new();
+        let mut places = |capture: &mut Vec<EpochStep>, file: &EpochFile, mut is_there: bool| {
+            for path in &file.names {
+                let (key, hidden) = (file.key, next_hidden());
+                capture.push(match is_there {
+                    true => EpochStep::Link { file: key, hidden },
+                    false => EpochStep::Create { file: key, hidden },
+                });
+                is_there = true;
+                record.places.push(Placement { hidden, path: path.clone() });
+            }
+        };
+        let mut logged = Vec::new();
+        for file in files {
+            places(&mut capture, file, file.base.is_some());
+            let Some(base) = &file.base else { continue };
+            let changes = &file.changes;
+            if !changes.any() {
+                continue;
+            }
+            let from = self.grows_from(base.ino, changes);
+            let mut pages = changes.pages().clone();
+            pages.remove(from..u64::MAX);
+            if !changes.pages().is_empty() && changes.pages().end() > from {
+                capture.push(EpochStep::Grow { file: file.key, from });
+            }
+            let mut of_base = base.clone();
+            of_base.paths.extend(file.names.iter().cloned());
+            record.changes.push(FileChange {
+                file: of_base,
+                cut: changes.cut(),
+                size: changes.size(),
+                attributes: changes.attributes().then_some(file.attributes),
+                pages,
+            });
+            logged.push(file.key);
+        }
+        let commits = uncommitted || !capture.is_empty();
+        record.supersedes = commits || self.end == 0;
+        let mut plan = self.entry(record);
+        let append = plan.record.runs(plan.pages_at);
+        let keys = |ino| {
+            let of = |file: &&EpochFile| file.base.as_ref().is_some_and(|base| base.ino == ino);
+            files.iter().find(of).map(|file| file.key)
+        };
+        for (change, pages, at) in append {
+            let file = keys(change.file.ino).expect("a change is of a file with a base");
+            capture.push(EpochStep::Append { file, pages, at });
+        }
+        plan.capture = capture;
+        if commits {
+            plan.commit.insert(0, EpochStep::Commit);
+        }
+        plan
+    }
+
+    /// The page from which on changes are written in place: behind the file's end on flash, if the
+    /// log has its size.
+    fn grows_from(&self, ino: u64, changes: &Changes) -> u64 {
+        match changes.cut() {
+            None if self.listed.contains(&ino) => changes.below().div_ceil(PAGE_BYTES),
+            _ => u64::MAX,
+        }
+    }
+
+    fn entry(&self, record: Record) -> EpochPlan {
+        let numbers = EntryNumbers { first: self.first, epoch: self.next };
+        let head = EntryHead::new(numbers, &record);
+        let (at, pages_at) = (self.end, self.end + head.head_bytes());
+        let mut log = self.clone();
+        log.next += 1;
+        log.end += head.bytes();
+        if record.supersedes {
+            log.listed.clear();
+        }
+        log.listed.extend(record.changes.iter().map(|change| change.file.ino));
+        let (capture, commit) = (Vec::new(), vec![EpochStep::Head, EpochStep::FlushLog]);
+        EpochPlan { numbers, at, pages_at, record, capture, commit, log }
+    }
+}
+
+/// The part of a file's state that decides whether an epoch contains it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// It was synced since it was last part of an epoch.
+    pub synced: bool,
+    /// It has other names than there, or one that another file has there.
+    pub moved: bool,
+}
+
+impl Standing {
+    /// Returns whether the epoch contains the file. An epoch that ends because of a sync leaves out
+    /// files without one, as long as their names say nothing about other files. `whole`: it ends
+    /// for another reason, and contains everything.
+    pub fn is_included(self, whole: bool) -> bool {
+        whole || self.synced || self.moved
+    }
+}

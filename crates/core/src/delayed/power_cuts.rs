@@ -1,0 +1,777 @@
+//! Power cuts at random moments of random histories of a group, on a modelled file system.
+//!
+//! The model keeps what a file system with a journal promises and nothing more. Changes of names
+//! and sizes become durable in order; data becomes durable in any order, or not at all, before a
+//! commit. The pages of the log become durable in any order before the log is flushed, and one that
+//! is under way may be torn. The numbers of deleted files are used again.
+//!
+//! A plain map from paths to contents, which knows nothing of logs, says what each epoch is to
+//! leave. After a cut and a recovery (and at times a cut during that one) the files have to be
+//! those of the last epoch that was flushed, or of the one whose flush was under way.
+
+use super::{
+    changes::Changes,
+    plan::{EpochFile, EpochPlan, EpochStep, Log, Standing},
+    record::{Attributes, EntryHead, FileRef, Path, Record, Removal, entries},
+};
+use crate::page::PAGE_BYTES;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A file is a sequence of cells, four a page. A cell of the log is filled with its value.
+const CELLS: usize = 4;
+const CELL_BYTES: u64 = PAGE_BYTES / CELLS as u64;
+const SECTOR_BYTES: usize = 512;
+const PATHS: u8 = 6;
+const LARGEST_CELLS: u64 = 5 * CELLS as u64;
+/// The log begins anew that early, bytes: every few epochs.
+const LOG_BYTES: u64 = 16 * PAGE_BYTES;
+
+type Ino = u64;
+type PageCells = [u8; CELLS];
+
+/// A planted fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// New files and grown parts are not made durable before the head.
+    NoCommit,
+    /// The head is written before new files are durable.
+    HeadBeforeCommit,
+    /// The log is not flushed before an epoch counts as durable.
+    NoFlushLog,
+    /// The record is applied before it is durable.
+    ApplyBeforeHead,
+    /// The log begins anew before the changes in place are durable.
+    ReusedEarly,
+    /// Files grow although the log does not have their sizes.
+    SizeNotListed,
+    /// Applications go on while their files are captured.
+    WritersGoOn,
+    /// Names go at once, before the epoch is durable.
+    RemovedAtOnce,
+    /// A recovery takes entries without a look at their checksums.
+    NoChecksum,
+    /// Truncations within an epoch are not recorded.
+    NoCut,
+    /// An epoch leaves out overwritten pages of its second file.
+    SecondFileLeftOut,
+    /// Recovery replays only the last entry.
+    OnlyLastEntry,
+    /// Recovery replays entries that newer ones supersede.
+    Superseded,
+    /// Recovery does not look for a file among those that wait for their names.
+    HiddenOverlooked,
+}
+
+impl Fault {
+    /// Every fault.
+    pub const ALL: [Self; 14] = [
+        Self::NoCommit,
+        Self::HeadBeforeCommit,
+        Self::NoFlushLog,
+        Self::ApplyBeforeHead,
+        Self::ReusedEarly,
+        Self::SizeNotListed,
+        Self::WritersGoOn,
+        Self::RemovedAtOnce,
+        Self::NoChecksum,
+        Self::NoCut,
+        Self::SecondFileLeftOut,
+        Self::OnlyLastEntry,
+        Self::Superseded,
+        Self::HiddenOverlooked,
+    ];
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Name {
+    Path(u8),
+    Hidden(u64),
+}
+
+/// One request to the file system.
+#[derive(Clone, Debug)]
+enum Request {
+    /// Changes of names: all or none.
+    Names(Vec<(Name, Option<Ino>)>),
+    Create(Ino),
+    Resize(Ino, u64),
+    Data(Ino, u64, PageCells),
+    LogPage(u64, Box<[u8]>),
+    Commit,
+    FlushLog,
+    /// From here on a recovery may or has to find this epoch.
+    Begun(usize),
+    Durable(usize),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Inode {
+    cells: u64,
+    pages: BTreeMap<u64, PageCells>,
+}
+
+/// The content of a disk.
+#[derive(Clone, Debug, Default)]
+struct Disk {
+    names: BTreeMap<Name, Ino>,
+    inodes: BTreeMap<Ino, Inode>,
+    log: Vec<u8>,
+}
+
+/// The content of each path.
+type Tree = BTreeMap<u8, Vec<u8>>;
+
+impl Disk {
+    fn perform(&mut self, request: &Request) {
+        match request {
+            Request::Names(names) => {
+                for (name, ino) in names {
+                    match ino {
+                        Some(ino) => self.names.insert(*name, *ino),
+                        None => self.names.remove(name),
+                    };
+                }
+            }
+            Request::Create(ino) => {
+                self.inodes.insert(*ino, Inode::default());
+            }
+            Request::Resize(ino, cells) => {
+                let inode = self.inodes.entry(*ino).or_default();
+                inode.cells = *cells;
+                inode.pages.retain(|page, _| page * (CELLS as u64) < *cells);
+                let (last, within) = (*cells / CELLS as u64, *cells as usize % CELLS);
+                if let Some(page) = inode.pages.get_mut(&last) {
+                    page[within..].fill(0);
+                }
+            }
+            Request::Data(ino, page, cells) => {
+                // Blocks behind the end are not part of the file.
+                if let Some(inode) = self.inodes.get_mut(ino)
+                    && page * (CELLS as u64) < inode.cells
+                {
+                    inode.pages.insert(*page, *cells);
+                }
+            }
+            Request::LogPage(page, bytes) => {
+                let at = (page * PAGE_BYTES) as usize;
+                if self.log.len() < at + bytes.len() {
+                    self.log.resize(at + bytes.len(), 0);
+                }
+                self.log[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            Request::Commit | Request::FlushLog | Request::Begun(_) | Request::Durable(_) => {}
+        }
+    }
+
+    fn cells(&self, ino: Ino) -> Vec<u8> {
+        let Some(inode) = self.inodes.get(&ino) else { return Vec::new() };
+        let page = |cell: u64| inode.pages.get(&(cell / CELLS as u64));
+        let value = |cell| page(cell).map_or(0, |cells| cells[cell as usize % CELLS]);
+        (0..inode.cells).map(value).collect()
+    }
+
+    fn tree(&self) -> Tree {
+        let path = |(name, ino): (&Name, &Ino)| match name {
+            Name::Path(path) => Some((*path, self.cells(*ino))),
+            Name::Hidden(_) => None,
+        };
+        self.names.iter().filter_map(path).collect()
+    }
+
+    /// While names are being placed, a file may have only its hidden one.
+    fn find(&self, file: &FileRef, record: &Record, fault: Option<Fault>) -> Option<Ino> {
+        let paths = file.paths.iter().map(|path| Name::Path(path[0]));
+        let hidden = record.places.iter().map(|place| Name::Hidden(place.hidden));
+        let hidden = hidden.filter(|_| fault != Some(Fault::HiddenOverlooked));
+        let mut named = paths.chain(hidden).filter_map(|name| self.names.get(&name)).copied();
+        named.find(|ino| *ino == file.ino)
+    }
+
+    /// The requests by which a record is applied; the disk has their effect.
+    fn apply(&mut self, record: &Record, pages_at: u64, fault: Option<Fault>) -> Vec<Request> {
+        let mut all = Vec::new();
+        let log = self.log.clone();
+        for change in &record.changes {
+            let Some(ino) = self.find(&change.file, record, fault) else { continue };
+            let now = self.inodes[&ino].cells;
+            if let Some(cut) = change.cut.filter(|_| fault != Some(Fault::NoCut)) {
+                self.request(&mut all, Request::Resize(ino, now.min(cut / CELL_BYTES)));
+            }
+            // The new pages may lie behind the end of the file as it is now.
+            let cells = change.size / CELL_BYTES;
+            if self.inodes[&ino].cells < cells {
+                self.request(&mut all, Request::Resize(ino, cells));
+            }
+            for (of, run, at) in record.runs(pages_at) {
+                if of.file.ino != change.file.ino {
+                    continue;
+                }
+                for page in run.clone() {
+                    let at = (at + (page - run.start) * PAGE_BYTES) as usize;
+                    let cell = |cell: usize| log.get(at + cell * CELL_BYTES as usize).copied();
+                    let cells = std::array::from_fn(|number| cell(number).unwrap_or(0));
+                    self.request(&mut all, Request::Data(ino, page, cells));
+                }
+            }
+            self.request(&mut all, Request::Resize(ino, cells));
+        }
+        for place in &record.places {
+            let (from, to) = (Name::Hidden(place.hidden), Name::Path(place.path[0]));
+            if let Some(ino) = self.names.get(&from).copied() {
+                self.request(&mut all, Request::Names(vec![(to, Some(ino)), (from, None)]));
+            }
+        }
+        for removal in &record.removals {
+            let name = Name::Path(removal.path[0]);
+            if self.names.get(&name) == Some(&removal.ino) {
+                self.request(&mut all, Request::Names(vec![(name, None)]));
+            }
+        }
+        all
+    }
+
+    fn request(&mut self, all: &mut Vec<Request>, request: Request) {
+        self.perform(&request);
+        all.push(request);
+    }
+
+    /// Does what the log says. Returns the requests.
+    fn recover(&mut self, fault: Option<Fault>) -> Vec<Request> {
+        let log = self.log.clone();
+        let read = |at: u64, into: &mut [u8]| -> Result<bool, std::convert::Infallible> {
+            let Some(from) = log.get(at as usize..).and_then(|log| log.get(..into.len())) else {
+                return Ok(false);
+            };
+            into.copy_from_slice(from);
+            Ok(true)
+        };
+        let mut found = match fault {
+            Some(Fault::NoChecksum) => super::record::faulty_entries(read, false),
+            Some(Fault::Superseded) => super::record::faulty_entries(read, true),
+            _ => entries(read),
+        }
+        .unwrap_or_else(|never| match never {});
+        if fault == Some(Fault::OnlyLastEntry) {
+            found.drain(..found.len().saturating_sub(1));
+        }
+        let mut all = Vec::new();
+        for entry in found {
+            all.extend(self.apply(&entry.record, entry.pages_at, fault));
+        }
+        let hidden: Vec<Name> =
+            self.names.keys().copied().filter(|name| matches!(name, Name::Hidden(_))).collect();
+        // Only when all is durable; the cuts of a recovery come before that.
+        for name in hidden {
+            self.names.remove(&name);
+        }
+        all
+    }
+}
+
+/// A file as applications see it.
+#[derive(Clone, Debug)]
+struct Ram {
+    base: Option<Ino>,
+    changes: Changes,
+    cells: Vec<u8>,
+    names: BTreeSet<u8>,
+    synced: bool,
+    /// The content that flash is to have of it.
+    below: Vec<u8>,
+}
+
+/// A group, and the file system below it.
+struct Group {
+    random: Pcg64Mcg,
+    fault: Option<Fault>,
+    files: BTreeMap<u64, Ram>,
+    next_key: u64,
+    next_hidden: u64,
+    disk: Disk,
+    requests: Vec<Request>,
+    log: Log,
+    /// By epoch, what it leaves.
+    expected: Vec<Tree>,
+}
+
+fn path(path: u8) -> Path {
+    [path].into()
+}
+
+impl Group {
+    fn new(seed: u64, fault: Option<Fault>) -> Self {
+        let mut group = Self {
+            random: Pcg64Mcg::seed_from_u64(seed),
+            fault,
+            files: BTreeMap::new(),
+            next_key: 0,
+            next_hidden: 0,
+            disk: Disk::default(),
+            requests: Vec::new(),
+            log: Log::starting_at(1),
+            expected: vec![Tree::new()],
+        };
+        // Some files were there before.
+        for name in 0..PATHS / 2 {
+            let ino = group.unused();
+            let cells = group.random.random_range(0..LARGEST_CELLS);
+            group.send(Request::Create(ino));
+            group.send(Request::Resize(ino, cells));
+            for page in 0..cells.div_ceil(CELLS as u64) {
+                let value = group.random.random_range(1..=u8::MAX);
+                let left = cells - page * CELLS as u64;
+                let cell = |number| if (number as u64) < left { value } else { 0 };
+                group.send(Request::Data(ino, page, std::array::from_fn(cell)));
+            }
+            group.send(Request::Names(vec![(Name::Path(name), Some(ino))]));
+            let below = group.disk.cells(ino);
+            let file = Ram {
+                base: Some(ino),
+                changes: Changes::of_size(cells * CELL_BYTES),
+                cells: below.clone(),
+                names: [name].into(),
+                synced: false,
+                below,
+            };
+            group.add(file);
+        }
+        group.send(Request::Commit);
+        group.expected = vec![group.disk.tree()];
+        group
+    }
+
+    fn add(&mut self, file: Ram) {
+        self.next_key += 1;
+        self.files.insert(self.next_key, file);
+    }
+
+    fn send(&mut self, request: Request) {
+        self.disk.perform(&request);
+        self.requests.push(request);
+    }
+
+    /// The lowest number that no file has.
+    fn unused(&self) -> Ino {
+        let used: BTreeSet<Ino> = self.disk.names.values().copied().collect();
+        (1..).find(|ino| !used.contains(ino)).expect("numbers do not end")
+    }
+
+    fn owner(&self, name: u8) -> Option<u64> {
+        self.files.iter().find(|(_, file)| file.names.contains(&name)).map(|(key, _)| *key)
+    }
+
+    fn lose_name(&mut self, name: u8) {
+        let Some(key) = self.owner(name) else { return };
+        let file = self.files.get_mut(&key).expect("it has the name");
+        file.names.remove(&name);
+        if file.names.is_empty() {
+            self.files.remove(&key);
+        }
+        if self.fault == Some(Fault::RemovedAtOnce)
+            && self.disk.names.contains_key(&Name::Path(name))
+        {
+            self.send(Request::Names(vec![(Name::Path(name), None)]));
+        }
+    }
+
+    fn write(&mut self, key: u64) {
+        let at = self.random.random_range(0..LARGEST_CELLS);
+        let len = self.random.random_range(1..=6).min(LARGEST_CELLS - at);
+        let value = self.random.random_range(1..=u8::MAX);
+        let Some(file) = self.files.get_mut(&key) else { return };
+        file.changes.wrote(at * CELL_BYTES, len * CELL_BYTES);
+        let end = (at + len) as usize;
+        if file.cells.len() < end {
+            file.cells.resize(end, 0);
+        }
+        file.cells[at as usize..end].fill(value);
+    }
+
+    fn step(&mut self) {
+        let name = self.random.random_range(0..PATHS);
+        let other = self.random.random_range(0..PATHS);
+        let Some(key) = self.owner(name) else {
+            let file = Ram {
+                base: None,
+                changes: Changes::default(),
+                cells: Vec::new(),
+                names: [name].into(),
+                synced: false,
+                below: Vec::new(),
+            };
+            self.add(file);
+            return self.write(self.next_key);
+        };
+        match self.random.random_range(0..20) {
+            0..=8 => self.write(key),
+            9..=12 => self.files.get_mut(&key).expect("it has the name").synced = true,
+            13 => {
+                let size = self.random.random_range(0..LARGEST_CELLS);
+                let file = self.files.get_mut(&key).expect("it has the name");
+                let shorter = size < file.cells.len() as u64;
+                let cut = file.changes.resized(size * CELL_BYTES);
+                if let Some(page) = cut.filter(|_| shorter) {
+                    file.changes.wrote(page * PAGE_BYTES, size * CELL_BYTES - page * PAGE_BYTES);
+                }
+                file.cells.resize(size as usize, 0);
+            }
+            14 => self.lose_name(name),
+            15 | 16 if other != name && self.owner(other) != Some(key) => {
+                self.lose_name(other);
+                self.lose_name_to(key, name, Some(other));
+            }
+            17 if self.owner(other).is_none() => {
+                let file = self.files.get_mut(&key).expect("it has the name");
+                file.names.insert(other);
+            }
+            18 => self.end_epoch(true),
+            19 => self.end_epoch(false),
+            _ => {}
+        }
+    }
+
+    fn lose_name_to(&mut self, key: u64, name: u8, other: Option<u8>) {
+        let file = self.files.get_mut(&key).expect("it has the name");
+        file.names.extend(other);
+        self.lose_name(name);
+    }
+
+    fn base_of(&self, ino: Ino) -> FileRef {
+        let named = |(name, of): (&Name, &Ino)| match name {
+            Name::Path(name) if *of == ino => Some(path(*name)),
+            _ => None,
+        };
+        FileRef { ino, paths: self.disk.names.iter().filter_map(named).collect() }
+    }
+
+    fn standing(&self, file: &Ram) -> Standing {
+        let there = |name: &u8| self.disk.names.get(&Name::Path(*name)).copied();
+        let moved = |name: &u8| there(name) != file.base && (there(name).or(file.base)).is_some();
+        Standing { synced: file.synced, moved: file.names.iter().any(moved) }
+    }
+
+    fn end_epoch(&mut self, whole: bool) {
+        let growing: Vec<(FileRef, u64)> = self
+            .files
+            .values()
+            .filter(|file| file.changes.size() > file.changes.below())
+            .filter_map(|file| Some((self.base_of(file.base?), file.changes.below())))
+            .collect();
+        let anew = self.log.bytes() >= LOG_BYTES;
+        let fault = self.fault;
+        let growing_inos: Vec<Ino> = growing.iter().map(|(file, _)| file.ino).collect();
+        let prepared = match fault {
+            Some(Fault::SizeNotListed) => {
+                let mut prepared = self.log.prepare(growing, anew);
+                if !prepared.commits {
+                    (prepared.sizes, prepared.log) = (None, self.log.clone());
+                }
+                // As if it had them.
+                prepared.log.list(growing_inos);
+                prepared
+            }
+            _ => self.log.prepare(growing, anew),
+        };
+        if prepared.commits && fault != Some(Fault::ReusedEarly) {
+            self.send(Request::Commit);
+        }
+        if let Some(sizes) = &prepared.sizes {
+            self.expected.push(self.expected.last().expect("one was there before").clone());
+            self.entry(sizes, Vec::new());
+        }
+        self.log = prepared.log;
+
+        let included: BTreeMap<u64, Ram> = self
+            .files
+            .iter()
+            .filter(|(_, file)| self.standing(file).is_included(whole))
+            .map(|(key, file)| (*key, file.clone()))
+            .collect();
+        let files: Vec<EpochFile> = included
+            .iter()
+            .map(|(key, file)| {
+                let there = |name: &u8| self.disk.names.get(&Name::Path(*name)).copied();
+                let missing = |name: &&u8| file.base.is_none() || there(name) != file.base;
+                EpochFile {
+                    key: *key,
+                    base: file.base.map(|ino| self.base_of(ino)),
+                    changes: file.changes.clone(),
+                    attributes: Attributes::default(),
+                    names: file.names.iter().filter(missing).map(|name| path(*name)).collect(),
+                }
+            })
+            .collect();
+        let gone = |(name, ino): (&Name, &Ino)| match name {
+            Name::Path(name) if self.owner(*name).is_none() => {
+                Some(Removal { path: path(*name), ino: *ino })
+            }
+            _ => None,
+        };
+        let removals: Vec<Removal> = self.disk.names.iter().filter_map(gone).collect();
+        let next_hidden = &mut self.next_hidden;
+        let mut plan = self.log.plan(&files, removals, false, || {
+            *next_hidden += 1;
+            *next_hidden
+        });
+        let mut tree = Tree::new();
+        for file in self.files.values_mut() {
+            let is_included = included.values().any(|included| included.names == file.names);
+            if is_included {
+                file.below.clone_from(&file.cells);
+            }
+            if is_included || file.base.is_some() {
+                tree.extend(file.names.iter().map(|name| (*name, file.below.clone())));
+            }
+        }
+        self.expected.push(tree);
+        match fault {
+            Some(Fault::NoCommit) => plan.commit.retain(|step| *step != EpochStep::Commit),
+            Some(Fault::HeadBeforeCommit) if plan.commit[0] == EpochStep::Commit => {
+                plan.commit = vec![EpochStep::Head, EpochStep::Commit, EpochStep::FlushLog];
+            }
+            Some(Fault::SecondFileLeftOut) if plan.record.changes.len() > 1 => {
+                let second = plan.record.changes[1].file.ino;
+                let of_second = |key: &u64| included[key].base == Some(second);
+                plan.capture.retain(
+                    |step| !matches!(step, EpochStep::Append { file, .. } if of_second(file)),
+                );
+            }
+            _ => {}
+        }
+        let late: Vec<u64> = included.keys().copied().collect();
+        self.entry(&plan, late);
+        for key in included.keys() {
+            if let Some(file) = self.files.get_mut(key) {
+                file.changes.take();
+                file.synced = false;
+                let name = *file.names.first().expect("a file has a name");
+                file.base = self.disk.names.get(&Name::Path(name)).copied();
+            }
+        }
+        self.log = plan.log;
+    }
+
+    /// Performs the steps of an entry, and applies it.
+    fn entry(&mut self, plan: &EpochPlan, late: Vec<u64>) {
+        let epoch = self.expected.len() - 1;
+        let mut head = Some(EntryHead::new(plan.numbers, &plan.record));
+        let mut created: BTreeMap<u64, Ino> = BTreeMap::new();
+        for step in plan.capture.iter().chain(&plan.commit) {
+            if self.fault == Some(Fault::WritersGoOn) && matches!(step, EpochStep::Append { .. }) {
+                for key in &late {
+                    self.write(*key);
+                }
+            }
+            match step {
+                EpochStep::Create { file, hidden } => {
+                    let ino = self.unused();
+                    self.send(Request::Create(ino));
+                    self.send(Request::Names(vec![(Name::Hidden(*hidden), Some(ino))]));
+                    let cells = self.files[file].cells.len() as u64;
+                    self.send(Request::Resize(ino, cells));
+                    for page in 0..cells.div_ceil(CELLS as u64) {
+                        let cells = self.page(*file, page);
+                        self.send(Request::Data(ino, page, cells));
+                    }
+                    created.insert(*file, ino);
+                }
+                EpochStep::Link { file, hidden } => {
+                    let base = self.files[file].base;
+                    let ino = base.or(created.get(file).copied()).expect("it is there");
+                    self.send(Request::Names(vec![(Name::Hidden(*hidden), Some(ino))]));
+                }
+                EpochStep::Grow { file, from } => {
+                    let ram = &self.files[file];
+                    let (ino, cells) = (ram.base.expect("it is known"), ram.cells.len() as u64);
+                    let pages: Vec<u64> =
+                        ram.changes.pages().parts(*from..u64::MAX).flatten().collect();
+                    self.send(Request::Resize(ino, cells));
+                    for page in pages {
+                        let cells = self.page(*file, page);
+                        self.send(Request::Data(ino, page, cells));
+                    }
+                }
+                EpochStep::Append { file, pages, at } => {
+                    for page in pages.clone() {
+                        let cells = self.page(*file, page);
+                        let bytes: Box<[u8]> = cells
+                            .iter()
+                            .flat_map(|cell| vec![*cell; CELL_BYTES as usize])
+                            .collect();
+                        if let Some(head) = &mut head {
+                            head.add(&bytes);
+                        }
+                        let at = at / PAGE_BYTES + page - pages.start;
+                        self.send(Request::LogPage(at, bytes));
+                    }
+                }
+                EpochStep::Commit => self.send(Request::Commit),
+                EpochStep::Head => {
+                    if self.fault == Some(Fault::ApplyBeforeHead) {
+                        self.apply(plan);
+                    }
+                    self.send(Request::Begun(epoch));
+                    let bytes = head.take().expect("one head").end();
+                    for (page, bytes) in bytes.chunks(PAGE_BYTES as usize).enumerate() {
+                        let at = plan.at / PAGE_BYTES + page as u64;
+                        self.send(Request::LogPage(at, bytes.into()));
+                    }
+                }
+                EpochStep::FlushLog => {
+                    if self.fault != Some(Fault::NoFlushLog) {
+                        self.send(Request::FlushLog);
+                    }
+                    self.send(Request::Durable(epoch));
+                }
+            }
+        }
+        self.apply(plan);
+    }
+
+    fn apply(&mut self, plan: &EpochPlan) {
+        let requests = self.disk.apply(&plan.record, plan.pages_at, self.fault);
+        self.requests.extend(requests);
+    }
+
+    fn page(&self, key: u64, page: u64) -> PageCells {
+        let from = page as usize * CELLS;
+        let cells = &self.files[&key].cells;
+        std::array::from_fn(|cell| cells.get(from + cell).copied().unwrap_or(0))
+    }
+}
+
+/// Applies those of the requests that reach the disk: of names and sizes a beginning, of data any.
+fn lose(disk: &mut Disk, requests: &[Request], random: &mut Pcg64Mcg) {
+    let is_ordered = |request: &Request| {
+        matches!(request, Request::Names(_) | Request::Create(_) | Request::Resize(..))
+    };
+    let ordered = requests.iter().filter(|request| is_ordered(request)).count();
+    let (of_eight, mut left) = match random.random_range(0..4) {
+        0 => (0, 0),
+        1 => (8, ordered),
+        2 => (8, random.random_range(0..=ordered)),
+        _ => (random.random_range(0..=8), random.random_range(0..=ordered)),
+    };
+    for request in requests {
+        match request {
+            _ if is_ordered(request) => {
+                let reaches = left > 0;
+                left -= usize::from(reaches);
+                if reaches {
+                    disk.perform(request);
+                }
+            }
+            Request::LogPage(page, bytes) if random.random_range(0..16) == 0 => {
+                let mut torn = bytes.clone();
+                let at = (page * PAGE_BYTES) as usize;
+                for (number, sector) in torn.chunks_mut(SECTOR_BYTES).enumerate() {
+                    if random.random() {
+                        let at = at + number * SECTOR_BYTES;
+                        match disk.log.get(at..at + sector.len()) {
+                            Some(old) => sector.copy_from_slice(old),
+                            None => sector.fill(0),
+                        }
+                    }
+                }
+                disk.perform(&Request::LogPage(*page, torn));
+            }
+            _ if random.random_range(0..8) < of_eight => disk.perform(request),
+            _ => {}
+        }
+    }
+}
+
+/// Makes requests durable that this one waits for.
+fn settle(durable: &mut Disk, pending: &mut Vec<Request>, by: &Request) {
+    match by {
+        Request::Commit => pending.drain(..).for_each(|request| durable.perform(&request)),
+        Request::FlushLog => pending.retain(|request| {
+            let stays = !matches!(request, Request::LogPage(..));
+            if !stays {
+                durable.perform(request);
+            }
+            stays
+        }),
+        other => pending.push(other.clone()),
+    }
+}
+
+/// Runs the history of this seed with so many cuts. Returns their number.
+///
+/// # Errors
+///
+/// The cut after which the files were those of no epoch that they may be of.
+pub fn history(seed: u64, cuts: u64, fault: Option<Fault>) -> Result<u64, String> {
+    const STEPS: usize = 150;
+    let mut group = Group::new(seed, fault);
+    for _ in 0..STEPS {
+        group.step();
+    }
+    group.end_epoch(true);
+    let all: Tree = group
+        .files
+        .values()
+        .flat_map(|file| file.names.iter().map(|name| (*name, file.cells.clone())))
+        .collect();
+    if fault.is_none() && group.expected.last() != Some(&all) {
+        return Err(format!("seed {seed}: a whole epoch does not leave what applications see"));
+    }
+    let Group { mut random, requests, expected, .. } = group;
+    let first = requests.iter().position(|request| matches!(request, Request::Commit));
+    let first = first.expect("the beginning is committed") + 1;
+    let mut at: Vec<usize> =
+        (0..cuts).map(|_| random.random_range(first..=requests.len())).collect();
+    at.sort_unstable();
+    let (mut durable, mut pending, mut done) = (Disk::default(), Vec::new(), 0);
+    let mut may: std::ops::RangeInclusive<usize> = 0..=0;
+    for cut in at {
+        for request in &requests[done..cut] {
+            match request {
+                Request::Begun(epoch) => may = *may.start()..=*epoch,
+                Request::Durable(epoch) => may = *epoch..=*epoch,
+                _ => settle(&mut durable, &mut pending, request),
+            }
+        }
+        done = cut;
+        let mut disk = durable.clone();
+        lose(&mut disk, &pending, &mut random);
+        if random.random_range(0..4) == 0 {
+            // Power fails again, during the recovery.
+            let mut second = disk.clone();
+            let recovery = disk.recover(fault);
+            let upto = random.random_range(0..=recovery.len());
+            lose(&mut second, &recovery[..upto], &mut random);
+            disk = second;
+        }
+        disk.recover(fault);
+        let tree = disk.tree();
+        if !may.clone().any(|epoch| expected[epoch] == tree) {
+            return Err(format!(
+                "seed {seed}, cut at request {cut}: {tree:?} is none of the epochs {may:?}: {:?}",
+                &expected[may.clone()]
+            ));
+        }
+    }
+    Ok(cuts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_at_the_end_of_an_epoch_after_any_power_cut() {
+        let cuts: u64 = (0..500).map(|seed| history(seed, 20, None).unwrap()).sum();
+        assert_eq!(cuts, 10_000);
+    }
+
+    #[test]
+    fn every_planted_fault_is_found() {
+        for fault in Fault::ALL {
+            let is_found = (0..3000).any(|seed| history(seed, 20, Some(fault)).is_err());
+            assert!(is_found, "{fault:?} was not found");
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! The log: one entry an epoch, each with a record of its changes and the pages that it overwrites.
+//!
+//! An entry begins at a page: a head, the record, zeros up to the next page, then the pages in the
+//! order in which the record names them. Its checksum covers all of it, so that one flush makes an
+//! entry durable. Entries follow one another from the beginning of the file. The first one after
+//! the beginning was reused names its own epoch as the first; those after it name the same one. So
+//! what is left of older entries is not taken for newer ones.
+
+use crate::{page::PAGE_BYTES, structure::Extents};
+use sha2::{Digest, Sha256};
+use std::ops::Range;
+
+const MAGIC: &[u8; 8] = b"fsepoch1";
+/// Bytes of an entry before its record.
+const HEAD_BYTES: u64 = 8 + 4 * 8 + 32;
+/// Records are not larger than this, bytes: what is longer is no record.
+const RECORD_BYTES: u64 = 1 << 28;
+
+/// A path from BACKING on, without a slash at its beginning.
+pub type Path = Box<[u8]>;
+
+/// A file of BACKING.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRef {
+    /// Its inode number.
+    pub ino: u64,
+    /// The paths under which it may be: before the epoch's names, and after.
+    pub paths: Vec<Path>,
+}
+
+/// Owner, permissions and times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// Type and permissions.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Time of the last write, s and ns since 1970.
+    pub modified: (i64, u32),
+}
+
+/// How an epoch changes a file that was there before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChange {
+    /// The file.
+    pub file: FileRef,
+    /// It is truncated to this size first, bytes.
+    pub cut: Option<u64>,
+    /// Its size at the end, bytes.
+    pub size: u64,
+    /// Its attributes at the end, where they have changed.
+    pub attributes: Option<Attributes>,
+    /// The pages that the entry holds.
+    pub pages: Extents,
+}
+
+/// A file gets a name, in place of what has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Its name in the hidden directory.
+    pub hidden: u64,
+    /// Its path.
+    pub path: Path,
+}
+
+/// A name goes away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// The path.
+    pub path: Path,
+    /// The inode number of the file that has it. Another file keeps it.
+    pub ino: u64,
+}
+
+/// The changes of an epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// All that older entries say was durable before this one was written.
+    pub supersedes: bool,
+    /// Files that were there before.
+    pub changes: Vec<FileChange>,
+    /// New names.
+    pub places: Vec<Placement>,
+    /// Names that go.
+    pub removals: Vec<Removal>,
+}
+
+/// The numbers of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryNumbers {
+    /// The first epoch since the beginning of the log was reused.
+    pub first: u64,
+    /// The epoch.
+    pub epoch: u64,
+}
+
+/// The beginning of an entry, while its pages are added.
+pub struct EntryHead {
+    numbers: EntryNumbers,
+    record: Vec<u8>,
+    pages: u64,
+    digest: Sha256,
+}
+
+/// An entry that was found in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundEntry {
+    /// Its numbers.
+    pub numbers: EntryNumbers,
+    /// Its record.
+    pub record: Record,
+    /// Offset of its first page in the log, bytes.
+    pub pages_at: u64,
+    /// Offset behind it, bytes.
+    pub end: u64,
+}
+
+fn whole_pages(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PAGE_BYTES)
+}
+
+impl Record {
+    /// Returns whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.places.is_empty() && self.removals.is_empty()
+    }
+
+    /// Returns the number of pages that its entry holds.
+    pub fn pages(&self) -> u64 {
+        self.changes.iter().map(|change| change.pages.covered()).sum()
+    }
+
+    /// Returns the parts of files that its entry holds, with their offsets in the log, bytes, if
+    /// the first page is at this one.
+    pub fn runs(&self, pages_at: u64) -> impl Iterator<Item = (&FileChange, Range<u64>, u64)> {
+        let mut at = pages_at;
+        self.changes
+            .iter()
+            .flat_map(|change| change.pages.iter().map(move |run| (change, run)))
+            .map(move |(change, run)| {
+                let here = at;
+                at += (run.end - run.start) * PAGE_BYTES;
+                (change, run, here)
+            })
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut to = Vec::new();
+        put(&mut to, u64::from(self.supersedes));
+        put(&mut to, self.changes.len() as u64);
+        for change in &self.changes {
+            put(&mut to, change.file.ino);
+            put(&mut to, change.file.paths.len() as u64);
+            change.file.paths.iter().for_each(|path| put_bytes(&mut to, path));
+            put(&mut to, change.cut.map_or(0, |cut| cut + 1));
+            put(&mut to, change.size);
+            put(&mut to, u64::from(change.attributes.is_some()));
+            if let Some(it) = change.attributes {
+                put(&mut to, u64::from(it.mode));
+                put(&mut to, u64::from(it.uid) << 32 | u64::from(it.gid));
+                put(&mut to, it.modified.0 as u64);
+                put(&mut to, u64::from(it.modified.1));
+            }
+            put(&mut to, change.pages.iter().count() as u64);
+            for run in change.pages.iter() {
+                put(&mut to, run.start);
+                put(&mut to, run.end);
+            }
+        }
+        put(&mut to, self.places.len() as u64);
+        for place in &self.places {
+            put(&mut to, place.hidden);
+            put_bytes(&mut to, &place.path);
+        }
+        put(&mut to, self.removals.len() as u64);
+        for removal in &self.removals {
+            put(&mut to, removal.ino);
+            put_bytes(&mut to, &removal.path);
+        }
+        to
+    }
+
+    fn decode(mut from: &[u8]) -> Option<Self> {
+        let from = &mut from;
+        let mut record = Self { supersedes: take(from)? != 0, ..Self::default() };
+        for _ in 0..take(from)? {
+            let ino = take(from)?;
+            let mut paths = Vec::new();
+            for _ in 0..take(from)? {
+                paths.push(take_bytes(from)?);
+            }
+            let cut = take(from)?.checked_sub(1);
+            let size = take(from)?;
+            let attributes = match take(from)? {
+                0 => None,
+                _ => {
+                    let mode = take(from)? as u32;
+                    let owner = take(from)?;
+                    let modified = (take(from)? as i64, take(from)? as u32);
+                    let (uid, gid) = ((owner >> 32) as u32, owner as u32);
+                    Some(Attributes { mode, uid, gid, modified })
+                }
+            };
+            let mut pages = Extents::default();
+            for _ in 0..take(from)? {
+                let (start, end) = (take(from)?, take(from)?);
+                if start >= end {
+                    return None;
+                }
+                pages.insert(start..end);
+            }
+            let file = FileRef { ino, paths };
+            record.changes.push(FileChange { file, cut, size, attributes, pages });
+        }
+        for _ in 0..take(from)? {
+            record.places.push(Placement { hidden: take(from)?, path: take_bytes(from)? });
+        }
+        for _ in 0..take(from)? {
+            record.removals.push(Removal { ino: take(from)?, path: take_bytes(from)? });
+        }
+        from.is_empty().then_some(record)
+    }
+}
+
+fn put(to: &mut Vec<u8>, word: u64) {
+    to.extend(word.to_le_bytes());
+}
+
+fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
+    put(to, bytes.len() as u64);
+    to.extend(bytes);
+}
+
+fn take(from: &mut &[u8]) -> Option<u64> {
+    let (word, rest) = from.split_first_chunk()?;
+    *from = rest;
+    Some(u64::from_le_bytes(*word))
+}
+
+fn take_bytes(from: &mut &[u8]) -> Option<Path> {
+    let len = usize::try_from(take(from)?).ok()?;
+    let (bytes, rest) = from.split_at_checked(len)?;
+    *from = rest;
+    Some(bytes.into())
+}
+
+fn digest_of(numbers: EntryNumbers, record: &[u8], pages: u64) -> Sha256 {
+    let mut digest = Sha256::new();
+    for word in [numbers.first, numbers.epoch, record.len() as u64, pages] {
+        digest.update(word.to_le_bytes());
+    }
+    digest.update(record);
+    digest
+}
+
+impl EntryHead {
+    /// Begins an entry.
+    pub fn new(numbers: EntryNumbers, record: &Record) -> Self {
+        let (pages, record) = (record.pages(), record.encode());
+        Self { numbers, digest: digest_of(numbers, &record, pages), record, pages }
+    }
+
+    /// Returns the bytes before the entry's pages.
+    pub fn head_bytes(&self) -> u64 {
+        whole_pages(HEAD_BYTES + self.record.len() as u64)
+    }
+
+    /// Returns the bytes of the whole entry.
+    pub fn bytes(&self) -> u64 {
+        self.head_bytes() + self.pages * PAGE_BYTES
+    }
+
+    /// Adds the next pages.
+    pub fn add(&mut self, pages: &[u8]) {
+        self.digest.update(pages);
+    }
+
+    /// Ends the entry: returns what stands before its pages.
+    pub fn end(self) -> Vec<u8> {
+        let len = self.head_bytes() as usize;
+        let mut to = Vec::with_capacity(len);
+        to.extend(MAGIC);
+        let EntryNumbers { first, epoch } = self.numbers;
+        for word in [first, epoch, self.record.len() as u64, self.pages] {
+            put(&mut to, word);
+        }
+        to.extend(self.digest.finalize());
+        to.extend(&self.record);
+        to.resize(len, 0);
+        to
+    }
+}
+
+/// Returns the entries of a log that a recovery has to apply, oldest first. `read` fills
+/// the buffer from this offset on; `Ok(false)`: the log is shorter.
+///
+/// # Errors
+///
+/// Those of `read`.
+pub fn entries<E>(
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
+) -> Result<Vec<FoundEntry>, E> {
+    let mut found = all_entries(&mut read, true)?;
+    let superseded = found.iter().rposition(|entry| entry.record.supersedes).unwrap_or(0);
+    found.drain(..superseded);
+    Ok(found)
+}
+
+/// Returns all entries of a log. `checks`: only those whose checksum is right.
+fn all_entries<E>(
+    read: &mut impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
+    checks: bool,
+) -> Result<Vec<FoundEntry>, E> {
+    let mut found: Vec<FoundEntry> = Vec::new();
+    while let Some(entry) = entry(read, found.last(), checks)? {
+        found.push(entry);
+    }
+    Ok(found)
+}
+
+/// The entries without a look at the checksums (`checks`), or with those that newer ones
+/// supersede: faults that the model of power cuts has to find.
+pub(super) fn faulty_entries<E>(
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
+    checks: bool,
+) -> Result<Vec<FoundEntry>, E> {
+    all_entries(&mut read, checks)
+}
+
+fn entry<E>(
+    read: &mut impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
+    before: Option<&FoundEntry>,
+    checks: bool,
+) -> Result<Option<FoundEntry>, E> {
+    let at = before.map_or(0, |before| before.end);
+    let mut head = [0; HEAD_BYTES as usize];
+    if !read(at, &mut head)? {
+        return Ok(None);
+    }
+    let Some(mut rest) = head.strip_prefix(MAGIC) else { return Ok(None) };
+    let mut words = [0; 4];
+    for word in &mut words {
+        *word = take(&mut rest).unwrap_or_default();
+    }
+    let [first, epoch, len, pages] = words;
+    let follows = match before {
+        None => first == epoch,
+        Some(before) => {
+            first == before.numbers.first && Some(epoch) == before.numbers.epoch.checked_add(1)
+        }
+    };
+    if !follows || len > RECORD_BYTES {
+        return Ok(None);
+    }
+    let mut record = vec![0; len as usize];
+    if !read(at + HEAD_BYTES, &mut record)? {
+        return Ok(None);
+    }
+    let numbers = EntryNumbers { first, epoch };
+    let mut digest = digest_of(numbers, &record, pages);
+    let pages_at = at + whole_pages(HEAD_BYTES + len);
+    let mut page = vec![0; PAGE_BYTES as usize];
+    let mut end = pages_at;
+    for _ in 0..pages {
+        if !read(end, &mut page)? {
+            return Ok(None);
+        }
+        digest.update(&page);
+        end += PAGE_BYTES;
+    }
+    if checks && *digest.finalize() != *rest {
+        return Ok(None);
+    }
+    let record = Record::decode(&record).filter(|record| record.pages() == pages);
+    Ok(record.map(|record| FoundEntry { numbers, record, pages_at, end }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let mut pages = Extents::default();
+        pages.insert(2..4);
+        pages.insert(9..10);
+        let paths = vec![Path::from(*b"a/b"), Path::from(*b"c")];
+        let attributes =
+            Some(Attributes { mode: 0o100_640, uid: 7, gid: 8, modified: (-5, 999_999_999) });
+        let file = FileRef { ino: 12, paths };
+        Record {
+            supersedes: true,
+            changes: vec![FileChange { file, cut: Some(0), size: 40_000, attributes, pages }],
+            places: vec![Placement { hidden: 3, path: Path::from(*b"new\xff") }],
+            removals: vec![Removal { path: Path::from(*b"old"), ino: u64::MAX }],
+        }
+    }
+
+    fn written(numbers: EntryNumbers, record: &Record, fill: u8) -> Vec<u8> {
+        let mut head = EntryHead::new(numbers, record);
+        let pages = vec![fill; (record.pages() * PAGE_BYTES) as usize];
+        head.add(&pages);
+        let mut all = head.end();
+        all.extend(pages);
+        all
+    }
+
+    fn found(log: &[u8]) -> Vec<FoundEntry> {
+        let read = |at: u64, into: &mut [u8]| -> Result<bool, ()> {
+            let Some(from) = log.get(at as usize..).and_then(|rest| rest.get(..into.len())) else {
+                return Ok(false);
+            };
+            into.copy_from_slice(from);
+            Ok(true)
+        };
+        let mut read = read;
+        all_entries(&mut read, true).unwrap()
+    }
+
+    #[test]
+    fn entries_are_found_as_they_were_written() {
+        let numbers = |epoch| EntryNumbers { first: 5, epoch };
+        let mut log = written(numbers(5), &record(), 1);
+        log.extend(written(numbers(6), &Record::default(), 0));
+        log.extend(written(numbers(7), &record(), 2));
+        let found = found(&log);
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[2].record, record());
+        assert_eq!(found[2].end as usize, log.len());
+        let runs: Vec<_> =
+            found[2].record.runs(found[2].pages_at).map(|(_, run, at)| (run, at)).collect();
+        let at = found[2].pages_at;
+        assert_eq!(runs, [(2..4, at), (9..10, at + 2 * PAGE_BYTES)]);
+    }
+
+    /// An entry counts as a whole or not at all, and so do those after it.
+    #[test]
+    fn any_changed_byte_ends_the_log_before_its_entry() {
+        let mut log = written(EntryNumbers { first: 1, epoch: 1 }, &Record::default(), 0);
+        let first = log.len();
+        log.extend(written(EntryNumbers { first: 1, epoch: 2 }, &record(), 3));
+        let used = first + HEAD_BYTES as usize + record().encode().len();
+        let pages_at = found(&log)[1].pages_at as usize;
+        for at in (first..used).chain((pages_at..log.len()).step_by(97)) {
+            let mut torn = log.clone();
+            torn[at] ^= 1;
+            assert_eq!(found(&torn).len(), 1, "byte {at}");
+        }
+        assert_eq!(found(&log[..log.len() - 1]).len(), 1);
+    }
+
+    /// The rest of an older use of the log does not follow a newer entry.
+    #[test]
+    fn older_entries_do_not_follow_newer_ones() {
+        let log = written(EntryNumbers { first: 4, epoch: 4 }, &Record::default(), 0);
+        let mut log = [log, written(EntryNumbers { first: 1, epoch: 2 }, &record(), 1)].concat();
+        assert_eq!(found(&log).len(), 1);
+        log.truncate(10);
+        assert!(found(&log).is_empty() && found(&[]).is_empty());
+    }
+}

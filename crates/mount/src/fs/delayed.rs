@@ -1,0 +1,327 @@
+//! Files whose syncs are delayed: they live in RAM as files do before their write-back, and reach
+//! BACKING in epochs (`flashsift_core::delayed`).
+//!
+//! A file of a group that BACKING has is *adopted* at its first change: it becomes a file in RAM
+//! whose names hide BACKING's. Its RAM holds the pages that were changed; the others are read from
+//! the file in BACKING, its *base*. A name that a file of a group lost stays in the table as a
+//! whiteout until the epoch that removes it is durable. So nothing in BACKING changes before the
+//! epoch that it belongs to, and everything else in the mount treats these files as it treats files
+//! in RAM.
+//!
+//! Locks are taken in this order: the closer, the gate, a content's gate, the table, a place, the
+//! state, the pages of a file, the stream of events.
+
+mod adoption;
+mod epoch;
+mod file;
+mod names;
+pub(crate) mod recovery;
+
+use super::Fs;
+use super::backing::Backing;
+use super::content::Content;
+use super::events;
+use super::open_files::errno;
+use super::table::{Is, Table};
+use super::types::{DelayedStatus, Ino};
+pub(crate) use file::{Change, Covered, DelayedFile};
+use flashsift_core::delayed::groups::Groups;
+use flashsift_core::delayed::plan::Log;
+use flashsift_core::delayed::schedule::Schedule;
+use flashsift_core::event::Micros;
+use flashsift_core::names::Patterns;
+use parking_lot::{Mutex, RwLock};
+use rustix::io::{Errno, Result};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// The log in the hidden directory.
+pub(crate) const LOG: &str = "epochs";
+
+/// The files of the groups. All groups of a mount have their epochs together.
+#[derive(Debug)]
+pub(crate) struct Delayed {
+    groups: Groups,
+    /// Names that are write-through, whatever the groups say.
+    settled: Patterns,
+    /// Held exclusively while an epoch is captured. Every change of a file's content or attributes
+    /// holds it shared.
+    pub(crate) gate: RwLock<()>,
+    /// Held by the thread that ends an epoch.
+    closer: Mutex<Closer>,
+    state: Mutex<State>,
+}
+
+/// The state of the thread that ends an epoch.
+#[derive(Debug)]
+pub(crate) struct Closer {
+    log: Log,
+    file: Option<File>,
+    /// Files whose removal the log has: held, so that BACKING does not give their numbers to other
+    /// files, which a recovery would take for them.
+    held: Vec<OwnedFd>,
+    /// An epoch that is durable and not yet applied as a whole.
+    unapplied: Option<epoch::Captured>,
+}
+
+#[derive(Debug)]
+struct State {
+    schedule: Schedule,
+    files: HashMap<Ino, Arc<DelayedFile>>,
+    /// Names in BACKING that an epoch depends on may not be durable.
+    uncommitted: bool,
+    /// When the first sync was that waits.
+    first_sync_us: Option<Micros>,
+    /// The user to whom all files of the groups belong: the first one's.
+    owner: Option<u32>,
+    /// Directories that changed in BACKING without an epoch since they were last synced.
+    direct: HashSet<Ino>,
+    epochs: u64,
+    log_bytes: u64,
+    failing: Option<Errno>,
+}
+
+impl Delayed {
+    pub(crate) fn new(groups: Groups, settled: &[String], lose_at_most_us: Micros) -> Delayed {
+        Delayed {
+            groups,
+            settled: Patterns::new(settled),
+            gate: RwLock::new(()),
+            closer: Mutex::new(Closer {
+                log: Log::starting_at(1),
+                file: None,
+                held: Vec::new(),
+                unapplied: None,
+            }),
+            state: Mutex::new(State {
+                schedule: Schedule::new(lose_at_most_us),
+                files: HashMap::new(),
+                uncommitted: false,
+                first_sync_us: None,
+                owner: None,
+                direct: HashSet::new(),
+                epochs: 0,
+                log_bytes: 0,
+                failing: None,
+            }),
+        }
+    }
+
+    /// Whether the mount has a group.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// The state of a file in RAM that belongs to a group.
+    pub(crate) fn file(&self, ino: Ino) -> Option<Arc<DelayedFile>> {
+        if !self.is_used() {
+            return None;
+        }
+        self.state.lock().files.get(&ino).cloned()
+    }
+
+    /// Whether a file of this user may belong to a group. One epoch takes the files of all groups
+    /// back together, so that one user could undo what another synced.
+    pub(crate) fn admits(&self, uid: u32) -> bool {
+        *self.state.lock().owner.get_or_insert(uid) == uid
+    }
+
+    /// When the epoch is to end, µs.
+    pub(crate) fn deadline(&self) -> Option<Micros> {
+        if self.is_used() { self.state.lock().schedule.deadline() } else { None }
+    }
+
+    /// Records that a name in BACKING has changed without an epoch.
+    pub(crate) fn names_changed_below(&self) {
+        if self.is_used() {
+            self.state.lock().uncommitted = true;
+        }
+    }
+
+    /// Records that a directory of BACKING has changed without an epoch.
+    pub(crate) fn direct_change(&self, dir: Ino) {
+        if self.is_used() {
+            let mut state = self.state.lock();
+            state.direct.insert(dir);
+            state.uncommitted = true;
+        }
+    }
+
+    /// Whether it has since it was last synced.
+    pub(crate) fn has_direct_changes(&self, dir: Ino) -> bool {
+        self.state.lock().direct.contains(&dir)
+    }
+
+    /// The directory is synced now.
+    pub(crate) fn forget_direct_changes(&self, dir: Ino) {
+        if self.is_used() {
+            self.state.lock().direct.remove(&dir);
+        }
+    }
+
+    /// Forgets a file that is gone, or that lives in BACKING.
+    pub(crate) fn forget(&self, ino: Ino) {
+        if self.is_used() {
+            self.state.lock().files.remove(&ino);
+        }
+    }
+}
+
+impl Fs {
+    /// For how long the syncs of a file with this name may be delayed, µs. `None`: they are
+    /// honoured at once.
+    pub(crate) fn delay_us(&self, table: &mut Table, dir: Ino, name: &OsStr) -> Option<Micros> {
+        if !self.delayed.is_used() {
+            return None;
+        }
+        let mut path = String::new();
+        events::path(table, dir, name, &mut path);
+        let delay_us = self.delayed.groups.delay_us(&path)?;
+        if self.delayed.settled.matches(&path) {
+            return None;
+        }
+        let dir = self.dir(table, dir).ok()?;
+        // Only BACKING can make such a file.
+        let special = dir.default_acl || dir.apart || dir.inherits || dir.synchronous;
+        (!special && !self.is_synchronous()).then_some(delay_us)
+    }
+
+    /// The same for a file, all of whose names have to be in a group.
+    pub(crate) fn delay_of_file(&self, table: &mut Table, ino: Ino) -> Option<Micros> {
+        if !self.delayed.is_used() {
+            return None;
+        }
+        let names = table.node(ino)?.names.clone();
+        let mut least = None;
+        for (dir, name) in &names {
+            let delay_us = self.delay_us(table, *dir, name)?;
+            least = Some(least.map_or(delay_us, |least: Micros| least.min(delay_us)));
+        }
+        least
+    }
+
+    /// A file of a group was changed.
+    pub(crate) fn delayed_changed(&self) {
+        let now = self.now_us();
+        let (before, after) = {
+            let schedule = &mut self.delayed.state.lock().schedule;
+            let before = schedule.deadline();
+            schedule.changed(now);
+            (before, schedule.deadline())
+        };
+        if before != after {
+            self.wake_for_epoch();
+        }
+    }
+
+    /// An application synced a file of a group. Returns at once, unless epochs fail: then the epoch
+    /// ends now, and the sync has its result.
+    pub(crate) fn sync_delayed(&self, file: &DelayedFile) -> Result<()> {
+        match file.synced() {
+            Some(delay_us) => self.sync_waits(delay_us),
+            None => Ok(()),
+        }
+    }
+
+    /// A sync waits for the end of the epoch, for at most this long, µs.
+    pub(super) fn sync_waits(&self, delay_us: Micros) -> Result<()> {
+        let now = self.now_us();
+        let (before, after, fails) = {
+            let mut state = self.delayed.state.lock();
+            let before = state.schedule.deadline();
+            state.schedule.synced(now, delay_us);
+            state.first_sync_us.get_or_insert(now);
+            (before, state.schedule.deadline(), state.schedule.is_failing())
+        };
+        if fails {
+            return self.end_epoch(false);
+        }
+        if before != after {
+            self.wake_for_epoch();
+        }
+        Ok(())
+    }
+
+    /// Wakes the thread that waits for decisions.
+    fn wake_for_epoch(&self) {
+        // Held, so that the thread either sees the new deadline or waits already.
+        let _stream = self.events.stream.lock();
+        self.events.waits.decided();
+    }
+
+    /// Ends the epoch if it is due.
+    pub(crate) fn end_due_epoch(&self, now_us: Micros) -> Result<()> {
+        use flashsift_core::delayed::schedule::Ending;
+        if !self.delayed.is_used() {
+            return Ok(());
+        }
+        let due = self.delayed.state.lock().schedule.due(now_us);
+        due.map_or(Ok(()), |ending| self.end_epoch(ending == Ending::Aged))
+    }
+
+    /// The group of an open file, if it has one: adopts the file if BACKING still has it alone.
+    pub(crate) fn join_group(&self, ino: Ino, content: &Content) -> Result<()> {
+        if !content.is_in_group() || !content.place.read().settled {
+            return Ok(());
+        }
+        let adopt = || {
+            let _gate = self.delayed.gate.read();
+            self.adopt(&mut self.table(), ino)
+        };
+        let adopted = match adopt() {
+            Err(Errno::NOSPC) => {
+                self.end_epoch(true)?;
+                adopt()?
+            }
+            adopted => adopted?,
+        };
+        if !adopted {
+            content.leaves_group();
+        }
+        Ok(())
+    }
+
+    /// Whether a file in RAM belongs to a group.
+    pub(crate) fn is_delayed(&self, table: &Table, ino: Ino) -> bool {
+        matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram))
+            && self.delayed.file(ino).is_some()
+    }
+
+    /// The loss by a crash now.
+    pub(crate) fn delayed_status(&self) -> Option<DelayedStatus> {
+        if !self.delayed.is_used() {
+            return None;
+        }
+        let now = self.now_us();
+        let state = self.delayed.state.lock();
+        let changed: Vec<u64> = state.files.values().filter_map(|file| file.unsaved()).collect();
+        Some(DelayedStatus {
+            files: changed.len() as u64,
+            bytes: changed.iter().sum(),
+            oldest_sync_s: state.first_sync_us.map(|at| now.saturating_sub(at) / 1_000_000),
+            epochs: state.epochs,
+            log_bytes: state.log_bytes,
+            failing: state.failing.map(|error| error.to_string()).unwrap_or_default(),
+        })
+    }
+}
+
+/// The number of a hidden name.
+fn hidden_name(number: u64) -> String {
+    format!("{number:x}")
+}
+
+/// Opens the log, or creates it.
+fn open_log(backing: &Backing) -> Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&backing.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?;
+    Ok(File::from(file))
+}
+
+fn io<T>(done: std::io::Result<T>) -> Result<T> {
+    done.map_err(|error| errno(&error))
+}

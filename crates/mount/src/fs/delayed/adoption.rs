@@ -1,0 +1,171 @@
+//! Files that join a group or leave it.
+
+use super::DelayedFile;
+use super::file::Base;
+use crate::fs::Fs;
+use crate::fs::backing::proc_path;
+use crate::fs::events::At;
+use crate::fs::table::{Is, Table};
+use crate::fs::types::{Ino, Time};
+use crate::fs::xattrs;
+use flashsift_core::event::Micros;
+use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::io::{Errno, Result};
+use std::fs::File;
+use std::sync::Arc;
+
+impl Fs {
+    /// Registers a new file of a group.
+    pub(crate) fn is_born_delayed(&self, ino: Ino, delay_us: Micros) -> Arc<DelayedFile> {
+        let file = Arc::new(DelayedFile::new(delay_us, 0));
+        self.delayed.state.lock().files.insert(ino, file.clone());
+        file
+    }
+
+    /// Makes a file in RAM that is no file of a group yet one of this group.
+    pub(super) fn joins_from_ram(&self, table: &Table, ino: Ino, delay_us: Micros) -> Result<()> {
+        let size = self.store.stat(ino)?.st_size as u64;
+        let joined = Arc::new(DelayedFile::new(delay_us, size));
+        if let Some(content) = table.node(ino).and_then(|node| node.content.clone()) {
+            content.place.write().delayed = Some(joined.clone());
+        }
+        self.delayed.state.lock().files.insert(ino, joined);
+        if let Some(file) = table.file(ino) {
+            // The sifter need not care any more.
+            self.is_on_flash(file);
+            self.events.ignore(file);
+        }
+        Ok(())
+    }
+
+    /// Makes a file that BACKING has a file of a group in RAM, if it is to be one. The gate is held
+    /// shared, or nothing is open.
+    ///
+    /// # Errors
+    ///
+    /// RAM has no space; the file cannot be read.
+    pub(crate) fn adopt(&self, table: &mut Table, ino: Ino) -> Result<bool> {
+        let Some(Is::Settled(backing_ino)) = table.node(ino).map(|node| node.is.clone()) else {
+            return Ok(self.is_delayed(table, ino));
+        };
+        let Some(delay_us) = self.delay_of_file(table, ino) else { return Ok(false) };
+        let content = table.node(ino).and_then(|node| node.content.clone());
+        // Another kind of open may be under way, whose writes we do not see.
+        if content.as_ref().is_some_and(|content| !content.is_in_group()) {
+            return Ok(false);
+        }
+        let mut place = content.as_ref().map(|content| content.place.write());
+        let file = match place.as_ref().and_then(|place| place.file.clone()) {
+            Some(file) => file,
+            None => match self.open_settled(table, ino, backing_ino) {
+                Ok(file) => Arc::new(file),
+                Err(Errno::STALE) => return Err(Errno::STALE),
+                Err(_) => return Ok(false),
+            },
+        };
+        let flags = rustix::fs::fcntl_getfl(&file)?;
+        let stat = rustix::fs::fstat(&file)?;
+        let names = table.node(ino).map(|node| node.names.clone()).unwrap_or_default();
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !flags.contains(OFlags::RDWR)
+            || flags.contains(OFlags::APPEND)
+            || !is_file
+            || !self.delayed.admits(stat.st_uid)
+            || stat.st_nlink as usize != names.len()
+        {
+            return Ok(false);
+        }
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        let ram = match self.store.create(ino, mode, Some(stat.st_uid), Some(stat.st_gid)) {
+            Ok(ram) => ram,
+            Err(Errno::PERM) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if let Err(error) = copy_attributes(&file, &stat, &ram) {
+            self.store.remove(ino)?;
+            return match error {
+                // Such as an attribute that RAM does not support.
+                Errno::OPNOTSUPP | Errno::PERM | Errno::NOSPC => Ok(false),
+                other => Err(other),
+            };
+        }
+        let at = At { us: self.now_us(), tid: 0 };
+        let id = self.meet(table, at, ino, stat.st_size as u64);
+        if !self.names_are_durable(table, ino) {
+            self.delayed.names_changed_below();
+        }
+        let base = Base { file, ino: backing_ino, names };
+        let adopted = Arc::new(DelayedFile::of(delay_us, base, stat.st_size as u64));
+        table.is_adopted(ino, backing_ino);
+        if let Some(place) = &mut place {
+            let is_open = place.file.is_some();
+            place.file = is_open.then(|| Arc::new(ram));
+            place.settled = false;
+            place.delayed = Some(adopted.clone());
+        }
+        self.delayed.state.lock().files.insert(ino, adopted);
+        self.events.ignore(id);
+        self.events.with_account(|account, _| account.is_in_ram(id));
+        Ok(true)
+    }
+
+    /// Ends the life in RAM of a file of a group that BACKING has as it is. The gate is held
+    /// exclusively. Returns whether it lives in BACKING now.
+    pub(super) fn release_delayed(&self, table: &mut Table, ino: Ino) -> Result<bool> {
+        let Some(file) = self.delayed.file(ino) else { return Ok(true) };
+        let Some(node) = table.node(ino) else { return Ok(false) };
+        let (names, content) = (node.names.clone(), node.content.clone());
+        let pages = file.pages.read();
+        let Some(base) = pages.base.clone() else { return Ok(false) };
+        let same = names.iter().all(|name| base.names.contains(name))
+            && names.len() == base.names.len()
+            && !names.is_empty();
+        if pages.changes.any() || pages.in_flight || !same {
+            return Ok(false);
+        }
+        drop(pages);
+        let was = self.store.stat(ino)?;
+        let settled = rustix::fs::fstat(&base.file)?;
+        let ctime =
+            |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
+        table.has_settled(ino, base.ino, ctime(&was), ctime(&settled));
+        table.got_names(base.ino);
+        if let Some(content) = content {
+            let mut place = content.place.write();
+            if place.file.is_some() {
+                place.file = Some(base.file.clone());
+            }
+            place.settled = true;
+            place.delayed = None;
+        }
+        self.delayed.forget(ino);
+        self.store.remove(ino)?;
+        if let Some(id) = table.file(ino) {
+            self.events.with_account(|account, _| account.left_ram(id));
+            self.events.heed(id);
+        }
+        table.drop_unused(ino);
+        Ok(true)
+    }
+}
+
+fn copy_attributes(from: &File, stat: &rustix::fs::Stat, ram: &File) -> Result<()> {
+    rustix::fs::ftruncate(ram, stat.st_size as u64)?;
+    let path = proc_path(from);
+    let names = match xattrs::names(&path) {
+        Err(Errno::OPNOTSUPP) => Vec::new(),
+        names => names?,
+    };
+    for name in names {
+        let value = xattrs::value(&path, &name)?;
+        rustix::fs::fsetxattr(ram, &name, &value, XattrFlags::empty())?;
+    }
+    let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
+    rustix::fs::futimens(
+        ram,
+        &Timestamps {
+            last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
+            last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
+        },
+    )
+}

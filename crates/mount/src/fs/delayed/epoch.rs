@@ -1,0 +1,654 @@
+//! The end of an epoch.
+
+use super::file::{Base, DelayedFile};
+use super::recovery::{apply_change, remove, remove_hidden};
+use super::{Closer, hidden_name, io, open_log};
+use crate::fs::Fs;
+use crate::fs::backing::keep_time;
+use crate::fs::table::{Name, Names, Table};
+use crate::fs::temps::path_of;
+use crate::fs::types::Ino;
+use crate::fs::write_back::copies::copy;
+use flashsift_core::delayed::changes::Changes;
+use flashsift_core::delayed::plan::{EpochFile, EpochPlan, EpochStep, FileKey, Standing};
+use flashsift_core::delayed::record::{Attributes, EntryHead, FileRef, Path, Removal};
+use flashsift_core::delayed::schedule::Schedule;
+use flashsift_core::page::PAGE_BYTES;
+use parking_lot::MutexGuard;
+use rustix::fs::{AtFlags, Timespec, Timestamps};
+use rustix::io::{Errno, Result};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Deleted files that may be held.
+const HELD: usize = 256;
+/// Pages that are copied at once.
+const CHUNK_PAGES: u64 = 64;
+
+/// A file of an epoch.
+#[derive(Debug)]
+struct Member {
+    file: Arc<DelayedFile>,
+    /// The changes that the epoch took.
+    taken: Changes,
+    was_synced: bool,
+    /// The file in BACKING once the epoch is applied, and its names there.
+    base: Arc<File>,
+    names: Names,
+}
+
+/// An epoch whose content is captured.
+#[derive(Debug)]
+pub(super) struct Captured {
+    plan: EpochPlan,
+    members: Vec<Member>,
+    /// Directory and name of each placement and removal of the record.
+    places: Vec<(Ino, Name)>,
+    removals: Vec<(Ino, Name)>,
+    before: Schedule,
+    /// The bytes before the pages of the entry.
+    head: Vec<u8>,
+    /// Bytes of new files and new parts.
+    new_bytes: u64,
+}
+
+/// A file that may be part of the epoch.
+struct Candidate {
+    ino: Ino,
+    file: Arc<DelayedFile>,
+    /// Its names that BACKING does not have.
+    missing: Names,
+    names: Names,
+}
+
+impl Fs {
+    /// Ends the epoch: what was synced is durable then, and with `whole` everything. Applications
+    /// go on, except while it is captured.
+    ///
+    /// # Errors
+    ///
+    /// The first error. The changes are part of the next epoch then.
+    pub(crate) fn end_epoch(&self, whole: bool) -> Result<()> {
+        if !self.delayed.is_used() {
+            return Ok(());
+        }
+        let mut closer = self.delayed.closer.lock();
+        self.end_epoch_with(&mut closer, whole)
+    }
+
+    /// Ends the epoch with all changes, makes it durable in place, and empties the log: until the
+    /// guard is dropped, BACKING may be changed without an epoch.
+    ///
+    /// # Errors
+    ///
+    /// Those of the epoch, or of the commit.
+    pub(crate) fn fence(&self) -> Result<MutexGuard<'_, Closer>> {
+        let mut closer = self.delayed.closer.lock();
+        self.end_epoch_with(&mut closer, true)?;
+        self.empty_log(&mut closer)?;
+        // The next epoch depends on the changes that follow.
+        self.delayed.names_changed_below();
+        Ok(closer)
+    }
+
+    /// Makes what the log says durable in place, so that no recovery needs it.
+    fn empty_log(&self, closer: &mut Closer) -> Result<()> {
+        if closer.log.bytes() == 0 {
+            return Ok(());
+        }
+        let prepared = closer.log.prepare(Vec::new(), true);
+        self.backing.sync_all(false)?;
+        if let Some(plan) = &prepared.sizes {
+            self.write_entry(closer, plan)?;
+        }
+        closer.log = prepared.log;
+        Ok(())
+    }
+
+    /// Leaves BACKING without a log. Everything was applied.
+    pub(crate) fn remove_log(&self) -> Result<()> {
+        let mut closer = self.delayed.closer.lock();
+        if closer.unapplied.is_some() {
+            return Err(Errno::BUSY);
+        }
+        if closer.file.take().is_some() {
+            // In place first: the log may be the only place that has it.
+            self.backing.sync_all(false)?;
+            rustix::fs::unlinkat(&self.backing.hidden, super::LOG, AtFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    fn end_epoch_with(&self, closer: &mut Closer, whole: bool) -> Result<()> {
+        let done = self.try_to_end_epoch(closer, whole);
+        let mut state = self.delayed.state.lock();
+        state.log_bytes = closer.log.bytes();
+        match done {
+            Ok(()) => {
+                if state.failing.take().is_some() {
+                    tracing::info!("epochs of delayed syncs reach flash again");
+                }
+                state.schedule.succeeded();
+            }
+            Err(error) => {
+                if state.failing.replace(error) != Some(error) {
+                    tracing::warn!(
+                        errno = error.raw_os_error(),
+                        "an epoch of delayed syncs cannot be written: {error}; it stays in RAM, \
+                         and syncs wait for flash until one can"
+                    );
+                }
+            }
+        }
+        done
+    }
+
+    fn try_to_end_epoch(&self, closer: &mut Closer, whole: bool) -> Result<()> {
+        if let Some(captured) = closer.unapplied.take() {
+            self.apply_epoch(closer, captured)?;
+        }
+        let is_empty = self.delayed.state.lock().files.is_empty();
+        if is_empty && self.table().all_whiteouts().is_empty() {
+            let _ = self.delayed.state.lock().schedule.taken(false);
+            return Ok(());
+        }
+        let captured =
+            match self.prepare_epoch(closer).and_then(|()| self.capture_epoch(closer, whole)) {
+                Ok(Some(captured)) => captured,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    self.epoch_waits();
+                    return Err(error);
+                }
+            };
+        let mut begun = false;
+        let done = self.commit_epoch(closer, &captured, &mut begun);
+        if let Err(error) = done {
+            self.take_back(captured, !begun);
+            return Err(error);
+        }
+        closer.log = captured.plan.log.clone();
+        closer.supersedes(&captured.plan);
+        self.apply_epoch(closer, captured)
+    }
+
+    /// Another attempt follows.
+    fn epoch_waits(&self) {
+        let now = self.now_us();
+        let schedule = &mut self.delayed.state.lock().schedule;
+        let before = schedule.clone();
+        schedule.failed(now, &before);
+    }
+
+    fn prepare_epoch(&self, closer: &mut Closer) -> Result<()> {
+        self.refuse_if_read_only()?;
+        self.log_file(closer)?;
+        let growing = {
+            let table = self.table();
+            let files: Vec<Arc<DelayedFile>> =
+                self.delayed.state.lock().files.values().cloned().collect();
+            let grows = |file: &Arc<DelayedFile>| {
+                let pages = file.pages.read();
+                let base = pages.base.as_ref()?;
+                let below = pages.changes.below();
+                (pages.changes.size() > below).then(|| (reference(&table, base), below))
+            };
+            files.iter().filter_map(grows).collect()
+        };
+        let prepared = closer.log.prepare(growing, closer.held.len() > HELD);
+        if prepared.commits {
+            self.backing.sync_all(false)?;
+        }
+        if let Some(plan) = &prepared.sizes {
+            self.write_entry(closer, plan)?;
+        }
+        closer.log = prepared.log;
+        Ok(())
+    }
+
+    /// Writes an entry without pages, durably.
+    fn write_entry(&self, closer: &mut Closer, plan: &EpochPlan) -> Result<()> {
+        let head = EntryHead::new(plan.numbers, &plan.record).end();
+        let log = self.log_file(closer)?;
+        io(log.write_all_at(&head, plan.at))?;
+        self.flush_log(log)?;
+        closer.supersedes(plan);
+        Ok(())
+    }
+
+    fn log_file<'a>(&self, closer: &'a mut Closer) -> Result<&'a File> {
+        if closer.file.is_none() {
+            closer.file = Some(open_log(&self.backing)?);
+            // The name of the log has to be durable with its first entry.
+            self.backing.sync_all(false)?;
+        }
+        closer.file.as_ref().ok_or(Errno::IO)
+    }
+
+    fn flush_log(&self, log: &File) -> Result<()> {
+        self.backing.flushes.issued(false);
+        rustix::fs::fdatasync(log)
+    }
+
+    /// Captures the state of the group at one moment. `None`: there is nothing to write.
+    fn capture_epoch(&self, closer: &mut Closer, whole: bool) -> Result<Option<Captured>> {
+        let gate = self.delayed.gate.write();
+        let mut table = self.table();
+        let mut rest = false;
+        let mut candidates = Vec::new();
+        for candidate in self.candidates(&table) {
+            let pages = candidate.file.pages.read();
+            let moved = candidate.missing.iter().any(|(dir, name)| {
+                let hides = table.in_ram(*dir, name).and_then(|in_ram| in_ram.hides);
+                hides.is_some() || pages.base.is_some()
+            });
+            let has_base = pages.base.is_some();
+            let standing = Standing { synced: pages.synced, moved };
+            let news = !has_base || pages.changes.any() || moved;
+            let included = news && standing.is_included(whole);
+            rest |= news && !included;
+            drop(pages);
+            if included {
+                candidates.push(candidate);
+            }
+        }
+        let removals = self.removals(&mut table)?;
+        let uncommitted = std::mem::take(&mut self.delayed.state.lock().uncommitted);
+        if candidates.is_empty() && removals.is_empty() {
+            let state = &mut *self.delayed.state.lock();
+            state.uncommitted |= uncommitted;
+            let _ = state.schedule.taken(rest);
+            state.first_sync_us = None;
+            return Ok(None);
+        }
+        let captured = self.capture(closer, &mut table, candidates, removals, uncommitted);
+        let mut state = self.delayed.state.lock();
+        let captured = match captured {
+            Ok(captured) => Captured { before: state.schedule.taken(rest), ..captured },
+            Err(error) => {
+                state.uncommitted |= uncommitted;
+                return Err(error);
+            }
+        };
+        state.first_sync_us = None;
+        drop(state);
+        drop(table);
+        drop(gate);
+        Ok(Some(captured))
+    }
+
+    /// The files of the group that have a name.
+    fn candidates(&self, table: &Table) -> Vec<Candidate> {
+        let state = self.delayed.state.lock();
+        let mut all: Vec<Candidate> = Vec::new();
+        for (ino, file) in &state.files {
+            let Some(node) = table.node(*ino).filter(|node| !node.names.is_empty()) else {
+                continue;
+            };
+            let base = file.pages.read().base.as_ref().map(|base| base.ino);
+            let is_missing = |(dir, name): &&(Ino, Name)| {
+                let hides = table.in_ram(*dir, name).and_then(|in_ram| in_ram.hides);
+                base.is_none() || hides.map(std::num::NonZero::get) != base
+            };
+            let missing = node.names.iter().filter(is_missing).cloned().collect();
+            all.push(Candidate {
+                ino: *ino,
+                file: file.clone(),
+                missing,
+                names: node.names.clone(),
+            });
+        }
+        all.sort_by_key(|candidate| candidate.ino);
+        all
+    }
+
+    /// The names that BACKING is to lose.
+    fn removals(&self, table: &mut Table) -> Result<Vec<(Removal, (Ino, Name))>> {
+        let mut all = Vec::new();
+        for (dir, name) in table.all_whiteouts() {
+            let there = match self.dir(table, dir) {
+                Ok(open) => match self.backing.stat(&open, &name) {
+                    Ok(stat) => Some(stat.st_ino),
+                    Err(Errno::NOENT) => None,
+                    Err(error) => return Err(error),
+                },
+                Err(Errno::NOENT | Errno::STALE) => None,
+                Err(error) => return Err(error),
+            };
+            match there {
+                Some(ino) => {
+                    let path = path(table, dir, &name).ok_or(Errno::STALE)?;
+                    all.push((Removal { path, ino }, (dir, name)));
+                }
+                None => {
+                    table.end_whiteout(dir, &name);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn capture(
+        &self,
+        closer: &Closer,
+        table: &mut Table,
+        candidates: Vec<Candidate>,
+        removals: Vec<(Removal, (Ino, Name))>,
+        uncommitted: bool,
+    ) -> Result<Captured> {
+        let mut files = Vec::new();
+        let mut places = Vec::new();
+        for candidate in &candidates {
+            let stat = self.store.stat(candidate.ino)?;
+            let pages = candidate.file.pages.read();
+            let named = candidate.missing.iter().map(|(dir, name)| path(table, *dir, name));
+            let names: Option<Vec<Path>> = named.collect();
+            places.extend(candidate.missing.iter().cloned());
+            files.push(EpochFile {
+                key: candidate.ino,
+                base: pages.base.as_ref().map(|base| reference(table, base)),
+                changes: pages.changes.clone(),
+                attributes: Attributes {
+                    mode: stat.st_mode,
+                    uid: stat.st_uid,
+                    gid: stat.st_gid,
+                    modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
+                },
+                names: names.ok_or(Errno::STALE)?,
+            });
+        }
+        let (removals, removed): (Vec<Removal>, Vec<_>) = removals.into_iter().unzip();
+        let plan =
+            closer.log.plan(&files, removals, uncommitted, || self.backing.next_hidden_number());
+        let mut bases: HashMap<FileKey, Arc<File>> = HashMap::new();
+        for candidate in &candidates {
+            if let Some(file) = candidate.file.base_file() {
+                bases.insert(candidate.ino, file);
+            }
+        }
+        let mut new_bytes = 0;
+        let mut made = Vec::new();
+        let mut head = EntryHead::new(plan.numbers, &plan.record);
+        let mut run = || -> Result<()> {
+            for step in &plan.capture {
+                new_bytes +=
+                    self.capture_step(closer, step, &candidates, &mut bases, &mut made, &mut head)?;
+            }
+            Ok(())
+        };
+        let done = run();
+        if let Err(error) = done {
+            for hidden in made {
+                let _ = self.backing.remove_temp(&hidden_name(hidden));
+            }
+            return Err(error);
+        }
+        let mut members = Vec::new();
+        for candidate in candidates {
+            let mut pages = candidate.file.pages.write();
+            let (taken, was_synced) = (pages.changes.take(), pages.synced);
+            (pages.synced, pages.in_flight) = (false, true);
+            drop(pages);
+            let Candidate { ino, file, names, .. } = candidate;
+            let base = bases.remove(&ino).ok_or(Errno::IO)?;
+            members.push(Member { file, taken, was_synced, base, names });
+        }
+        let (before, head) = (Schedule::new(0), head.end());
+        Ok(Captured { plan, members, places, removals: removed, before, head, new_bytes })
+    }
+
+    /// Performs one step of a capture. Returns the bytes that were written to their place.
+    fn capture_step(
+        &self,
+        closer: &Closer,
+        step: &EpochStep,
+        candidates: &[Candidate],
+        bases: &mut HashMap<FileKey, Arc<File>>,
+        made: &mut Vec<u64>,
+        head: &mut EntryHead,
+    ) -> Result<u64> {
+        let open = |ino: Ino| self.store.open_to_copy(ino);
+        match step {
+            EpochStep::Create { file, hidden } => {
+                let target = self.backing.create_hidden(&hidden_name(*hidden))?;
+                made.push(*hidden);
+                let bytes = copy(&open(*file)?, &target)?;
+                let was = self.store.stat(*file)?;
+                set_times(&target, &was)?;
+                bases.insert(*file, Arc::new(target));
+                Ok(bytes)
+            }
+            EpochStep::Link { file, hidden } => {
+                let base = bases.get(file).ok_or(Errno::IO)?;
+                self.backing.link_hidden(base, &hidden_name(*hidden))?;
+                made.push(*hidden);
+                Ok(0)
+            }
+            EpochStep::Grow { file, from } => {
+                let base = bases.get(file).ok_or(Errno::IO)?;
+                let candidate = candidates.iter().find(|it| it.ino == *file).ok_or(Errno::IO)?;
+                let pages = candidate.file.pages.read();
+                let (ram, size) = (open(*file)?, pages.changes.size());
+                let mut bytes = Vec::new();
+                let mut grown = 0;
+                for run in pages.changes.pages().parts(*from..u64::MAX) {
+                    let mut page = run.start;
+                    while page < run.end {
+                        let end = run.end.min(page + CHUNK_PAGES);
+                        let (at, to) = (page * PAGE_BYTES, (end * PAGE_BYTES).min(size));
+                        bytes.resize(to.saturating_sub(at) as usize, 0);
+                        io(ram.read_exact_at(&mut bytes, at))?;
+                        io(base.write_all_at(&bytes, at))?;
+                        grown += bytes.len() as u64;
+                        page = end;
+                    }
+                }
+                if io(base.metadata())?.len() < size {
+                    rustix::fs::ftruncate(base, size)?;
+                }
+                Ok(grown)
+            }
+            EpochStep::Append { file, pages, at } => {
+                let (ram, log) = (open(*file)?, closer.file.as_ref().ok_or(Errno::IO)?);
+                let size = io(ram.metadata())?.len();
+                let mut page = pages.start;
+                while page < pages.end {
+                    let end = pages.end.min(page + CHUNK_PAGES);
+                    let mut bytes = vec![0; ((end - page) * PAGE_BYTES) as usize];
+                    let from = page * PAGE_BYTES;
+                    let len = (end * PAGE_BYTES).min(size).saturating_sub(from) as usize;
+                    io(ram.read_exact_at(&mut bytes[..len], from))?;
+                    head.add(&bytes);
+                    io(log.write_all_at(&bytes, at + (page - pages.start) * PAGE_BYTES))?;
+                    page = end;
+                }
+                Ok(0)
+            }
+            EpochStep::Commit | EpochStep::Head | EpochStep::FlushLog => Ok(0),
+        }
+    }
+
+    /// Makes a captured epoch durable. `begun` is set when its head may be on flash.
+    fn commit_epoch(&self, closer: &Closer, captured: &Captured, begun: &mut bool) -> Result<()> {
+        let log = closer.file.as_ref().ok_or(Errno::IO)?;
+        for step in &captured.plan.commit {
+            match step {
+                EpochStep::Commit => self.backing.sync_all(false)?,
+                EpochStep::Head => {
+                    *begun = true;
+                    io(log.write_all_at(&captured.head, captured.plan.at))?;
+                }
+                EpochStep::FlushLog => self.flush_log(log)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an epoch that failed part of the next one. `unseen`: its record is not on flash.
+    fn take_back(&self, captured: Captured, unseen: bool) {
+        for member in &captured.members {
+            let mut pages = member.file.pages.write();
+            pages.changes.put_back(&member.taken);
+            pages.synced |= member.was_synced;
+            pages.in_flight = false;
+        }
+        if unseen {
+            // A record that may be on flash needs them.
+            for place in &captured.plan.record.places {
+                let _ = self.backing.remove_temp(&hidden_name(place.hidden));
+            }
+        }
+        let now = self.now_us();
+        let mut state = self.delayed.state.lock();
+        state.uncommitted = true;
+        state.schedule.failed(now, &captured.before);
+        state.first_sync_us.get_or_insert(now);
+    }
+
+    /// Does what the record says in place.
+    fn apply_epoch(&self, closer: &mut Closer, captured: Captured) -> Result<()> {
+        let done = self.try_to_apply(closer, &captured);
+        match done {
+            Ok(()) => {
+                self.epoch_is_applied(captured);
+                Ok(())
+            }
+            Err(error) => {
+                self.epoch_waits();
+                closer.unapplied = Some(captured);
+                Err(error)
+            }
+        }
+    }
+
+    fn try_to_apply(&self, closer: &mut Closer, captured: &Captured) -> Result<()> {
+        let Closer { file, held, .. } = closer;
+        let log = file.as_ref().ok_or(Errno::IO)?;
+        let record = &captured.plan.record;
+        for change in &record.changes {
+            let of = |member: &&Member| {
+                let pages = member.file.pages.read();
+                pages.base.as_ref().is_some_and(|base| base.ino == change.file.ino)
+            };
+            let member = captured.members.iter().find(of).ok_or(Errno::IO)?;
+            apply_change(&member.base, log, record, change, captured.plan.pages_at)?;
+        }
+        for (place, (dir, name)) in record.places.iter().zip(&captured.places) {
+            self.changing_dir(*dir, |table, into| {
+                let hidden = hidden_name(place.hidden);
+                match self.backing.place_temp(&hidden, into, name) {
+                    // It has been placed by an attempt before.
+                    Err(Errno::NOENT) => {}
+                    done => done?,
+                }
+                remove_hidden(self.backing.temps(), &hidden)?;
+                let ino = self.backing.stat(into, name)?.st_ino;
+                table.set_hides(*dir, name, ino);
+                Ok(())
+            })?;
+        }
+        for (removal, (dir, name)) in record.removals.iter().zip(&captured.removals) {
+            self.changing_dir(*dir, |table, from| {
+                held.extend(remove(from, name, removal.ino)?);
+                if table.end_whiteout(*dir, name) {
+                    table.forget_number(removal.ino);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Changes names in a directory of BACKING, which keeps its time.
+    fn changing_dir(
+        &self,
+        dir: Ino,
+        change: impl FnOnce(&mut Table, &crate::fs::backing::OpenDir) -> Result<()>,
+    ) -> Result<()> {
+        let mut table = self.table();
+        let open = self.dir(&mut table, dir)?;
+        let time = self.attr_of(&mut table, dir)?.mtime;
+        change(&mut table, &open)?;
+        keep_time(&*open, time);
+        table.dir_times.remove(&dir);
+        table.drop_unused(dir);
+        Ok(())
+    }
+
+    /// Files that BACKING has now need no RAM.
+    fn epoch_is_applied(&self, captured: Captured) {
+        let log_bytes = captured.plan.record.pages() * PAGE_BYTES;
+        let bytes = captured.new_bytes + 2 * log_bytes;
+        self.events.with_account(|account, _| account.copied(bytes, false));
+        let mut counters = self.counters.lock();
+        counters.settled_bytes += bytes;
+        drop(counters);
+        self.delayed.state.lock().epochs += 1;
+        let gate = self.delayed.gate.write();
+        let mut table = self.table();
+        for member in &captured.members {
+            let Ok(stat) = rustix::fs::fstat(&member.base) else { continue };
+            let mut pages = member.file.pages.write();
+            pages.in_flight = false;
+            let (file, names) = (member.base.clone(), member.names.clone());
+            pages.base = Some(Base { file, ino: stat.st_ino, names });
+        }
+        let idle: Vec<Ino> = self.delayed.state.lock().files.keys().copied().collect();
+        for ino in idle {
+            if table.node(ino).is_some_and(|node| node.opens > 0) {
+                self.drop_clean_pages(ino);
+            } else if let Err(error) = self.release_delayed(&mut table, ino) {
+                tracing::debug!("a file stays in RAM: {error}");
+            }
+        }
+        drop(table);
+        drop(gate);
+    }
+
+    fn drop_clean_pages(&self, ino: Ino) {
+        let Some(file) = self.delayed.file(ino) else { return };
+        let mut pages = file.pages.write();
+        if pages.base.is_some() && !pages.in_flight {
+            // If this fails, they stay.
+            let _ = self.store.open(ino).and_then(|ram| pages.leave_ram(&ram));
+        }
+    }
+}
+
+impl Closer {
+    /// An entry is durable.
+    fn supersedes(&mut self, plan: &EpochPlan) {
+        if plan.record.supersedes {
+            self.held.clear();
+        }
+    }
+}
+
+fn set_times(file: &File, was: &rustix::fs::Stat) -> Result<()> {
+    let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
+    let last_access = time(was.st_atime, was.st_atime_nsec as i64);
+    let last_modification = time(was.st_mtime, was.st_mtime_nsec as i64);
+    rustix::fs::futimens(file, &Timestamps { last_access, last_modification })
+}
+
+/// The path of a name from BACKING on.
+fn path(table: &Table, dir: Ino, name: &OsStr) -> Option<Path> {
+    let mut path = path_of(table, dir)?;
+    if path == b"." {
+        path.clear();
+    } else {
+        path.push(b'/');
+    }
+    path.extend(name.as_bytes());
+    Some(path.into())
+}
+
+fn reference(table: &Table, base: &Base) -> FileRef {
+    let paths = base.names.iter().filter_map(|(dir, name)| path(table, *dir, name)).collect();
+    FileRef { ino: base.ino, paths }
+}

@@ -1,0 +1,310 @@
+//! The pages of a file in RAM of which BACKING has an older version.
+
+use super::io;
+use crate::fs::table::Names;
+use flashsift_core::delayed::changes::Changes;
+use flashsift_core::event::Micros;
+use flashsift_core::page::PAGE_BYTES;
+use flashsift_core::structure::{Extents, extents::pages_touched};
+use parking_lot::RwLock;
+use rustix::fs::FallocateFlags;
+use rustix::io::Result;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// A file of a group in RAM.
+#[derive(Debug)]
+pub(crate) struct DelayedFile {
+    delay_us: Micros,
+    pub(super) pages: RwLock<Pages>,
+}
+
+/// The file in BACKING.
+#[derive(Clone, Debug)]
+pub(super) struct Base {
+    pub(super) file: Arc<File>,
+    pub(super) ino: u64,
+    /// Its names there.
+    pub(super) names: Names,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    pub(super) base: Option<Base>,
+    /// Pages that only the base has.
+    pub(super) missing: Extents,
+    pub(super) changes: Changes,
+    /// It was synced since it was last part of an epoch.
+    pub(super) synced: bool,
+    /// An epoch that contains it is being written.
+    pub(super) in_flight: bool,
+}
+
+/// A change of a file's content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// Bytes are written at this offset.
+    Write {
+        /// The offset.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+    },
+    /// The size is set.
+    Resize(u64),
+    /// A range is reserved, or zeroed.
+    Allocate {
+        /// The offset.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+        /// The flags.
+        flags: FallocateFlags,
+    },
+}
+
+/// The result of a change: how many bytes of those asked for it covers.
+pub(crate) trait Covered {
+    /// Number of bytes.
+    fn covered(&self, asked: u64) -> u64;
+}
+
+impl Covered for usize {
+    fn covered(&self, _: u64) -> u64 {
+        *self as u64
+    }
+}
+
+impl Covered for () {
+    fn covered(&self, asked: u64) -> u64 {
+        asked
+    }
+}
+
+impl Covered for [u64; 2] {
+    fn covered(&self, asked: u64) -> u64 {
+        asked
+    }
+}
+
+pub(super) fn pages_of(size: u64) -> Range<u64> {
+    0..size.div_ceil(PAGE_BYTES)
+}
+
+impl DelayedFile {
+    /// A new file.
+    pub(super) fn new(delay_us: Micros, size: u64) -> DelayedFile {
+        let mut changes = Changes::default();
+        changes.wrote(0, size);
+        DelayedFile { delay_us, pages: RwLock::new(Pages { changes, ..Pages::default() }) }
+    }
+
+    /// A file that BACKING has, with nothing of it in RAM.
+    pub(super) fn of(delay_us: Micros, base: Base, size: u64) -> DelayedFile {
+        let mut missing = Extents::default();
+        missing.insert(pages_of(size));
+        let changes = Changes::of_size(size);
+        let pages = Pages { base: Some(base), missing, changes, synced: false, in_flight: false };
+        DelayedFile { delay_us, pages: RwLock::new(pages) }
+    }
+
+    /// Records a sync. Returns for how long it may be delayed; `None`: there is nothing to sync.
+    pub(super) fn synced(&self) -> Option<Micros> {
+        let mut pages = self.pages.write();
+        let news = pages.base.is_none() || pages.changes.any();
+        pages.synced |= news;
+        news.then_some(self.delay_us)
+    }
+
+    /// Records that attributes or names have changed.
+    pub(crate) fn touched(&self) {
+        self.pages.write().changes.touched();
+    }
+
+    /// The file in BACKING.
+    pub(crate) fn base_file(&self) -> Option<Arc<File>> {
+        self.pages.read().base.as_ref().map(|base| base.file.clone())
+    }
+
+    /// Bytes that a crash would lose, if the file has changed.
+    pub(super) fn unsaved(&self) -> Option<u64> {
+        let pages = self.pages.read();
+        (pages.base.is_none() || pages.changes.any()).then(|| pages.changes.bytes())
+    }
+
+    /// Reads as many bytes as there are. `ram` is the file in RAM.
+    pub(crate) fn read(&self, ram: &File, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+        let pages = self.pages.read();
+        let size = io(ram.metadata())?.len();
+        let end = size.min(offset.saturating_add(bytes.len() as u64));
+        if offset >= end {
+            return Ok(0);
+        }
+        let bytes = &mut bytes[..(end - offset) as usize];
+        if pages.missing.is_empty() {
+            return read_all(ram, offset, bytes);
+        }
+        let touched = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+        let within = |run: Range<u64>| {
+            let from = (run.start * PAGE_BYTES).max(offset);
+            let to = (run.end * PAGE_BYTES).min(end);
+            ((from - offset) as usize..(to - offset) as usize, from)
+        };
+        for run in pages.missing.gaps(touched.clone()) {
+            let (part, from) = within(run);
+            read_all(ram, from, &mut bytes[part])?;
+        }
+        for run in pages.missing.parts(touched) {
+            let (part, from) = within(run);
+            pages.read_base(from, &mut bytes[part])?;
+        }
+        Ok(bytes.len())
+    }
+
+    /// Performs a change of the file in RAM, which it may need parts of the base for.
+    pub(crate) fn change<T: Covered>(
+        &self,
+        ram: &File,
+        change: Change,
+        act: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let mut pages = self.pages.write();
+        let before = io(ram.metadata())?.len();
+        match change {
+            Change::Write { offset, len } | Change::Allocate { offset, len, .. } => {
+                let torn: Vec<u64> = pages.changes.torn_by(offset, len).collect();
+                torn.into_iter().try_for_each(|page| pages.fill(ram, page, before))?;
+            }
+            Change::Resize(size) if size < before && !size.is_multiple_of(PAGE_BYTES) => {
+                pages.fill(ram, size / PAGE_BYTES, before)?;
+            }
+            Change::Resize(_) => {}
+        }
+        let done = act();
+        let after = io(ram.metadata())?.len();
+        let pages = &mut *pages;
+        match change {
+            Change::Write { offset, len } => {
+                if let Ok(done) = &done {
+                    pages.wrote(ram, offset, done.covered(len).min(len), len, after)?;
+                }
+            }
+            Change::Resize(_) => pages.resized(after),
+            Change::Allocate { offset, len, flags } => {
+                let zeroes =
+                    flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
+                if after != before {
+                    pages.resized(after);
+                }
+                if zeroes && done.is_ok() {
+                    let len = len.min(after.saturating_sub(offset));
+                    pages.changes.wrote(offset, len);
+                    pages.missing.remove(pages_touched(offset, len));
+                }
+                pages.changes.touched();
+            }
+        }
+        done
+    }
+}
+
+impl Pages {
+    /// Reads from the base; behind its end are zeros.
+    fn read_base(&self, offset: u64, mut bytes: &mut [u8]) -> Result<()> {
+        let mut at = offset;
+        while !bytes.is_empty() {
+            let Some(base) = &self.base else { break };
+            match base.file.read_at(bytes, at) {
+                Ok(0) => break,
+                Ok(read) => {
+                    bytes = &mut std::mem::take(&mut bytes)[read..];
+                    at += read as u64;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return io(Err(error)),
+            }
+        }
+        bytes.fill(0);
+        Ok(())
+    }
+
+    /// Brings a page into RAM. The file has this size.
+    fn fill(&mut self, ram: &File, page: u64, size: u64) -> Result<()> {
+        if self.missing.missing(page..page + 1) > 0 {
+            return Ok(());
+        }
+        let at = page * PAGE_BYTES;
+        let mut bytes = vec![0; size.saturating_sub(at).min(PAGE_BYTES) as usize];
+        self.read_base(at, &mut bytes)?;
+        io(ram.write_all_at(&bytes, at))?;
+        self.missing.remove(page..page + 1);
+        Ok(())
+    }
+
+    /// Bytes were written, of those that were asked for; torn pages of these are in RAM.
+    fn wrote(&mut self, ram: &File, offset: u64, len: u64, asked: u64, size: u64) -> Result<()> {
+        let end = offset + len;
+        let last = end / PAGE_BYTES;
+        // The write ended early within a page that it was to replace as a whole.
+        if len > 0
+            && len < asked
+            && !end.is_multiple_of(PAGE_BYTES)
+            && self.missing.missing(last..last + 1) == 0
+        {
+            let rest = size.min((last + 1) * PAGE_BYTES).saturating_sub(end);
+            let mut bytes = vec![0; rest as usize];
+            self.read_base(end, &mut bytes)?;
+            io(ram.write_all_at(&bytes, end))?;
+        }
+        self.changes.wrote(offset, len);
+        if len > 0 {
+            self.missing.remove(pages_touched(offset, len));
+        }
+        Ok(())
+    }
+
+    fn resized(&mut self, size: u64) {
+        if let Some(page) = self.changes.resized(size) {
+            self.changes.wrote(page * PAGE_BYTES, size - page * PAGE_BYTES);
+        }
+        self.missing.remove(size.div_ceil(PAGE_BYTES)..u64::MAX);
+    }
+
+    /// The base has all of the file: its pages need not stay in RAM.
+    pub(super) fn leave_ram(&mut self, ram: &File) -> Result<()> {
+        let size = self.changes.size();
+        let mut missing = Extents::default();
+        missing.insert(pages_of(size));
+        for run in self.changes.pages().iter() {
+            missing.remove(run);
+        }
+        // Flash still has the old pages behind a cut.
+        if let Some(cut) = self.changes.cut() {
+            missing.remove(cut / PAGE_BYTES..u64::MAX);
+        }
+        // Behind the end on flash there is nothing to read.
+        missing.remove(self.changes.below().div_ceil(PAGE_BYTES)..u64::MAX);
+        for run in missing.iter() {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let (at, end) = (run.start * PAGE_BYTES, run.end * PAGE_BYTES);
+            rustix::fs::fallocate(ram, flags, at, end - at)?;
+        }
+        self.missing = missing;
+        Ok(())
+    }
+}
+
+fn read_all(file: &File, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+    let mut read = 0;
+    while read < bytes.len() {
+        match file.read_at(&mut bytes[read..], offset + read as u64) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return io(Err(error)),
+        }
+    }
+    Ok(read)
+}

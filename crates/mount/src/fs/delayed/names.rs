@@ -1,0 +1,332 @@
+//! Names of files of a group: they change in the table alone, until their epoch ends.
+
+use crate::fs::Fs;
+use crate::fs::content::Content;
+use crate::fs::events::At;
+use crate::fs::table::{Is, Name, Table};
+use crate::fs::types::Ino;
+use rustix::fs::{FileType, RenameFlags};
+use rustix::io::{Errno, Result};
+use std::ffi::OsStr;
+
+/// Attempts to find files of a group unchanged since their epoch ended.
+const TRIES: u32 = 100;
+
+impl Fs {
+    /// Takes the file with this name into RAM, if it is a file of a group. `None`: it is none, or
+    /// there is none.
+    fn delayed_at(&self, table: &mut Table, dir: Ino, name: &OsStr) -> Result<Option<Ino>> {
+        if !self.delayed.is_used() {
+            return Ok(None);
+        }
+        if let Some(in_ram) = table.in_ram(dir, name) {
+            return Ok(self.is_delayed(table, in_ram.ino).then_some(in_ram.ino));
+        }
+        if self.delay_us(table, dir, name).is_none() {
+            return Ok(None);
+        }
+        let Some(stat) = self.in_backing(table, dir, name)? else { return Ok(None) };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        let ino = self.find(table, dir, name)?;
+        let adopted = self.adopt(table, ino);
+        if !matches!(adopted, Ok(true)) {
+            table.drop_unused(ino);
+        }
+        Ok(adopted?.then_some(ino))
+    }
+
+    /// Removes a name of a file of a group. `false`: it is no such file.
+    pub(crate) fn unlink_delayed(
+        &self,
+        table: &mut Table,
+        at: At,
+        dir: Ino,
+        name: &OsStr,
+    ) -> Result<bool> {
+        if self.delayed_at(table, dir, name)?.is_none() {
+            return Ok(false);
+        }
+        self.refuse_if_read_only()?;
+        let open = self.dir(table, dir)?;
+        open.permits(true)?;
+        if table.in_ram(dir, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
+            open.permits_removal_of(name).or_else(|error| match error {
+                Errno::NOENT => Ok(()),
+                other => Err(other),
+            })?;
+        }
+        self.remove_delayed_name(table, at, dir, name)?;
+        self.dir_changed(table, dir);
+        self.delayed_changed();
+        Ok(true)
+    }
+
+    /// Removes a name in RAM of a file of a group, and hides what BACKING has under it.
+    pub(crate) fn remove_delayed_name(
+        &self,
+        table: &mut Table,
+        at: At,
+        dir: Ino,
+        name: &OsStr,
+    ) -> Result<()> {
+        let Some(in_ram) = table.in_ram(dir, name) else { return Ok(()) };
+        let below = in_ram.hides.is_some() || self.is_in_flight(in_ram.ino);
+        self.remove_name_in_ram(table, at, dir, name)?;
+        if below {
+            table.white_out(dir, &Name::from(name));
+        }
+        if let Some(file) = self.delayed.file(in_ram.ino) {
+            file.touched();
+        }
+        Ok(())
+    }
+
+    /// Whether an epoch that contains this file is being written: BACKING may get its names.
+    fn is_in_flight(&self, ino: Ino) -> bool {
+        self.delayed.file(ino).is_some_and(|file| file.pages.read().in_flight)
+    }
+
+    /// Moves a name of a file of a group within the groups. `false`: this is no such move.
+    pub(crate) fn rename_delayed(
+        &self,
+        table: &mut Table,
+        at: At,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<bool> {
+        if !self.delayed.is_used()
+            || flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT)
+        {
+            return Ok(false);
+        }
+        let Some(delay_us) = self.delay_us(table, to.0, to.1) else { return Ok(false) };
+        let source = match self.delayed_at(table, from.0, from.1)? {
+            Some(source) => source,
+            // A file in RAM that is none of a group becomes one by its name.
+            None => match table.in_ram(from.0, from.1) {
+                Some(in_ram) if in_ram.hides.is_none() && self.joins(table, in_ram.ino) => {
+                    in_ram.ino
+                }
+                _ => return Ok(false),
+            },
+        };
+        let target = table.in_ram(to.0, to.1).map(|in_ram| in_ram.ino);
+        let there = self.in_backing(table, to.0, to.1)?;
+        let kind = there.as_ref().map(|stat| FileType::from_raw_mode(stat.st_mode));
+        if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || there.is_some()) {
+            return Err(Errno::EXIST);
+        }
+        if target == Some(source) {
+            return Ok(true);
+        }
+        let replaced = match (target, kind) {
+            (None, None) => None,
+            (None, Some(FileType::Directory)) => return Err(Errno::ISDIR),
+            _ => match self.delayed_at(table, to.0, to.1)? {
+                Some(replaced) => Some(replaced),
+                None => return Ok(false),
+            },
+        };
+        if replaced == Some(source) {
+            return Ok(true);
+        }
+        self.refuse_if_read_only()?;
+        self.dir(table, from.0)?.permits(true)?;
+        let into = self.dir(table, to.0)?;
+        into.permits(replaced.is_some())?;
+        if there.is_some() {
+            into.permits_removal_of(to.1)?;
+        }
+        if !self.is_delayed(table, source) {
+            self.joins_from_ram(table, source, delay_us)?;
+        }
+        if replaced.is_none() {
+            self.reserve_name(table, to)?;
+        } else {
+            self.remove_delayed_name(table, at, to.0, to.1)?;
+        }
+        self.saw_rename(table, at, table.file(source), from, to);
+        let in_ram = table.in_ram(from.0, from.1).ok_or(Errno::STALE)?;
+        let below = in_ram.hides.is_some() || self.is_in_flight(source);
+        table.remove_in_ram(from.0, from.1);
+        table.unname(source, from.0, from.1);
+        if below {
+            table.white_out(from.0, &Name::from(from.1));
+        }
+        self.name_delayed(table, source, to)?;
+        self.dir_changed(table, from.0);
+        self.dir_changed(table, to.0);
+        self.store.touch(source)?;
+        if let Some(file) = self.delayed.file(source) {
+            file.touched();
+        }
+        self.delayed_changed();
+        Ok(true)
+    }
+
+    /// Gives a file in RAM a name under which BACKING may still have another file.
+    pub(crate) fn name_delayed(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        (dir, name): (Ino, &OsStr),
+    ) -> Result<()> {
+        let hides = match table.end_whiteout(dir, name) {
+            true => {
+                let open = self.dir(table, dir)?;
+                match self.backing.stat(&open, name) {
+                    Ok(stat) => std::num::NonZero::new(stat.st_ino),
+                    // The epoch that gives it this name is being written.
+                    Err(Errno::NOENT) => std::num::NonZero::new(u64::MAX),
+                    Err(error) => return Err(error),
+                }
+            }
+            false => None,
+        };
+        table.insert_in_ram(dir, &Name::from(name), crate::fs::table::InRam { ino, hides });
+        Ok(())
+    }
+
+    /// Whether a file in RAM may become a file of a group: it has one name, and was not handed
+    /// over.
+    fn joins(&self, table: &Table, ino: Ino) -> bool {
+        let node = table.node(ino);
+        self.store.handed_over(ino).is_none()
+            && node.is_some_and(|node| {
+                let in_group =
+                    node.content.as_ref().is_none_or(|content| content.place.read().file.is_none());
+                node.names.len() == 1 && node.checkpoint.is_none() && in_group
+            })
+    }
+
+    /// Whether an operation on these names concerns files of a group, and cannot be part of an
+    /// epoch.
+    pub(crate) fn crosses_group(&self, table: &mut Table, names: &[(Ino, &OsStr)]) -> Result<bool> {
+        if !self.delayed.is_used() {
+            return Ok(false);
+        }
+        for (dir, name) in names {
+            if table.is_whiteout(*dir, name) {
+                return Ok(true);
+            }
+            if let Some(in_ram) = table.in_ram(*dir, name) {
+                if self.is_delayed(table, in_ram.ino) {
+                    return Ok(true);
+                }
+                continue;
+            }
+            let Some(stat) = self.in_backing(table, *dir, name)? else { continue };
+            let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+            // Records name files by their paths.
+            if is_directory || self.delay_us(table, *dir, name).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Ends the epoch, lets the files with these names live in BACKING, and performs an operation
+    /// there: it comes after all epochs before it, and before all that follow.
+    ///
+    /// # Errors
+    ///
+    /// Those of the epoch and of the operation; `EBUSY` if the files are changed all the time.
+    pub(crate) fn between_epochs<T>(
+        &self,
+        names: &[(Ino, &OsStr)],
+        mut act: impl FnMut(&mut Table) -> Result<T>,
+    ) -> Result<T> {
+        for _ in 0..TRIES {
+            let _closer = self.fence()?;
+            let _gate = self.delayed.gate.write();
+            let mut table = self.table();
+            let mut free = true;
+            for (dir, name) in names {
+                if table.is_whiteout(*dir, name) {
+                    free = false;
+                }
+                if let Some(in_ram) = table.in_ram(*dir, name)
+                    && self.is_delayed(&table, in_ram.ino)
+                {
+                    free &= self.release_delayed(&mut table, in_ram.ino)?;
+                }
+            }
+            if free {
+                return act(&mut table);
+            }
+        }
+        Err(Errno::BUSY)
+    }
+
+    /// Whether all that is new in a directory waits for an epoch.
+    pub(crate) fn is_delayed_directory(&self, table: &Table, dir: Ino) -> bool {
+        if !self.delayed.is_used() || self.delayed.has_direct_changes(dir) {
+            return false;
+        }
+        let mut in_ram = table.all_in_ram(dir).peekable();
+        let any = in_ram.peek().is_some() || table.has_whiteouts(dir);
+        any && in_ram.all(|(_, in_ram)| {
+            matches!(table.node(in_ram.ino).map(|node| &node.is), Some(Is::Ram))
+                && self.delayed.file(in_ram.ino).is_some()
+        })
+    }
+}
+
+impl Fs {
+    /// Whether a further name of a file cannot be part of an epoch.
+    pub(crate) fn is_whiteout_or_crosses(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        (dir, name): (Ino, &OsStr),
+        in_group: bool,
+    ) -> Result<bool> {
+        if !self.delayed.is_used() {
+            return Ok(false);
+        }
+        if in_group && self.delay_of_file(table, ino).is_some() && self.adopt(table, ino)? {
+            return Ok(false);
+        }
+        Ok(table.is_whiteout(dir, name) || self.is_delayed(table, ino))
+    }
+
+    /// Lets a file live in BACKING, so that it gets a name there.
+    pub(crate) fn links_between_epochs(&self, ino: Ino, to: (Ino, &OsStr)) -> Result<()> {
+        let names = self.table().node(ino).ok_or(Errno::STALE)?.names.clone();
+        let mut names: Vec<(Ino, &OsStr)> =
+            names.iter().map(|(dir, name)| (*dir, &**name)).collect();
+        names.push(to);
+        self.between_epochs(&names, |_| Ok(()))
+    }
+
+    /// Lets a file live in BACKING until it is closed: RAM has no space for an attribute of it.
+    pub(crate) fn leave_group(&self, ino: Ino, content: &Content) -> Result<()> {
+        let names = self.table().node(ino).ok_or(Errno::STALE)?.names.clone();
+        if names.is_empty() {
+            return Err(Errno::NOSPC);
+        }
+        let names: Vec<(Ino, &OsStr)> = names.iter().map(|(dir, name)| (*dir, &**name)).collect();
+        self.between_epochs(&names, |_| {
+            content.leaves_group();
+            Ok(())
+        })
+    }
+
+    /// A directory was synced that lost names: their epoch ends in time.
+    pub(crate) fn sync_removals(&self, dir: Ino) -> Result<()> {
+        let removed: Vec<Name> = {
+            let table = self.table();
+            let all = table.all_whiteouts().into_iter();
+            all.filter(|(of, _)| *of == dir).map(|(_, name)| name).collect()
+        };
+        let mut least: Option<u64> = None;
+        for name in removed {
+            let delay_us = self.delay_us(&mut self.table(), dir, &name);
+            least = least.into_iter().chain(delay_us).min();
+        }
+        least.map_or(Ok(()), |delay_us| self.sync_waits(delay_us))
+    }
+}

@@ -1,0 +1,271 @@
+//! Files whose syncs are delayed, on a directory of this machine.
+
+use flashsift_mount::{Access, Caller, Clock, Config, Errno, Fs, ROOT, Store};
+use rustix::fs::OFlags;
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+const S: u64 = 1_000_000;
+
+/// A mount over a folder, with a clock that tests set.
+struct Bed {
+    fs: Fs,
+    now_us: Arc<AtomicU64>,
+    folder: tempfile::TempDir,
+}
+
+fn caller() -> Caller {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Caller { uid, gid, tid: 0, umask: 0 }
+}
+
+fn config(now_us: &Arc<AtomicU64>) -> Config {
+    Config {
+        delayed: vec![("*.db*".to_owned(), 60 * S)],
+        settled: vec!["*.settled.db".to_owned()],
+        clock: Clock::Manual(now_us.clone()),
+        ..Config::default()
+    }
+}
+
+impl Bed {
+    /// `prepare` fills BACKING.
+    fn new(prepare: impl FnOnce(&Path)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("backing")).unwrap();
+        prepare(&folder.path().join("backing"));
+        let now_us = Arc::new(AtomicU64::new(0));
+        let fs = Self::start(folder.path(), &now_us);
+        Self { fs, now_us, folder }
+    }
+
+    fn start(folder: &Path, now_us: &Arc<AtomicU64>) -> Fs {
+        let _ = fs::remove_dir_all(folder.join("store"));
+        fs::create_dir(folder.join("store")).unwrap();
+        let backing = File::open(folder.join("backing")).unwrap();
+        let store = Store::in_dir(&folder.join("store")).unwrap();
+        Fs::new(backing.into(), store, config(now_us)).unwrap()
+    }
+
+    /// Ends it without notice, and starts it again.
+    fn crash(self) -> Self {
+        let Self { fs, now_us, folder } = self;
+        drop(fs);
+        let fs = Self::start(folder.path(), &now_us);
+        Self { fs, now_us, folder }
+    }
+
+    fn below(&self, name: &str) -> PathBuf {
+        self.folder.path().join("backing").join(name)
+    }
+
+    /// Time passes, and what is due by then is done.
+    fn passes(&self, time_us: u64) {
+        let now = self.now_us.fetch_add(time_us, Ordering::SeqCst) + time_us;
+        let _ = self.fs.settle_due(now);
+    }
+
+    /// Creates a file with this content and syncs it.
+    fn save(&self, name: &str, bytes: &[u8]) -> Result<(), Errno> {
+        let (_, open, _) = self.fs.create(&caller(), ROOT, OsStr::new(name), 0o640, 0)?;
+        self.fs.write(Access::default(), open, 0, bytes)?;
+        let done = self.fs.fsync(0, open, false);
+        self.fs.release(0, open);
+        self.fs.check();
+        done
+    }
+
+    /// Writes to a file that is there, and syncs it.
+    fn change(&self, name: &str, at: u64, bytes: &[u8]) {
+        let ino = self.fs.lookup(ROOT, OsStr::new(name)).unwrap().ino;
+        let (open, _) = self.fs.open(0, ino).unwrap();
+        assert_eq!(self.fs.write(Access::default(), open, at, bytes), Ok(bytes.len()));
+        self.fs.fsync(0, open, true).unwrap();
+        self.fs.release(0, open);
+        self.fs.check();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        let attr = self.fs.lookup(ROOT, OsStr::new(name)).unwrap();
+        let (open, _) = self.fs.open(0, attr.ino).unwrap();
+        let mut bytes = vec![1; attr.size as usize + 1];
+        let read = self.fs.read(Access::default(), open, 0, &mut bytes).unwrap();
+        bytes.truncate(read);
+        self.fs.release(0, open);
+        bytes
+    }
+}
+
+/// A sync does not touch BACKING; the end of its epoch does, and leaves an ordinary file.
+#[test]
+fn a_synced_file_reaches_backing_with_its_epoch() {
+    let bed = Bed::new(|_| {});
+    bed.save("a.db", b"content").unwrap();
+    assert!(!bed.below("a.db").exists());
+    bed.passes(59 * S);
+    assert!(!bed.below("a.db").exists());
+    bed.passes(S);
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"content");
+    assert_eq!(bed.read("a.db"), b"content");
+    bed.fs.settle_all().unwrap();
+    bed.fs.tidy().unwrap();
+    assert!(!bed.below(".flashsift/epochs").exists());
+}
+
+/// A file that BACKING had is changed page by page, in RAM first. A crash before its epoch ends
+/// leaves the old file, and one after that the new one.
+#[test]
+fn a_file_that_was_there_changes_with_its_epoch() {
+    let old = vec![1; 10_000];
+    let bed = Bed::new(|backing| fs::write(backing.join("a.db"), vec![1; 10_000]).unwrap());
+    bed.change("a.db", 5000, b"new");
+    let mut new = old.clone();
+    new[5000..5003].copy_from_slice(b"new");
+    assert_eq!(bed.read("a.db"), new);
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), old);
+    let bed = bed.crash();
+    assert_eq!(bed.read("a.db"), old);
+    bed.change("a.db", 5000, b"new");
+    bed.change("a.db", 10_000, &[2; 9000]);
+    new.extend([2; 9000]);
+    bed.passes(60 * S);
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), new);
+    bed.change("a.db", 0, b"later");
+    let bed = bed.crash();
+    assert_eq!(bed.read("a.db"), new);
+}
+
+/// SQLite commits by the deletion of its journal. The deletion of a journal that is on flash may
+/// not come before the epoch that contains the database.
+#[test]
+fn a_deletion_waits_for_its_epoch() {
+    let bed = Bed::new(|backing| {
+        fs::write(backing.join("a.db"), b"old").unwrap();
+        fs::write(backing.join("a.db-journal"), b"undo").unwrap();
+    });
+    bed.change("a.db", 0, b"new");
+    bed.fs.unlink(0, ROOT, OsStr::new("a.db-journal")).unwrap();
+    bed.fs.check();
+    bed.fs.fsync_dir(0, ROOT).unwrap();
+    assert_eq!(bed.fs.lookup(ROOT, OsStr::new("a.db-journal")), Err(Errno::NOENT));
+    assert!(bed.below("a.db-journal").exists());
+    let names = |bed: &Bed| bed.fs.list(ROOT).unwrap().1.len();
+    assert_eq!(names(&bed), 1);
+    bed.passes(60 * S);
+    assert!(!bed.below("a.db-journal").exists());
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"new");
+    assert_eq!(names(&bed), 1);
+}
+
+/// Flash takes nothing: syncs report that. When it takes changes again, nothing is lost.
+#[test]
+fn syncs_wait_for_flash_while_epochs_fail() {
+    let bed = Bed::new(|backing| fs::write(backing.join("a.db"), b"old").unwrap());
+    bed.change("a.db", 0, b"new");
+    // The log cannot be made.
+    fs::create_dir(bed.below(".flashsift/epochs")).unwrap();
+    bed.passes(60 * S);
+    let status = bed.fs.status().delayed.unwrap();
+    assert!(!status.failing.is_empty() && status.files == 1, "{status:?}");
+    assert!(bed.save("b.db", b"b").is_err());
+    assert_eq!(bed.read("a.db"), b"new");
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"old");
+    assert!(bed.fs.settle_all().is_err());
+    fs::remove_dir(bed.below(".flashsift/epochs")).unwrap();
+    bed.save("c.db", b"c").unwrap();
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"new");
+    assert_eq!(fs::read(bed.below("b.db")).unwrap(), b"b");
+    assert_eq!(bed.fs.status().delayed.unwrap().failing, "");
+    bed.fs.check();
+}
+
+#[test]
+fn the_status_shows_what_a_crash_would_lose() {
+    let bed = Bed::new(|backing| fs::write(backing.join("a.db"), vec![1; 100_000]).unwrap());
+    let shown = |bed: &Bed| bed.fs.status().delayed.unwrap();
+    assert_eq!((shown(&bed).files, shown(&bed).oldest_sync_s), (0, None));
+    bed.change("a.db", 5000, b"new");
+    bed.save("b.db", &[2; 8192]).unwrap();
+    bed.passes(7 * S);
+    let lost = shown(&bed);
+    assert_eq!((lost.files, lost.bytes, lost.oldest_sync_s), (2, 4096 + 8192, Some(7)));
+    bed.passes(60 * S);
+    assert_eq!((shown(&bed).files, shown(&bed).bytes, shown(&bed).oldest_sync_s), (0, 0, None));
+    assert!(shown(&bed).epochs > 0);
+    let none = flashsift_mount::Status::default();
+    assert_eq!(none.delayed, None, "a mount without groups shows nothing");
+}
+
+/// Files that no pattern names, that are write-through by another option, or that other names lead
+/// to, are synced at once.
+#[test]
+fn syncs_of_other_files_are_honoured() {
+    let bed = Bed::new(|backing| {
+        fs::write(backing.join("linked.db"), b"old").unwrap();
+        fs::hard_link(backing.join("linked.db"), backing.join("other")).unwrap();
+    });
+    bed.save("a", b"content").unwrap();
+    bed.save("a.settled.db", b"content").unwrap();
+    for name in ["a", "a.settled.db"] {
+        assert_eq!(fs::read(bed.below(name)).unwrap(), b"content", "{name}");
+    }
+    bed.change("linked.db", 0, b"new");
+    assert_eq!(fs::read(bed.below("linked.db")).unwrap(), b"new");
+    // A directory of files of a group and others: its sync is honoured for the others.
+    bed.save("b.db", b"delayed").unwrap();
+    let create = |name: &str| bed.fs.create(&caller(), ROOT, OsStr::new(name), 0o640, 0).unwrap();
+    create("c");
+    bed.fs.fsync_dir(0, ROOT).unwrap();
+    assert!(bed.below("c").exists() && !bed.below("b.db").exists());
+}
+
+/// A rename within a group waits for its epoch, one that leaves the group does not.
+#[test]
+fn renames_wait_for_their_epoch_within_a_group() {
+    let bed = Bed::new(|backing| {
+        fs::write(backing.join("a.db"), b"a").unwrap();
+        fs::write(backing.join("b.db"), b"b").unwrap();
+    });
+    let none = rustix::fs::RenameFlags::empty();
+    let rename = |from: &str, to: &str| {
+        bed.fs.rename(0, (ROOT, OsStr::new(from)), (ROOT, OsStr::new(to)), none).unwrap();
+        bed.fs.check();
+    };
+    rename("a.db", "b.db");
+    assert_eq!(bed.read("b.db"), b"a");
+    assert_eq!(fs::read(bed.below("b.db")).unwrap(), b"b");
+    assert!(bed.below("a.db").exists());
+    rename("b.db", "outside");
+    assert_eq!(fs::read(bed.below("outside")).unwrap(), b"a");
+    assert!(!bed.below("a.db").exists() && !bed.below("b.db").exists());
+    bed.save("new", b"unsynced").unwrap();
+    rename("new", "c.db");
+    rename("outside", "c.db");
+    assert_eq!(bed.read("c.db"), b"a");
+}
+
+/// `O_SYNC` needs no flash either.
+#[test]
+fn synchronous_writes_are_delayed() {
+    let bed = Bed::new(|_| {});
+    let flags = OFlags::SYNC.bits() as i32;
+    let made = bed.fs.create(&caller(), ROOT, OsStr::new("a.db"), 0o640, flags);
+    let (_, open, _) = made.unwrap();
+    bed.fs.write(Access { flags, ..Access::default() }, open, 0, b"content").unwrap();
+    assert!(!bed.below("a.db").exists());
+    bed.passes(60 * S);
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"content");
+    // It is open, and goes on in RAM.
+    bed.fs.write(Access { flags, ..Access::default() }, open, 3, b"TENT!").unwrap();
+    assert_eq!(bed.read("a.db"), b"conTENT!");
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"content");
+    bed.passes(60 * S);
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"conTENT!");
+}
