@@ -10,8 +10,8 @@ use flashsift_core::{
 
 /// Misses of clock-pro.c by the first author of CLOCK-Pro, on the same accesses: Zipf's law, a mix
 /// with sequential runs, and a loop of 1,000 pages that slowly moves. The two programs decide
-/// differently on single pages, so the counts are only close. At 500 frames of the loop they are not:
-/// the program has 104,238 misses, ours 185,745. That size is left out.
+/// differently on single pages, so the counts are only close. At 500 frames of the loop they are
+/// not: the program has 104,238 misses, ours 185,745. That size is left out.
 #[test]
 fn clockpros_misses_are_near_those_of_its_authors_program() {
     const REQUESTS: u64 = 200_000;
