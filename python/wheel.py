@@ -28,36 +28,38 @@ GLIBC = "2.17"
 TESTED_WITH = ["fsspec", "matplotlib", "mypy", "pytest"]
 
 
-# A wheel's scripts go beside the interpreter. maturin packs this folder if it exists.
-DATA = PYTHON / "flashsift.data"
-
-
 def run(*words, cwd=ROOT):
     """Runs a command, which must succeed."""
     subprocess.run([str(word) for word in words], check=True, cwd=cwd)
 
 
 def build(target, out):
-    """Builds the program, puts it where maturin finds scripts, and builds the wheel."""
+    """Builds the program and a wheel of the module, and puts the program into the wheel."""
     directory = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    run("cargo", "zigbuild", "--release", "--locked", "-p", "flashsift", "--target",
+    run("cargo", "zigbuild", "--profile", "dist", "--locked", "-p", "flashsift", "--target",
         f"{target}.{GLIBC}")
-    scripts = DATA / "scripts"
-    shutil.rmtree(DATA, ignore_errors=True)
-    scripts.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     # A module that was built for tests must not be packed beside the new one.
     stale = PYTHON / "flashsift" / "_native.abi3.so"
-    hidden = stale.with_suffix(".hidden")
-    try:
-        shutil.copy2(directory / target / "release" / "flashsift", scripts / "flashsift")
-        if stale.exists():
-            stale.rename(hidden)
-        run("maturin", "build", "--release", "--out", out, "--target", target, "--zig",
-            "--compatibility", "manylinux2014", cwd=PYTHON)
-    finally:
-        shutil.rmtree(DATA, ignore_errors=True)
-        if hidden.exists():
-            hidden.rename(stale)
+    with tempfile.TemporaryDirectory() as aside:
+        hidden = pathlib.Path(aside) / stale.name
+        try:
+            if stale.exists():
+                shutil.move(stale, hidden)
+            run("maturin", "build", "--profile", "dist", "--out", aside, "--target", target,
+                "--zig", "--compatibility", "manylinux2014", cwd=PYTHON)
+        finally:
+            if hidden.exists():
+                shutil.move(hidden, stale)
+        [made] = pathlib.Path(aside).glob("flashsift-*.whl")
+        with zipfile.ZipFile(made) as wheel:
+            content = {name: wheel.read(name) for name in wheel.namelist()}
+        [record] = [name for name in content if name.endswith(".dist-info/RECORD")]
+        del content[record]
+        # A wheel's scripts go beside the interpreter.
+        scripts = record.replace(".dist-info/RECORD", ".data/scripts/flashsift")
+        content[scripts] = (directory / target / "dist" / "flashsift").read_bytes()
+        write(out / made.name, content, record)
 
 
 def pack(built, out):
@@ -86,16 +88,23 @@ def pack(built, out):
     content[f"{info}/METADATA"] = "\n".join([*metadata, ""]).encode()
     content[f"{info}/WHEEL"] = "\n".join([*wheel, ""]).encode()
     out.mkdir(parents=True, exist_ok=True)
-    record = []
-    with zipfile.ZipFile(out / f"{name}-{tag}.whl", "w") as file:
+    # For the tests alone: not worth the time of compression.
+    write(out / f"{name}-{tag}.whl", content, f"{info}/RECORD", zipfile.ZIP_STORED)
+
+
+def write(wheel, content, record, compression=zipfile.ZIP_DEFLATED):
+    """Writes a wheel with these files, and their hashes under this name."""
+    lines = []
+    with zipfile.ZipFile(wheel, "w") as file:
         for path, data in content.items():
             entry = zipfile.ZipInfo(path)
+            entry.compress_type = compression
             entry.external_attr = 0o100755 << 16 if "/scripts/" in path else 0o100644 << 16
             file.writestr(entry, data)
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            record.append(f"{path},sha256={digest},{len(data)}")
-        record.append(f"{info}/RECORD,,")
-        file.writestr(f"{info}/RECORD", "\n".join([*record, ""]))
+            lines.append(f"{path},sha256={digest},{len(data)}")
+        lines.append(f"{record},,")
+        file.writestr(record, "\n".join([*lines, ""]))
 
 
 def test(wheels):
