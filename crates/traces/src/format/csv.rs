@@ -110,7 +110,7 @@ impl<'a> Columns<'a> {
                     let names = HOLDS.iter().map(|(name, _)| *name).chain([UNIT, BLOCK]);
                     let near = params::nearest(&key, names).filter(|near| *near != key);
                     return Err(Error::Lacks(format!(
-                        "--columns does not take `{pair}`; {}it takes time=, file=, op=, offset=, \
+                        "--columns does not take `{pair}`{}; it takes time=, file=, op=, offset=, \
                          len=, pid= and process= with the name or number of a column, unit=s, ms, \
                          us or ns for the time, and block=BYTES for the unit of offset and len",
                         params::did_you_mean(near)
@@ -144,7 +144,7 @@ impl<'a> Columns<'a> {
             let place = named().or_else(by_number).ok_or_else(|| {
                 let near = params::nearest(column, header.iter().copied());
                 Error::Lacks(format!(
-                    "the header has no column `{column}`; {}it has: {}",
+                    "the header has no column `{column}`{}; it has: {}",
                     params::did_you_mean(near),
                     header.join(", ")
                 ))
@@ -211,8 +211,8 @@ impl Op {
             (Op::Close, &["close"]),
             (Op::Delete, &["delete", "unlink", "remove", "rm"]),
         ];
-        let is = |word: &&str| word.eq_ignore_ascii_case(text);
-        WORDS.iter().find(|(_, words)| words.iter().any(&is)).map(|(op, _)| *op)
+        let is = |word: &str| word.eq_ignore_ascii_case(text);
+        WORDS.iter().find(|(_, words)| words.iter().any(|word| is(word))).map(|(op, _)| *op)
     }
 }
 
@@ -589,8 +589,8 @@ mod tests {
     fn a_wrong_option_says_what_there_is() {
         let error = |columns: &str| accesses(columns, b"ts,path\n1,a\n").unwrap_err().to_string();
         for (columns, says) in [
-            ("time=tz", "no column `tz`; did you mean `ts`? it has: ts, path"),
-            ("tme=ts", "does not take `tme=ts`; did you mean `time`?"),
+            ("time=tz", "no column `tz` (did you mean `ts`?); it has: ts, path"),
+            ("tme=ts", "does not take `tme=ts` (did you mean `time`?)"),
             ("unit=h", "does not take `unit=h`"),
             ("unit=ms", "names no column"),
             ("", "say what the columns hold, for example --columns"),
