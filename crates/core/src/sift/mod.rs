@@ -422,8 +422,9 @@ mod tests {
         let unknown = Selection::parse("drop").err().unwrap().to_string();
         assert_eq!(
             unknown,
-            "no sifter is called `drop` (did you mean `drop-all`?); there are: none, keep, drop-all, \
-             touch, random, s3-fifo, reject-first, lrb, tmpfs, cachesifter, controller, oracle"
+            "no sifter is called `drop` (did you mean `drop-all`?); there are: none, keep, \
+             drop-all, touch, random, s3-fifo, reject-first, lrb, tmpfs, cachesifter, controller, \
+             oracle"
         );
     }
 }
