@@ -168,6 +168,17 @@ def table(values):
     )
 
 
+def test_a_policy_that_knows_the_trace_is_never_the_best():
+    """The first report named belady as the policy that hits most on every trace."""
+    values = {"lru": [1.0, 2.0], "belady": [9.0, 9.0], "arc": [2.0, 1.0]}
+    found = fleet.answer(
+        fleet.QUESTIONS[0], table(values), {"size": "x"}, "lru", None, fleet.offline_policies()
+    )
+    assert [row["policy"] for row in found["names"]] == ["lru", "arc", "belady"]
+    assert [row["best_share"] for row in found["names"]] == [0.5, 0.5, 0.0]
+    assert "belady (offline)" in fleet.table(found)
+
+
 def test_the_fleets_figures_are_the_naive_ones():
     rng = np.random.default_rng(3)
     lru = rng.uniform(10, 90, 40)

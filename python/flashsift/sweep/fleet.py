@@ -1,7 +1,8 @@
 """The report on a fleet of traces: distributions, the best policies, differences, outliers.
 
 Each trace counts once, whatever its length. A difference is paired: of two policies on the same
-trace, and its interval is that of a bootstrap over traces.
+trace, and its interval is that of a bootstrap over traces. Policies and sifters that know the rest
+of the trace stand behind the others and are never the best: no machine can run them.
 """
 
 import csv
@@ -18,6 +19,7 @@ import numpy as np
 import polars as pl
 
 from .. import plot
+from .._binary import run
 from .plan import Item, trace_id
 from .store import Store
 
@@ -88,11 +90,13 @@ def report(
     store: Store, items: Sequence[Item], args: Namespace, failures: list[tuple[str, str]]
 ) -> None:
     """Writes the report, and prints a summary or, with --json, all of it."""
-    groups = grouping(args.groups)
+    groups, offline = grouping(args.groups), offline_policies()
     answers = [
         answer
         for question in QUESTIONS
-        for answer in answered(question, store.read(question.kind, items), args.reference, groups)
+        for answer in answered(
+            question, store.read(question.kind, items), args.reference, groups, offline
+        )
     ]
     whole = {
         "schema": 1,
@@ -109,6 +113,12 @@ def report(
         print(text)
     else:
         show(whole, store)
+
+
+def offline_policies() -> frozenset[str]:
+    """Returns the policies that know the rest of the trace."""
+    policies = (json.loads(line) for line in run(["policies", "--json"]).splitlines())
+    return frozenset(one["policy"] for one in policies if one["kind"] != "online")
 
 
 def grouping(path: str | None) -> dict[str, str] | None:
@@ -130,7 +140,8 @@ def group_of(trace: str, groups: dict[str, str] | None) -> str:
 
 
 def answered(
-    question: Question, frame: pl.DataFrame, reference: str, groups: dict[str, str] | None
+    question: Question, frame: pl.DataFrame, reference: str, groups: dict[str, str] | None,
+    offline: frozenset[str],
 ) -> Iterable[dict[str, Any]]:
     """Answers a question for each size, mode of write-back and device."""
     if frame.is_empty() or any(frame[need].is_null().all() for need in question.needs):
@@ -144,9 +155,11 @@ def answered(
             ["path", question.name, "size", *fixed], keep="first", maintain_order=True
         )
     frame = frame.filter(pl.col("value").is_not_null() & pl.col("value").is_finite())
+    if "offline" in frame.columns:
+        offline = frozenset(frame.filter(pl.col("offline"))[question.name])
     for values, part in frame.group_by(["size", *fixed], maintain_order=True):
         where = dict(zip(["size", *fixed], values, strict=True))
-        yield answer(question, part, where, reference, groups)
+        yield answer(question, part, where, reference, groups, offline)
 
 
 def sizes(frame: pl.DataFrame) -> pl.Expr:
@@ -169,7 +182,7 @@ def sizes(frame: pl.DataFrame) -> pl.Expr:
 
 def answer(
     question: Question, frame: pl.DataFrame, where: dict[str, Any], reference: str,
-    groups: dict[str, str] | None,
+    groups: dict[str, str] | None, offline: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
     """Answers a question under one condition."""
     table = frame.pivot(question.name, index="path", values="value", aggregate_function="first")
@@ -178,7 +191,10 @@ def answer(
     # Pairs need each policy on each trace.
     whole = table.drop_nulls()
     values = {name: whole[name].to_numpy().astype(float) for name in names}
-    columns = np.array([values[name] for name in names])
+    # A name may have parameters behind it.
+    knows = {name: name.split(":")[0] in offline or name in offline for name in names}
+    online = [name for name in names if not knows[name]] or names
+    columns = np.array([values[name] for name in online])
     best = columns.max(0) if question.more_is_better else columns.min(0)
     paths = whole["path"].to_list()
     traces = dict(frame.select("path", "trace").iter_rows())
@@ -193,15 +209,19 @@ def answer(
         away = difference(own, values[reference], question.relative)
         rows.append({
             question.name: name,
+            "offline": knows[name],
             "mean": mean(own),
             "quantiles": {str(q): quantile(own, q) for q in QUANTILES},
-            "best_share": mean(np.abs(own - best) <= TIE * np.maximum(1, np.abs(best))),
+            "best_share": 0.0 if name not in online else mean(
+                np.abs(own - best) <= TIE * np.maximum(1, np.abs(best))
+            ),
             "difference": None if name == reference else interval(away, draws),
             "groups": {
                 group: mean(own[members]) for group, members in sorted(of_group.items())
             },
         })
-    rows.sort(key=lambda row: float(row["mean"]), reverse=question.more_is_better)
+    sign = -1 if question.more_is_better else 1
+    rows.sort(key=lambda row: (row["offline"], sign * float(row["mean"])))
     return {
         "question": question.key,
         "words": question.words,
@@ -397,9 +417,11 @@ def table(answer: dict[str, Any]) -> str:
     titles += [f"to {answer['reference']} [95 %]", *(groups if len(groups) <= 12 else [])]
     cells = ["<table><tr>" + "".join(f"<th>{html.escape(title)}" for title in titles)]
     for row in answer["names"]:
-        line = [row.get("policy") or row["sifter"], f"{row['mean']:.4g}"]
+        name = row.get("policy") or row["sifter"]
+        line = [f"{name} (offline)" if row["offline"] else name, f"{row['mean']:.4g}"]
         line += [f"{row['quantiles'][str(q)]:.4g}" for q in QUANTILES]
-        line += [f"{100 * row['best_share']:.0f} %", shown_difference(answer, row["difference"])]
+        best = "" if row["offline"] else f"{100 * row['best_share']:.0f} %"
+        line += [best, shown_difference(answer, row["difference"])]
         line += [f"{row['groups'][group]:.4g}" for group in groups] if len(groups) <= 12 else []
         cells.append("<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in line))
     return "".join(cells) + "</table>"
