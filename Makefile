@@ -149,7 +149,7 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium firefox-esr:firefox-esr notmuch:notmuch git:git /usr/lib/python3/dist-packages/lmdb:python3-lmdb /usr/lib/python3/dist-packages/plyvel:python3-plyvel pip3:python3-pip feh:feh Xvfb:xvfb gdk-pixbuf-thumbnailer:libgdk-pixbuf2.0-bin node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr busybox:busybox-static)
+	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium firefox-esr:firefox-esr notmuch:notmuch git:git /usr/lib/python3/dist-packages/lmdb:python3-lmdb /usr/lib/python3/dist-packages/plyvel:python3-plyvel pip3:python3-pip feh:feh Xvfb:xvfb gdk-pixbuf-thumbnailer:libgdk-pixbuf2.0-bin node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr setfacl:acl busybox:busybox-static)
 	@if command -v apt-get >/dev/null && ! command -v promtool >/dev/null && [[ ! -x target/prometheus/usr/bin/promtool ]]; then \
 	  echo "unpacking Prometheus of Debian into target/prometheus"; $(unpack-prometheus); fi
 	@if (( EUID == 0 )) && [[ ! -e /run/udev ]]; then $(call as-systemd-does); fi
