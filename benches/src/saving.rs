@@ -274,8 +274,9 @@ fn measure(
             if round == 0 {
                 sides.push(Side::Recorded);
             }
-            if knobs && row.knobs && round == 0 && file_system == FileSystem::Ext4 {
-                sides.extend(Side::KNOBS.into_iter().filter(|side| side.cannot_run().is_none()));
+            if knobs && round == 0 && file_system == FileSystem::Ext4 {
+                let beside = |side: &Side| !side.is_alone() && side.cannot_run().is_none();
+                sides.extend(row.knobs.iter().copied().filter(beside));
             }
             let job = Job { row, file_system, sides };
             match row.pace {
@@ -292,7 +293,7 @@ fn measure(
     if knobs && file_system == FileSystem::Ext4 {
         // The age at which pages are written back is one setting for the whole machine, so these
         // rows run when no others do.
-        let expire = |row: &&'static Row| row.knobs;
+        let expire = |row: &&'static Row| row.knobs.contains(&Side::Expire300);
         let chains = rows
             .iter()
             .copied()
@@ -347,6 +348,7 @@ fn run_job(setting: &Setting<'_>, job: &Job) -> anyhow::Result<Vec<Counts>> {
     let mut beds = Vec::new();
     for side in &job.sides {
         let mut bed = Bed::new(*side, job.file_system, &setting.dir, job.row.device_bytes)?;
+        (job.row.prepare)(&bed.path("fs/files"))?;
         let options = format!("{} {}", setting.options.mount_options, job.row.options);
         bed.attach(&setting.program, &options)?;
         beds.push(bed);

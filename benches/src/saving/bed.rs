@@ -57,9 +57,14 @@ const OTHERS: u32 = 100;
 const EATMYDATA: &str = "libeatmydata.so";
 
 impl Side {
-    /// Knobs that can run beside others.
-    pub(super) const KNOBS: [Side; 4] =
-        [Side::FastCommit, Side::Volatile, Side::Eatmydata, Side::Tmpfs];
+    /// Everything that people use to spare flash.
+    pub(super) const KNOBS: [Side; 5] =
+        [Side::FastCommit, Side::Volatile, Side::Eatmydata, Side::Tmpfs, Side::Expire300];
+
+    /// Whether no other side may run at the same time.
+    pub(super) fn is_alone(self) -> bool {
+        self == Side::Expire300
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -246,7 +251,11 @@ impl Bed {
                 let options = format!("lowerdir={lower},upperdir={upper},workdir={work},volatile");
                 self.mount(&["-t", "overlay", "-o", &options], "overlay", "over")?;
             }
-            Side::Tmpfs => self.mount(&["-t", "tmpfs"], "tmpfs", "over")?,
+            Side::Tmpfs => {
+                self.mount(&["-t", "tmpfs"], "tmpfs", "over")?;
+                let (from, to) = (self.path("fs/files/."), self.path("over"));
+                run(Command::new("cp").arg("-a").args([from, to]))?;
+            }
             Side::Flashsift | Side::Recorded => {
                 let mut mount = Command::new(program);
                 mount.arg("mount").args([self.path("fs/files"), self.path("over")]);

@@ -1,5 +1,6 @@
 //! The rows: each is a load on one directory. A row runs in a process of its own.
 
+use super::bed::Side;
 use anyhow::{Context, ensure};
 use std::{
     fs::{self, File, OpenOptions},
@@ -28,8 +29,8 @@ pub(super) struct Row {
     /// The ratio to the file system alone, at most.
     pub(super) required: f64,
     pub(super) pace: Pace,
-    /// Also measured with ext4's own knobs.
-    pub(super) knobs: bool,
+    /// Also measured with these, on ext4.
+    pub(super) knobs: &'static [Side],
     /// Every side ends with the same files, byte by byte.
     pub(super) same: bool,
     /// It takes minutes at any scale, so `--quick` leaves it out.
@@ -38,6 +39,8 @@ pub(super) struct Row {
     pub(super) device_bytes: u64,
     /// Options of its mount, separated by spaces.
     pub(super) options: &'static str,
+    /// Makes files in a directory that were there before.
+    pub(super) prepare: fn(&Path) -> anyhow::Result<()>,
     pub(super) perform: fn(&Stage) -> anyhow::Result<()>,
 }
 
@@ -81,12 +84,13 @@ const ROW: Row = Row {
     what: "",
     required: NEVER_ABOVE,
     pace: Pace::Waits,
-    knobs: false,
+    knobs: &[],
     same: true,
     slow: false,
     programs: &[],
     device_bytes: GIB,
     options: "",
+    prepare: |_| Ok(()),
     perform: |_| Ok(()),
 };
 
@@ -107,7 +111,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "Chromium with only its cache on the mount",
         required: 0.88,
         pace: Pace::Long,
-        knobs: true,
+        knobs: &Side::KNOBS,
         same: false,
         programs: &["chromium", "python3"],
         device_bytes: 4 * GIB,
@@ -118,7 +122,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "files-180",
         what: "180 files of 20 kB, one a second",
         required: 0.8,
-        knobs: true,
+        knobs: &Side::KNOBS,
         perform: |stage| files(stage, stage.count(180, 40), SMALL_BYTES, 1, None),
         ..ROW
     },
@@ -131,7 +135,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "live-45s",
         what: "120 files of 20 kB, one a second, each deleted after 45 s",
-        knobs: true,
+        knobs: &Side::KNOBS,
         perform: |stage| files(stage, stage.count(120, 30), SMALL_BYTES, 1, Some(45)),
         ..ROW
     },
@@ -180,7 +184,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "rename",
         what: "300 times: write 4 KiB to a temporary file, fsync, rename over the old one",
         pace: Pace::Busy,
-        knobs: true,
+        knobs: &Side::KNOBS,
         perform: |stage| renames(stage, stage.count(300, 60)),
         ..ROW
     },
@@ -195,7 +199,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "fsync-100",
         what: "100 files of 20 kB, each with an fsync before the next",
         pace: Pace::Busy,
-        knobs: true,
+        knobs: &Side::KNOBS,
         perform: |stage| synced(stage, stage.count(100, 30), SMALL_BYTES, false),
         ..ROW
     },
@@ -252,6 +256,64 @@ pub(super) const ROWS: &[Row] = &[
         ..DELAYED
     },
     Row {
+        name: "delayed-browser",
+        what: "Chromium with profile and cache, four people in 15 minutes, `delayed:5m`",
+        required: 0.42,
+        pace: Pace::Long,
+        programs: &["chromium", "python3"],
+        device_bytes: 4 * GIB,
+        perform: |stage| app(stage, "browser"),
+        ..DELAYED_APP
+    },
+    Row {
+        name: "delayed-feed",
+        what: "`workloads/feed`, 15 minutes, `delayed:5m`",
+        required: 0.4,
+        perform: |stage| app(stage, "feed"),
+        ..DELAYED_APP
+    },
+    Row {
+        name: "delayed-messenger",
+        what: "`workloads/messenger`, 15 minutes, `delayed:5m`",
+        required: 0.25,
+        perform: |stage| app(stage, "messenger"),
+        ..DELAYED_APP
+    },
+    Row {
+        name: "delayed-map",
+        what: "`workloads/map`, 15 minutes, `delayed:5m`",
+        required: 0.45,
+        perform: |stage| app(stage, "map"),
+        ..DELAYED_APP
+    },
+    Row {
+        name: "delayed-video",
+        what: "`workloads/video`, 15 minutes, `delayed:5m`",
+        required: 0.05,
+        device_bytes: 4 * GIB,
+        perform: |stage| app(stage, "video"),
+        ..DELAYED_APP
+    },
+    Row {
+        name: "delayed-game",
+        what: "`workloads/game`, 15 minutes, `delayed:5m`",
+        required: 0.75,
+        device_bytes: 4 * GIB,
+        perform: |stage| app(stage, "game"),
+        ..DELAYED_APP
+    },
+    Row {
+        name: "delayed-chromium",
+        what: "Chromium with profile and cache, 24 pages with a tenth of the think time, \
+               `delayed:5m`",
+        required: 0.68,
+        pace: Pace::Long,
+        programs: &["chromium", "python3"],
+        device_bytes: 4 * GIB,
+        perform: |stage| browse(stage.dir.join("browser"), &["--visits", "24", "--speed", "10"]),
+        ..DELAYED_APP
+    },
+    Row {
         name: "one-byte",
         what: "one file of one byte: the fixed cost of mounting and unmounting",
         // Some blocks, which no saving can make up for.
@@ -272,12 +334,21 @@ pub(super) const ROWS: &[Row] = &[
 const SQLITE: Row = Row { pace: Pace::Busy, programs: &["sqlite3"], ..ROW };
 
 const DELAYED: Row = Row {
-    knobs: true,
+    knobs: &Side::KNOBS,
     slow: true,
     same: false,
     options: "--delay-sync *=60s",
     pace: Pace::Waits,
+    prepare: database,
     ..SQLITE
+};
+
+const DELAYED_APP: Row = Row {
+    options: "--delay-sync *=5m",
+    prepare: |_| Ok(()),
+    programs: &["python3", "sqlite3", "curl"],
+    knobs: &[Side::Eatmydata, Side::Tmpfs],
+    ..DELAYED
 };
 
 /// A clock of whole seconds since the row began, for loads with a fixed rate.
@@ -429,28 +500,37 @@ fn sqlite(stage: &Stage, mode: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Rows of a database that was there before.
+const KNOWN_ROWS: u64 = 20_000;
+
+fn database(dir: &Path) -> anyhow::Result<()> {
+    let sql = format!(
+        "CREATE TABLE t(n INTEGER PRIMARY KEY, s);
+        INSERT INTO t WITH RECURSIVE c(n) AS
+        (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT {KNOWN_ROWS})
+        SELECT n, hex(randomblob(50)) FROM c;"
+    );
+    let mut sqlite = Command::new("sqlite3");
+    let status = sqlite.arg("-bail").arg(dir.join("data.db")).arg(sql).status()?;
+    ensure!(status.success(), "sqlite3 failed");
+    Ok(())
+}
+
 /// Transactions at a fixed rate for two minutes, in a database that was there before.
 fn paced(stage: &Stage, mode: &str, synchronous: &str, a_second: u64) -> anyhow::Result<()> {
     const TIME_S: u64 = 120;
-    const ROWS: u64 = 20_000;
     let mut sqlite = Command::new("sqlite3");
     sqlite.arg("-bail").arg(stage.dir.join("data.db"));
     let mut process =
         sqlite.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("sqlite3")?;
     let mut sql = process.stdin.take().context("a pipe")?;
-    writeln!(
-        sql,
-        "PRAGMA journal_mode={mode}; PRAGMA synchronous={synchronous};
-        CREATE TABLE t(n INTEGER PRIMARY KEY, s);
-        INSERT INTO t WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT {ROWS})
-        SELECT n, hex(randomblob(50)) FROM c;"
-    )?;
+    writeln!(sql, "PRAGMA journal_mode={mode}; PRAGMA synchronous={synchronous};")?;
     let begun = Instant::now();
     for number in 0..TIME_S * a_second {
         let due = Duration::from_micros(number * 1_000_000 / a_second);
         thread::sleep(due.saturating_sub(begun.elapsed()));
         // As a browser's history: most changes are of a few pages.
-        let row = 1 + number * number * 7919 % (ROWS / 10);
+        let row = 1 + number * number * 7919 % (KNOWN_ROWS / 10);
         writeln!(sql, "UPDATE t SET s = hex(randomblob(50)) WHERE n = {row};")?;
     }
     drop(sql);
@@ -487,18 +567,31 @@ fn git(stage: &Stage) -> anyhow::Result<()> {
 }
 
 fn chromium(stage: &Stage, cache_only: bool) -> anyhow::Result<()> {
-    let driver = Path::new("workloads/browser");
-    ensure!(driver.exists(), "workloads/browser is missing: run this in the repository");
-    let mut browser = Command::new(driver);
-    browser.args(["--seed", "7", "--visits", &stage.count(stage.visits, 24).to_string()]);
-    browser.args(["--speed", if stage.quick { "10" } else { "1" }]);
-    match cache_only {
-        true => {
-            browser.arg("--dir").arg(stage.scratch.join("browser")).arg("--cache").arg(&stage.dir)
-        }
-        false => browser.arg("--dir").arg(stage.dir.join("browser")),
-    };
-    let output = browser.stdin(Stdio::null()).output().context("workloads/browser")?;
+    let visits = stage.count(stage.visits, 24).to_string();
+    let mut options = vec!["--visits", &visits, "--speed", if stage.quick { "10" } else { "1" }];
+    if !cache_only {
+        return browse(stage.dir.join("browser"), &options);
+    }
+    let cache = stage.dir.to_string_lossy();
+    options.extend(["--cache", &cache]);
+    browse(stage.scratch.join("browser"), &options)
+}
+
+fn browse(dir: PathBuf, options: &[&str]) -> anyhow::Result<()> {
+    workload("browser", &dir, options)
+}
+
+/// One of the applications of `workloads`, for 15 minutes.
+fn app(stage: &Stage, name: &str) -> anyhow::Result<()> {
+    workload(name, &stage.dir.join(name), &["--minutes", "15"])
+}
+
+fn workload(name: &str, dir: &Path, options: &[&str]) -> anyhow::Result<()> {
+    let driver = Path::new("workloads").join(name);
+    ensure!(driver.exists(), "{} is missing: run this in the repository", driver.display());
+    let mut command = Command::new(&driver);
+    command.args(["--seed", "7"]).args(options).arg("--dir").arg(dir);
+    let output = command.stdin(Stdio::null()).output().with_context(|| name.to_owned())?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(())
 }

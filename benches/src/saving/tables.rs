@@ -125,7 +125,7 @@ pub(super) fn daemon(report: &mut Report, results: &[Results]) {
 
 /// ext4's own knobs, beside plain ext4 and flashsift.
 pub(super) fn knobs(report: &mut Report, results: &[Results]) {
-    let sides: Vec<Side> = Side::KNOBS.into_iter().chain([Side::Expire300]).collect();
+    let sides = Side::KNOBS;
     let measured = |side: &Side| results.iter().any(|result| !result.of(*side).is_empty());
     for side in Side::KNOBS {
         if let Some(why) = side.cannot_run() {
@@ -150,7 +150,7 @@ pub(super) fn knobs(report: &mut Report, results: &[Results]) {
         names.join(" | "),
         "---:|".repeat(sides.len())
     ));
-    for result in results.iter().filter(|result| result.row.knobs) {
+    for result in results.iter().filter(|result| !result.row.knobs.is_empty()) {
         let cells: Vec<_> = sides
             .iter()
             .map(|side| {

@@ -5,6 +5,7 @@ use rustix::fs::OFlags;
 use std::{
     ffi::OsStr,
     fs::{self, File},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -136,10 +137,70 @@ fn a_file_that_was_there_changes_with_its_epoch() {
     bed.change("a.db", 10_000, &[2; 9000]);
     new.extend([2; 9000]);
     bed.passes(60 * S);
-    assert_eq!(fs::read(bed.below("a.db")).unwrap(), new);
     bed.change("a.db", 0, b"later");
     let bed = bed.crash();
     assert_eq!(bed.read("a.db"), new);
+}
+
+/// A page that every epoch changes is written to the log each time, and to its place once. Until
+/// then it is read from RAM, and a crash finds it in the log.
+#[test]
+fn pages_go_to_their_place_once() {
+    const EPOCHS: u8 = 10;
+    let bed = Bed::new(|backing| fs::write(backing.join("a.db"), vec![1; 8192]).unwrap());
+    let inode = || fs::metadata(bed.below("a.db")).unwrap();
+    let before = inode();
+    for epoch in 2..2 + EPOCHS {
+        bed.change("a.db", 4096, &[epoch; 4096]);
+        bed.passes(60 * S);
+        bed.fs.check();
+        assert_eq!(bed.read("a.db")[4096..], [epoch; 4096]);
+    }
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), vec![1; 8192]);
+    let last = 1 + EPOCHS;
+    assert_eq!(bed.fs.status().settled_bytes, u64::from(EPOCHS) * 4096);
+    bed.fs.settle_all().unwrap();
+    assert_eq!(bed.fs.status().settled_bytes, u64::from(EPOCHS + 1) * 4096);
+    assert_eq!(fs::read(bed.below("a.db")).unwrap()[4096..], [last; 4096]);
+    assert_eq!(inode().ino(), before.ino());
+    bed.change("a.db", 0, b"later");
+    bed.passes(60 * S);
+    let modified = bed.fs.lookup(ROOT, OsStr::new("a.db")).unwrap().mtime;
+    bed.fs.settle_all().unwrap();
+    assert_eq!(inode().mtime(), modified.s, "a checkpoint is no write of the application");
+    bed.change("a.db", 5000, b"last");
+    bed.passes(60 * S);
+    let bed = bed.crash();
+    let content = fs::read(bed.below("a.db")).unwrap();
+    assert_eq!((&content[..5], &content[5000..5004]), (&b"later"[..], &b"last"[..]));
+}
+
+/// The log begins anew when it is full: its pages go to their place first, also those of files that
+/// were truncated or deleted since.
+#[test]
+fn a_full_log_begins_anew() {
+    const BYTES: usize = 3 << 20;
+    let names = ["a.db", "b.db", "c.db"];
+    let bed = Bed::new(|backing| {
+        names.iter().for_each(|name| fs::write(backing.join(name), vec![1; BYTES]).unwrap());
+    });
+    let mut most = 0;
+    for epoch in 2..12 {
+        bed.change(names[usize::from(epoch) % 2], 0, &vec![epoch; BYTES]);
+        bed.change("c.db", 0, &vec![epoch; 4096]);
+        if epoch == 5 {
+            bed.fs.unlink(0, ROOT, OsStr::new("c.db")).unwrap();
+            bed.save("c.db", &vec![9; 4096]).unwrap();
+        }
+        bed.passes(60 * S);
+        bed.fs.check();
+        most = most.max(bed.fs.status().delayed.unwrap().log_bytes);
+    }
+    assert!(most < 21 << 20, "{most}");
+    let bed = bed.crash();
+    for (name, content) in names.iter().zip([vec![10; BYTES], vec![11; BYTES], vec![11; 4096]]) {
+        assert!(fs::read(bed.below(name)).unwrap() == content, "{name}");
+    }
 }
 
 /// SQLite commits by the deletion of its journal. The deletion of a journal that is on flash may
@@ -160,8 +221,9 @@ fn a_deletion_waits_for_its_epoch() {
     assert_eq!(names(&bed), 1);
     bed.passes(60 * S);
     assert!(!bed.below("a.db-journal").exists());
-    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"new");
     assert_eq!(names(&bed), 1);
+    let bed = bed.crash();
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"new");
 }
 
 /// Flash takes nothing: syncs report that. When it takes changes again, nothing is lost.
@@ -180,10 +242,11 @@ fn syncs_wait_for_flash_while_epochs_fail() {
     assert!(bed.fs.settle_all().is_err());
     fs::remove_dir(bed.below(".flashsift/epochs")).unwrap();
     bed.save("c.db", b"c").unwrap();
-    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"new");
-    assert_eq!(fs::read(bed.below("b.db")).unwrap(), b"b");
     assert_eq!(bed.fs.status().delayed.unwrap().failing, "");
     bed.fs.check();
+    let bed = bed.crash();
+    assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"new");
+    assert_eq!(fs::read(bed.below("b.db")).unwrap(), b"b");
 }
 
 #[test]
@@ -267,5 +330,6 @@ fn synchronous_writes_are_delayed() {
     assert_eq!(bed.read("a.db"), b"conTENT!");
     assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"content");
     bed.passes(60 * S);
+    let bed = bed.crash();
     assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"conTENT!");
 }

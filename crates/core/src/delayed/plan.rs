@@ -1,7 +1,8 @@
 //! The steps by which an epoch reaches flash, in an order that survives a power cut between any
 //! two of them.
 //!
-//! 1. *Prepare*, while applications go on. When the log is full, everything that was changed in
+//! 1. *Prepare*, while applications go on. When the log is full, the pages that it holds are written
+//!    to their place, in their newest version (the *checkpoint*). Everything that was changed in
 //!    place is made durable, and the log begins anew. Files that will grow in place get their
 //!    present size into the log, so that a recovery can take the new part away again.
 //! 2. *Capture*, while changes wait: new files are copied to hidden names, new parts of known files
@@ -9,25 +10,28 @@
 //!    seen after a recovery.
 //! 3. *Commit*, while applications go on. If files are new or have grown, they are made durable.
 //!    Then the entry's head is written and the log is flushed: from here on the epoch counts.
-//! 4. *Apply*: what the record says is done in place. A recovery does the same, for all entries of
-//!    the log in order, and may do it again.
+//! 4. *Apply*: what the record says of names, sizes and attributes is done in place. The pages of the
+//!    entry wait for the checkpoint, since the next epochs may overwrite them. A recovery does the
+//!    same for the entries of the log in order, with their pages, and may do it again.
 
 use super::{
     changes::Changes,
     record::{
-        Attributes, EntryHead, EntryNumbers, FileChange, FileRef, Path, Placement, Record, Removal,
+        Attributes, EntryHead, EntryNumbers, FileChange, FileRef, InPlace, Path, Placement, Record,
+        Removal, consecutive,
     },
 };
 use crate::{page::PAGE_BYTES, structure::Extents};
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 /// The number by which the performer knows a file.
 pub type FileKey = u64;
 
-/// The log begins anew at the first epoch after it has this size, bytes.
-pub const LOG_BYTES: u64 = 4 << 20;
+/// The log begins anew at the first epoch after it has this size, bytes. Pages that it holds are in
+/// RAM as well.
+pub const LOG_BYTES: u64 = 16 << 20;
 
 /// A file of the group at the end of an epoch.
 #[derive(Clone, Debug)]
@@ -104,9 +108,22 @@ pub struct EpochPlan {
     pub log: Log,
 }
 
+/// Pages that only the log has, of a file by its number in BACKING.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeferredPages {
+    /// The number of the file.
+    pub ino: u64,
+    /// The pages.
+    pub pages: Range<u64>,
+    /// Offset of the first one in the log, bytes.
+    pub at: u64,
+}
+
 /// The steps before an epoch ends, while applications go on.
 #[derive(Clone, Debug)]
 pub struct Preparation {
+    /// Pages that are to be written to their place first, except what is behind the end of a file.
+    pub checkpoint: Vec<DeferredPages>,
     /// Everything that was done in place has to be durable first.
     pub commits: bool,
     /// An entry of its own, with the sizes of files that may grow.
@@ -126,12 +143,37 @@ pub struct Log {
     end: u64,
     /// Files of BACKING whose size the log has.
     listed: HashSet<u64, FixedState>,
+    /// By file, pages whose newest version only the log has, with its offset there, bytes.
+    deferred: BTreeMap<u64, BTreeMap<u64, u64>>,
 }
 
 impl Log {
     /// Returns a log without an entry, whose first one has this number.
     pub fn starting_at(epoch: u64) -> Self {
-        Self { first: epoch, next: epoch, end: 0, listed: HashSet::default() }
+        Self { first: epoch, next: epoch, ..Self::default() }
+    }
+
+    /// Returns the pages that only the log has.
+    pub fn deferred(&self) -> Vec<DeferredPages> {
+        let of_file = |(ino, pages): (&u64, &BTreeMap<u64, u64>)| {
+            let ino = *ino;
+            let runs = consecutive(pages).into_iter();
+            runs.map(move |(pages, at)| DeferredPages { ino, pages, at })
+        };
+        self.deferred.iter().flat_map(of_file).collect()
+    }
+
+    /// Returns those of one file.
+    pub fn deferred_of(&self, ino: u64) -> Extents {
+        let mut all = Extents::default();
+        let pages = self.deferred.get(&ino).into_iter().flat_map(BTreeMap::keys);
+        pages.for_each(|page| all.insert(*page..page + 1));
+        all
+    }
+
+    /// All pages were written to their place.
+    pub fn checkpointed(&mut self) {
+        self.deferred.clear();
     }
 
     /// Returns the bytes in use.
@@ -153,6 +195,7 @@ impl Log {
     /// be larger after it. `anew`: the log is to begin anew in any case.
     pub fn prepare(&self, growing: Vec<(FileRef, u64)>, anew: bool) -> Preparation {
         let commits = self.end > 0 && (anew || self.end >= LOG_BYTES);
+        let checkpoint = if commits { self.deferred() } else { Vec::new() };
         let log = if commits { Self::starting_at(self.next) } else { self.clone() };
         let changes: Vec<FileChange> = growing
             .into_iter()
@@ -165,10 +208,11 @@ impl Log {
         // A log that begins anew does so with an entry that is durable before others follow: what
         // they leave of the older ones could be taken for the whole log.
         if changes.is_empty() && !commits {
-            return Preparation { commits, sizes: None, log };
+            return Preparation { checkpoint, commits, sizes: None, log };
         }
-        let plan = log.entry(Record { changes, supersedes: log.end == 0, ..Record::default() });
-        Preparation { commits, log: plan.log.clone(), sizes: Some(Box::new(plan)) }
+        let in_place = if log.end == 0 { InPlace::Everything } else { InPlace::Nothing };
+        let plan = log.entry(Record { changes, in_place, ..Record::default() });
+        Preparation { checkpoint, commits, log: plan.log.clone(), sizes: Some(Box::new(plan)) }
     }
 
     /// Plans an epoch. `uncommitted`: a name that the epoch depends on may not be durable.
@@ -198,7 +242,8 @@ impl Log {
             places(&mut capture, file, file.base.is_some());
             let Some(base) = &file.base else { continue };
             let changes = &file.changes;
-            if !changes.any() {
+            // A recovery has to find the file under its new names.
+            if !changes.any() && file.names.is_empty() {
                 continue;
             }
             let from = self.grows_from(base.ino, changes);
@@ -219,7 +264,12 @@ impl Log {
             logged.push(file.key);
         }
         let commits = uncommitted || !capture.is_empty();
-        record.supersedes = commits || self.end == 0;
+        record.in_place = match (self.end, commits) {
+            (0, _) => InPlace::Everything,
+            (_, true) if self.deferred.is_empty() => InPlace::Everything,
+            (_, true) => InPlace::AllButPages,
+            (_, false) => InPlace::Nothing,
+        };
         let mut plan = self.entry(record);
         let append = plan.record.runs(plan.pages_at);
         let keys = |ino| {
@@ -253,10 +303,21 @@ impl Log {
         let mut log = self.clone();
         log.next += 1;
         log.end += head.bytes();
-        if record.supersedes {
+        if record.in_place != InPlace::Nothing {
             log.listed.clear();
         }
         log.listed.extend(record.changes.iter().map(|change| change.file.ino));
+        for change in &record.changes {
+            if let (Some(cut), Some(pages)) = (change.cut, log.deferred.get_mut(&change.file.ino)) {
+                pages.retain(|page, _| page * PAGE_BYTES < cut);
+            }
+        }
+        log.deferred.retain(|_, pages| !pages.is_empty());
+        for (change, pages, from) in record.runs(pages_at) {
+            let at = |page: u64| from + (page - pages.start) * PAGE_BYTES;
+            let logged = pages.clone().map(|page| (page, at(page)));
+            log.deferred.entry(change.file.ino).or_default().extend(logged);
+        }
         let (capture, commit) = (Vec::new(), vec![EpochStep::Head, EpochStep::FlushLog]);
         EpochPlan { numbers, at, pages_at, record, capture, commit, log }
     }

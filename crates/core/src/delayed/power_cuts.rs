@@ -11,13 +11,18 @@
 
 use super::{
     changes::Changes,
-    plan::{EpochFile, EpochPlan, EpochStep, Log, Standing},
-    record::{Attributes, EntryHead, FileRef, Path, Record, Removal, entries},
+    plan::{DeferredPages, EpochFile, EpochPlan, EpochStep, Log, Standing},
+    record::{
+        Attributes, EntryHead, FileChange, FileRef, InPlace, Path, Record, Recovery, Removal,
+    },
 };
 use crate::page::PAGE_BYTES;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// A file is a sequence of cells, four a page. A cell of the log is filled with its value.
 const CELLS: usize = 4;
@@ -62,11 +67,25 @@ pub enum Fault {
     Superseded,
     /// Recovery does not look for a file among those that wait for their names.
     HiddenOverlooked,
+    /// The log begins anew although it alone has some pages.
+    NoCheckpoint,
+    /// A checkpoint writes pages as they are in RAM now.
+    CheckpointFromRam,
+    /// An entry after a commit counts as if all pages were in their place.
+    PagesForgotten,
+    /// Recovery applies sizes again that were durable in place.
+    SizesAgain,
+    /// Recovery writes pages that a newer entry has cut off.
+    CutOverlooked,
+    /// Recovery looks for a file only where the entry of its page saw it.
+    OldPaths,
+    /// New files get the numbers of files that the log speaks of.
+    NumbersReused,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 21] = [
         Self::NoCommit,
         Self::HeadBeforeCommit,
         Self::NoFlushLog,
@@ -81,6 +100,13 @@ impl Fault {
         Self::OnlyLastEntry,
         Self::Superseded,
         Self::HiddenOverlooked,
+        Self::NoCheckpoint,
+        Self::CheckpointFromRam,
+        Self::PagesForgotten,
+        Self::SizesAgain,
+        Self::CutOverlooked,
+        Self::OldPaths,
+        Self::NumbersReused,
     ];
 }
 
@@ -181,20 +207,47 @@ impl Disk {
     }
 
     /// While names are being placed, a file may have only its hidden one.
-    fn find(&self, file: &FileRef, record: &Record, fault: Option<Fault>) -> Option<Ino> {
+    fn find(&self, file: &FileRef, hidden: &[u64], fault: Option<Fault>) -> Option<Ino> {
         let paths = file.paths.iter().map(|path| Name::Path(path[0]));
-        let hidden = record.places.iter().map(|place| Name::Hidden(place.hidden));
+        let hidden = hidden.iter().map(|number| Name::Hidden(*number));
         let hidden = hidden.filter(|_| fault != Some(Fault::HiddenOverlooked));
         let mut named = paths.chain(hidden).filter_map(|name| self.names.get(&name)).copied();
         named.find(|ino| *ino == file.ino)
     }
 
-    /// The requests by which a record is applied; the disk has their effect.
-    fn apply(&mut self, record: &Record, pages_at: u64, fault: Option<Fault>) -> Vec<Request> {
+    /// A page of the log, as cells.
+    fn logged(&self, at: u64) -> PageCells {
+        let cell = |cell: usize| self.log.get(at as usize + cell * CELL_BYTES as usize).copied();
+        std::array::from_fn(|number| cell(number).unwrap_or(0))
+    }
+
+    /// Writes pages of the log to their place. What is behind the end of the file stays zero.
+    fn write_pages(&mut self, all: &mut Vec<Request>, ino: Ino, runs: &[(Range<u64>, u64)]) {
+        let size = self.inodes[&ino].cells;
+        for (run, at) in runs {
+            for page in run.clone() {
+                let mut cells = self.logged(at + (page - run.start) * PAGE_BYTES);
+                let left = size.saturating_sub(page * CELLS as u64);
+                cells[left.min(CELLS as u64) as usize..].fill(0);
+                if left > 0 {
+                    self.request(all, Request::Data(ino, page, cells));
+                }
+            }
+        }
+    }
+
+    /// The requests by which a record is applied; the disk has their effect. `pages_at`: with the
+    /// pages, which begin there in the log.
+    fn apply(
+        &mut self,
+        record: &Record,
+        pages_at: Option<u64>,
+        fault: Option<Fault>,
+    ) -> Vec<Request> {
         let mut all = Vec::new();
-        let log = self.log.clone();
+        let hidden: Vec<u64> = record.places.iter().map(|place| place.hidden).collect();
         for change in &record.changes {
-            let Some(ino) = self.find(&change.file, record, fault) else { continue };
+            let Some(ino) = self.find(&change.file, &hidden, fault) else { continue };
             let now = self.inodes[&ino].cells;
             if let Some(cut) = change.cut.filter(|_| fault != Some(Fault::NoCut)) {
                 self.request(&mut all, Request::Resize(ino, now.min(cut / CELL_BYTES)));
@@ -204,16 +257,11 @@ impl Disk {
             if self.inodes[&ino].cells < cells {
                 self.request(&mut all, Request::Resize(ino, cells));
             }
-            for (of, run, at) in record.runs(pages_at) {
-                if of.file.ino != change.file.ino {
-                    continue;
-                }
-                for page in run.clone() {
-                    let at = (at + (page - run.start) * PAGE_BYTES) as usize;
-                    let cell = |cell: usize| log.get(at + cell * CELL_BYTES as usize).copied();
-                    let cells = std::array::from_fn(|number| cell(number).unwrap_or(0));
-                    self.request(&mut all, Request::Data(ino, page, cells));
-                }
+            if let Some(pages_at) = pages_at {
+                let of_file = |(of, ..): &(&FileChange, _, _)| of.file.ino == change.file.ino;
+                let runs = record.runs(pages_at).filter(of_file);
+                let runs: Vec<_> = runs.map(|(_, run, at)| (run, at)).collect();
+                self.write_pages(&mut all, ino, &runs);
             }
             self.request(&mut all, Request::Resize(ino, cells));
         }
@@ -249,16 +297,46 @@ impl Disk {
         };
         let mut found = match fault {
             Some(Fault::NoChecksum) => super::record::faulty_entries(read, false),
-            Some(Fault::Superseded) => super::record::faulty_entries(read, true),
-            _ => entries(read),
+            _ => super::record::faulty_entries(read, true),
         }
         .unwrap_or_else(|never| match never {});
-        if fault == Some(Fault::OnlyLastEntry) {
-            found.drain(..found.len().saturating_sub(1));
+        match fault {
+            Some(Fault::OnlyLastEntry) => {
+                found.drain(..found.len().saturating_sub(1));
+            }
+            Some(Fault::Superseded) => {
+                found.iter_mut().for_each(|entry| entry.record.in_place = InPlace::Nothing);
+            }
+            Some(Fault::SizesAgain) => {
+                for entry in &mut found {
+                    if entry.record.in_place == InPlace::AllButPages {
+                        entry.record.in_place = InPlace::Nothing;
+                    }
+                }
+            }
+            Some(Fault::PagesForgotten) => {
+                for entry in &mut found {
+                    if entry.record.in_place == InPlace::AllButPages {
+                        entry.record.in_place = InPlace::Everything;
+                    }
+                }
+            }
+            _ => {}
         }
+        let found = match fault {
+            Some(fault @ (Fault::CutOverlooked | Fault::OldPaths)) => {
+                Recovery::faulty(found, fault == Fault::CutOverlooked)
+            }
+            _ => Recovery::of(found),
+        };
         let mut all = Vec::new();
-        for entry in found {
-            all.extend(self.apply(&entry.record, entry.pages_at, fault));
+        for logged in &found.pages {
+            if let Some(ino) = self.find(&logged.file, &found.hidden, fault) {
+                self.write_pages(&mut all, ino, &logged.runs);
+            }
+        }
+        for entry in &found.entries {
+            all.extend(self.apply(&entry.record, Some(entry.pages_at), fault));
         }
         let hidden: Vec<Name> =
             self.names.keys().copied().filter(|name| matches!(name, Name::Hidden(_))).collect();
@@ -292,6 +370,8 @@ struct Group {
     disk: Disk,
     requests: Vec<Request>,
     log: Log,
+    /// Numbers of deleted files that the log speaks of.
+    held: BTreeSet<Ino>,
     /// By epoch, what it leaves.
     expected: Vec<Tree>,
 }
@@ -311,6 +391,7 @@ impl Group {
             disk: Disk::default(),
             requests: Vec::new(),
             log: Log::starting_at(1),
+            held: BTreeSet::new(),
             expected: vec![Tree::new()],
         };
         // Some files were there before.
@@ -355,7 +436,9 @@ impl Group {
     /// The lowest number that no file has.
     fn unused(&self) -> Ino {
         let used: BTreeSet<Ino> = self.disk.names.values().copied().collect();
-        (1..).find(|ino| !used.contains(ino)).expect("numbers do not end")
+        let is_held =
+            |ino: &Ino| self.fault != Some(Fault::NumbersReused) && self.held.contains(ino);
+        (1..).find(|ino| !used.contains(ino) && !is_held(ino)).expect("numbers do not end")
     }
 
     fn owner(&self, name: u8) -> Option<u64> {
@@ -453,6 +536,10 @@ impl Group {
     }
 
     fn end_epoch(&mut self, whole: bool) {
+        if self.random.random_range(0..8) == 0 {
+            self.checkpoint(&self.log.deferred());
+            self.log.checkpointed();
+        }
         let growing: Vec<(FileRef, u64)> = self
             .files
             .values()
@@ -474,6 +561,9 @@ impl Group {
             }
             _ => self.log.prepare(growing, anew),
         };
+        if fault != Some(Fault::NoCheckpoint) {
+            self.checkpoint(&prepared.checkpoint);
+        }
         if prepared.commits && fault != Some(Fault::ReusedEarly) {
             self.send(Request::Commit);
         }
@@ -553,6 +643,28 @@ impl Group {
         self.log = plan.log;
     }
 
+    /// Writes pages that only the log has to their place.
+    fn checkpoint(&mut self, deferred: &[DeferredPages]) {
+        for run in deferred {
+            // Its file may be gone.
+            if !self.disk.names.values().any(|ino| *ino == run.ino) {
+                continue;
+            }
+            let file = self.files.iter().find(|(_, file)| file.base == Some(run.ino));
+            if let Some((key, _)) = file.filter(|_| self.fault == Some(Fault::CheckpointFromRam)) {
+                let key = *key;
+                for page in run.pages.clone() {
+                    let cells = self.page(key, page);
+                    self.send(Request::Data(run.ino, page, cells));
+                }
+                continue;
+            }
+            let mut all = Vec::new();
+            self.disk.write_pages(&mut all, run.ino, &[(run.pages.clone(), run.at)]);
+            self.requests.extend(all);
+        }
+    }
+
     /// Performs the steps of an entry, and applies it.
     fn entry(&mut self, plan: &EpochPlan, late: Vec<u64>) {
         let epoch = self.expected.len() - 1;
@@ -627,11 +739,17 @@ impl Group {
                 }
             }
         }
+        if plan.record.in_place == InPlace::Everything {
+            self.held.clear();
+        }
         self.apply(plan);
     }
 
     fn apply(&mut self, plan: &EpochPlan) {
-        let requests = self.disk.apply(&plan.record, plan.pages_at, self.fault);
+        let before: BTreeSet<Ino> = self.disk.names.values().copied().collect();
+        let requests = self.disk.apply(&plan.record, None, self.fault);
+        let after: BTreeSet<Ino> = self.disk.names.values().copied().collect();
+        self.held.extend(before.difference(&after));
         self.requests.extend(requests);
     }
 

@@ -8,7 +8,7 @@
 
 use crate::{page::PAGE_BYTES, structure::Extents};
 use sha2::{Digest, Sha256};
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 const MAGIC: &[u8; 8] = b"fsepoch1";
 /// Bytes of an entry before its record.
@@ -74,11 +74,23 @@ pub struct Removal {
     pub ino: u64,
 }
 
+/// What of older entries was durable in place before an entry was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InPlace {
+    /// Nothing, as far as the entry knows.
+    #[default]
+    Nothing,
+    /// Names, sizes and attributes. Overwritten pages may be in the log alone.
+    AllButPages,
+    /// Everything.
+    Everything,
+}
+
 /// The changes of an epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// All that older entries say was durable before this one was written.
-    pub supersedes: bool,
+    /// What was durable in place before.
+    pub in_place: InPlace,
     /// Files that were there before.
     pub changes: Vec<FileChange>,
     /// New names.
@@ -117,6 +129,30 @@ pub struct FoundEntry {
     pub end: u64,
 }
 
+/// Pages of a file whose newest version stands in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedPages {
+    /// The file.
+    pub file: FileRef,
+    /// Its attributes, which the writing of pages changes.
+    pub attributes: Option<Attributes>,
+    /// Runs of pages, each with the offset of its first one in the log, bytes.
+    pub runs: Vec<(Range<u64>, u64)>,
+}
+
+/// What a recovery has to do: first the pages, then the entries, each in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The newest version of pages from entries whose names and sizes are in place: each page once.
+    /// What is behind the end of its file now is not to be written. A file that is under none of
+    /// its paths, and none of the hidden names, was deleted.
+    pub pages: Vec<LoggedPages>,
+    /// Entries that are to be applied as a whole.
+    pub entries: Vec<FoundEntry>,
+    /// Hidden names that files may still have.
+    pub hidden: Vec<u64>,
+}
+
 fn whole_pages(bytes: u64) -> u64 {
     bytes.next_multiple_of(PAGE_BYTES)
 }
@@ -148,7 +184,14 @@ impl Record {
 
     fn encode(&self) -> Vec<u8> {
         let mut to = Vec::new();
-        put(&mut to, u64::from(self.supersedes));
+        put(
+            &mut to,
+            match self.in_place {
+                InPlace::Nothing => 0,
+                InPlace::Everything => 1,
+                InPlace::AllButPages => 2,
+            },
+        );
         put(&mut to, self.changes.len() as u64);
         for change in &self.changes {
             put(&mut to, change.file.ino);
@@ -184,7 +227,13 @@ impl Record {
 
     fn decode(mut from: &[u8]) -> Option<Self> {
         let from = &mut from;
-        let mut record = Self { supersedes: take(from)? != 0, ..Self::default() };
+        let in_place = match take(from)? {
+            0 => InPlace::Nothing,
+            1 => InPlace::Everything,
+            2 => InPlace::AllButPages,
+            _ => return None,
+        };
+        let mut record = Self { in_place, ..Self::default() };
         for _ in 0..take(from)? {
             let ino = take(from)?;
             let mut paths = Vec::new();
@@ -293,19 +342,95 @@ impl EntryHead {
     }
 }
 
-/// Returns the entries of a log that a recovery has to apply, oldest first. `read` fills
-/// the buffer from this offset on; `Ok(false)`: the log is shorter.
+/// Reads a log, and returns what a recovery has to do. `read` fills the buffer from this offset on;
+/// `Ok(false)`: the log is shorter.
 ///
 /// # Errors
 ///
 /// Those of `read`.
-pub fn entries<E>(
-    mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
-) -> Result<Vec<FoundEntry>, E> {
-    let mut found = all_entries(&mut read, true)?;
-    let superseded = found.iter().rposition(|entry| entry.record.supersedes).unwrap_or(0);
-    found.drain(..superseded);
-    Ok(found)
+pub fn recovery<E>(mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>) -> Result<Recovery, E> {
+    Ok(Recovery::of(all_entries(&mut read, true)?))
+}
+
+/// Pages by number, with their offsets in the log, bytes.
+type Offsets = BTreeMap<u64, u64>;
+
+impl Recovery {
+    /// Entries whose names and sizes are durable are not applied again: newer ones may have written
+    /// new parts of their files to their place, which an older size would take away. What they have
+    /// of pages still counts, unless a newer entry has it, or has cut it off.
+    pub(super) fn of(found: Vec<FoundEntry>) -> Self {
+        Self::with(found, true, true)
+    }
+
+    /// A recovery with a fault that the model of power cuts has to find: it writes pages that were
+    /// cut off (`cut`), or it knows only the oldest paths of files.
+    pub(super) fn faulty(found: Vec<FoundEntry>, cut: bool) -> Self {
+        Self::with(found, !cut, cut)
+    }
+
+    fn with(mut found: Vec<FoundEntry>, heeds_cuts: bool, knows_new_paths: bool) -> Self {
+        let last = |found: &[FoundEntry], wanted: &[InPlace]| {
+            found.iter().rposition(|entry| wanted.contains(&entry.record.in_place)).unwrap_or(0)
+        };
+        found.drain(..last(&found, &[InPlace::Everything]));
+        let hidden = found.iter().flat_map(|entry| &entry.record.places);
+        let hidden = hidden.map(|place| place.hidden).collect();
+        let applied = last(&found, &[InPlace::Everything, InPlace::AllButPages]);
+        let mut files: BTreeMap<u64, (LoggedPages, Offsets)> = BTreeMap::new();
+        for (number, entry) in found.iter().enumerate() {
+            for change in &entry.record.changes {
+                let file = FileRef { ino: change.file.ino, paths: Vec::new() };
+                if number < applied {
+                    let new = LoggedPages { file, attributes: None, runs: Vec::new() };
+                    files.entry(change.file.ino).or_insert_with(|| (new, Offsets::new()));
+                }
+                let Some((file, pages)) = files.get_mut(&change.file.ino) else { continue };
+                // The newest paths are the likeliest.
+                if knows_new_paths || file.file.paths.is_empty() {
+                    file.file.paths.splice(0..0, change.file.paths.iter().cloned());
+                }
+                if number < applied {
+                    file.attributes = change.attributes.or(file.attributes);
+                }
+                if let Some(cut) = change.cut.filter(|_| heeds_cuts) {
+                    pages.retain(|page, _| page * PAGE_BYTES < cut);
+                }
+            }
+            for (change, run, at) in entry.record.runs(entry.pages_at) {
+                let Some((_, pages)) = files.get_mut(&change.file.ino) else { continue };
+                for page in run.clone() {
+                    // Entries that are applied as a whole have their own.
+                    pages.remove(&page);
+                    if number < applied {
+                        pages.insert(page, at + (page - run.start) * PAGE_BYTES);
+                    }
+                }
+            }
+        }
+        let pages = files.into_values().map(|(file, pages)| {
+            let runs = consecutive(&pages);
+            LoggedPages { runs, ..file }
+        });
+        let pages = pages.filter(|file| !file.runs.is_empty()).collect();
+        Self { pages, entries: found.split_off(applied), hidden }
+    }
+}
+
+/// Returns runs of pages that follow one another in the file and in the log.
+pub(super) fn consecutive(pages: &Offsets) -> Vec<(Range<u64>, u64)> {
+    let mut runs: Vec<(Range<u64>, u64)> = Vec::new();
+    for (page, at) in pages {
+        match runs.last_mut() {
+            Some((run, start))
+                if run.end == *page && *start + (page - run.start) * PAGE_BYTES == *at =>
+            {
+                run.end += 1;
+            }
+            _ => runs.push((*page..page + 1, *at)),
+        }
+    }
+    runs
 }
 
 /// Returns all entries of a log. `checks`: only those whose checksum is right.
@@ -320,8 +445,8 @@ fn all_entries<E>(
     Ok(found)
 }
 
-/// The entries without a look at the checksums (`checks`), or with those that newer ones
-/// supersede: faults that the model of power cuts has to find.
+/// All entries, also those that newer ones supersede, or without a look at the checksums
+/// (`checks`): faults that the model of power cuts has to find.
 pub(super) fn faulty_entries<E>(
     mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
     checks: bool,
@@ -390,7 +515,7 @@ mod tests {
             Some(Attributes { mode: 0o100_640, uid: 7, gid: 8, modified: (-5, 999_999_999) });
         let file = FileRef { ino: 12, paths };
         Record {
-            supersedes: true,
+            in_place: InPlace::AllButPages,
             changes: vec![FileChange { file, cut: Some(0), size: 40_000, attributes, pages }],
             places: vec![Placement { hidden: 3, path: Path::from(*b"new\xff") }],
             removals: vec![Removal { path: Path::from(*b"old"), ino: u64::MAX }],

@@ -14,6 +14,16 @@ pub enum Ending {
     Synced,
     /// A change is old that no application synced: the epoch contains everything.
     Aged,
+    /// Someone waits for it: the epoch contains everything, pages that only the log has go to their
+    /// place, and files leave RAM.
+    Asked,
+}
+
+impl Ending {
+    /// Returns whether the epoch contains everything.
+    pub fn is_whole(self) -> bool {
+        self != Self::Synced
+    }
 }
 
 /// Decides when an epoch is to end.

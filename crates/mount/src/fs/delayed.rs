@@ -27,7 +27,7 @@ use super::types::{DelayedStatus, Ino};
 pub(crate) use file::{Change, Covered, DelayedFile};
 use flashsift_core::delayed::groups::Groups;
 use flashsift_core::delayed::plan::Log;
-use flashsift_core::delayed::schedule::Schedule;
+use flashsift_core::delayed::schedule::{Ending, Schedule};
 use flashsift_core::event::Micros;
 use flashsift_core::names::Patterns;
 use parking_lot::{Mutex, RwLock};
@@ -60,9 +60,11 @@ pub(crate) struct Delayed {
 pub(crate) struct Closer {
     log: Log,
     file: Option<File>,
-    /// Files whose removal the log has: held, so that BACKING does not give their numbers to other
-    /// files, which a recovery would take for them.
+    /// Files whose removal or replacement the log has: held, so that BACKING does not give their
+    /// numbers to other files, which a recovery would take for them.
     held: Vec<OwnedFd>,
+    /// The files of which only the log has some pages, by their number in BACKING.
+    deferred: HashMap<u64, Arc<File>>,
     /// An epoch that is durable and not yet applied as a whole.
     unapplied: Option<epoch::Captured>,
 }
@@ -94,6 +96,7 @@ impl Delayed {
                 log: Log::starting_at(1),
                 file: None,
                 held: Vec::new(),
+                deferred: HashMap::new(),
                 unapplied: None,
             }),
             state: Mutex::new(State {
@@ -237,7 +240,7 @@ impl Fs {
             (before, state.schedule.deadline(), state.schedule.is_failing())
         };
         if fails {
-            return self.end_epoch(false);
+            return self.end_epoch(Ending::Synced);
         }
         if before != after {
             self.wake_for_epoch();
@@ -254,12 +257,11 @@ impl Fs {
 
     /// Ends the epoch if it is due.
     pub(crate) fn end_due_epoch(&self, now_us: Micros) -> Result<()> {
-        use flashsift_core::delayed::schedule::Ending;
         if !self.delayed.is_used() {
             return Ok(());
         }
         let due = self.delayed.state.lock().schedule.due(now_us);
-        due.map_or(Ok(()), |ending| self.end_epoch(ending == Ending::Aged))
+        due.map_or(Ok(()), |ending| self.end_epoch(ending))
     }
 
     /// The group of an open file, if it has one: adopts the file if BACKING still has it alone.
@@ -273,7 +275,7 @@ impl Fs {
         };
         let adopted = match adopt() {
             Err(Errno::NOSPC) => {
-                self.end_epoch(true)?;
+                self.end_epoch(Ending::Asked)?;
                 adopt()?
             }
             adopted => adopted?,

@@ -3,6 +3,7 @@
 use super::Fs;
 use super::failures::WriteBackFailures;
 use super::types::{Ino, RehearsalStatus, SiftStatus};
+use flashsift_core::delayed::schedule::Ending;
 use flashsift_core::event::{Action, MaybeOwned, Micros};
 use flashsift_core::sift::SetupError;
 use flashsift_core::sift::live::{LiveMode, LiveSifter};
@@ -140,7 +141,7 @@ impl Fs {
         self.events.with_stream(|known, now| known.call(|sift| sift.resize(now, bytes)));
         if self.held_bytes() > bytes {
             // A failure is logged there, and the epoch is tried again.
-            let _ = self.end_epoch(true);
+            let _ = self.end_epoch(Ending::Asked);
         }
         self.perform()
     }

@@ -28,6 +28,7 @@ use super::table::{Is, Table};
 use super::temps::Temp;
 use super::types::Ino;
 use super::volume::begin_flush;
+use flashsift_core::delayed::schedule::Ending;
 use flashsift_core::event::Action;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -155,7 +156,7 @@ impl Fs {
     /// The files that could not be written back, which stay in RAM.
     pub fn write_back_all(&self) -> Result<(), WriteBackFailures> {
         let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::Epoch, errno };
-        self.end_epoch(true).map_err(failed)?;
+        self.end_epoch(Ending::Asked).map_err(failed)?;
         let mut all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
         all.retain(|ino| self.delayed.file(*ino).is_none());
         self.saw(self.arrived(0), Action::SyncAll);
@@ -256,7 +257,7 @@ impl Fs {
             return Ok(());
         }
         // The end of their epoch frees the RAM of files of groups.
-        let _ = self.end_epoch(true);
+        let _ = self.end_epoch(Ending::Asked);
         if self.store.usage()?.0 < used {
             return Ok(());
         }
@@ -281,7 +282,7 @@ impl Fs {
         let (delayed, jobs): (Vec<Job>, Vec<Job>) =
             jobs.iter().copied().partition(|job| self.delayed.file(job.ino).is_some());
         if !delayed.is_empty()
-            && let Err(errno) = self.end_epoch(true)
+            && let Err(errno) = self.end_epoch(Ending::Asked)
         {
             failed.extend(delayed.iter().map(|job| (job.ino, Failed { step: Step::Epoch, errno })));
         }

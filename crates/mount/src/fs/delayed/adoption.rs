@@ -120,7 +120,7 @@ impl Fs {
         let same = names.iter().all(|name| base.names.contains(name))
             && names.len() == base.names.len()
             && !names.is_empty();
-        if pages.changes.any() || pages.in_flight || !same {
+        if pages.changes.any() || pages.in_flight || !pages.deferred.is_empty() || !same {
             return Ok(false);
         }
         drop(pages);

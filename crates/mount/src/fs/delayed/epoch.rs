@@ -1,21 +1,24 @@
 //! The end of an epoch.
 
 use super::file::{Base, DelayedFile};
-use super::recovery::{apply_change, remove, remove_hidden};
+use super::recovery::{apply_change, remove, remove_hidden, set_attributes, write_pages};
 use super::{Closer, hidden_name, io, open_log};
 use crate::fs::Fs;
-use crate::fs::backing::keep_time;
+use crate::fs::backing::{keep_time, open_beneath};
 use crate::fs::table::{Name, Names, Table};
 use crate::fs::temps::path_of;
 use crate::fs::types::Ino;
 use crate::fs::write_back::copies::copy;
 use flashsift_core::delayed::changes::Changes;
-use flashsift_core::delayed::plan::{EpochFile, EpochPlan, EpochStep, FileKey, Standing};
-use flashsift_core::delayed::record::{Attributes, EntryHead, FileRef, Path, Removal};
-use flashsift_core::delayed::schedule::Schedule;
+use flashsift_core::delayed::plan::{
+    DeferredPages, EpochFile, EpochPlan, EpochStep, FileKey, Standing,
+};
+use flashsift_core::delayed::record::{Attributes, EntryHead, FileRef, InPlace, Path, Removal};
+use flashsift_core::delayed::schedule::{Ending, Schedule};
 use flashsift_core::page::PAGE_BYTES;
+use flashsift_core::structure::Extents;
 use parking_lot::MutexGuard;
-use rustix::fs::{AtFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -66,18 +69,18 @@ struct Candidate {
 }
 
 impl Fs {
-    /// Ends the epoch: what was synced is durable then, and with `whole` everything. Applications
-    /// go on, except while it is captured.
+    /// Ends the epoch: what was synced is durable then, or everything. Applications go on, except
+    /// while it is captured.
     ///
     /// # Errors
     ///
     /// The first error. The changes are part of the next epoch then.
-    pub(crate) fn end_epoch(&self, whole: bool) -> Result<()> {
+    pub(crate) fn end_epoch(&self, ending: Ending) -> Result<()> {
         if !self.delayed.is_used() {
             return Ok(());
         }
         let mut closer = self.delayed.closer.lock();
-        self.end_epoch_with(&mut closer, whole)
+        self.end_epoch_with(&mut closer, ending)
     }
 
     /// Ends the epoch with all changes, makes it durable in place, and empties the log: until the
@@ -88,7 +91,7 @@ impl Fs {
     /// Those of the epoch, or of the commit.
     pub(crate) fn fence(&self) -> Result<MutexGuard<'_, Closer>> {
         let mut closer = self.delayed.closer.lock();
-        self.end_epoch_with(&mut closer, true)?;
+        self.end_epoch_with(&mut closer, Ending::Asked)?;
         self.empty_log(&mut closer)?;
         // The next epoch depends on the changes that follow.
         self.delayed.names_changed_below();
@@ -123,8 +126,11 @@ impl Fs {
         Ok(())
     }
 
-    fn end_epoch_with(&self, closer: &mut Closer, whole: bool) -> Result<()> {
-        let done = self.try_to_end_epoch(closer, whole);
+    fn end_epoch_with(&self, closer: &mut Closer, ending: Ending) -> Result<()> {
+        let mut done = self.try_to_end_epoch(closer, ending.is_whole());
+        if ending == Ending::Asked && done.is_ok() {
+            done = self.checkpoint(closer, &closer.log.deferred());
+        }
         let mut state = self.delayed.state.lock();
         state.log_bytes = closer.log.bytes();
         match done {
@@ -200,6 +206,7 @@ impl Fs {
             files.iter().filter_map(grows).collect()
         };
         let prepared = closer.log.prepare(growing, closer.held.len() > HELD);
+        self.checkpoint(closer, &prepared.checkpoint)?;
         if prepared.commits {
             self.backing.sync_all(false)?;
         }
@@ -208,6 +215,46 @@ impl Fs {
         }
         closer.log = prepared.log;
         Ok(())
+    }
+
+    /// Writes these pages, which only the log has, to their place. Files that need no RAM any more
+    /// leave it.
+    fn checkpoint(&self, closer: &mut Closer, deferred: &[DeferredPages]) -> Result<()> {
+        if deferred.is_empty() {
+            return Ok(());
+        }
+        let log = closer.file.as_ref().ok_or(Errno::IO)?;
+        let mut pages = 0;
+        for of_file in deferred.chunk_by(|one, other| one.ino == other.ino) {
+            let file = closer.deferred.get(&of_file[0].ino).ok_or(Errno::IO)?;
+            let stat = rustix::fs::fstat(file)?;
+            // Nothing of a deleted file is wanted.
+            if stat.st_nlink == 0 {
+                continue;
+            }
+            let runs: Vec<_> = of_file.iter().map(|run| (run.pages.clone(), run.at)).collect();
+            write_pages(file, log, &runs)?;
+            set_attributes(file, attributes(&stat))?;
+            pages += runs.iter().map(|(run, _)| run.end - run.start).sum::<u64>();
+        }
+        self.wrote_below(pages * PAGE_BYTES);
+        closer.log.checkpointed();
+        closer.deferred.clear();
+        let gate = self.delayed.gate.write();
+        let mut table = self.table();
+        for file in self.delayed.state.lock().files.values() {
+            file.pages.write().deferred = Extents::default();
+        }
+        self.leave_ram(&mut table);
+        drop(table);
+        drop(gate);
+        Ok(())
+    }
+
+    /// Counts bytes that went to BACKING.
+    fn wrote_below(&self, bytes: u64) {
+        self.events.with_account(|account, _| account.copied(bytes, false));
+        self.counters.lock().settled_bytes += bytes;
     }
 
     /// Writes an entry without pages, durably.
@@ -352,12 +399,7 @@ impl Fs {
                 key: candidate.ino,
                 base: pages.base.as_ref().map(|base| reference(table, base)),
                 changes: pages.changes.clone(),
-                attributes: Attributes {
-                    mode: stat.st_mode,
-                    uid: stat.st_uid,
-                    gid: stat.st_gid,
-                    modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
-                },
+                attributes: attributes(&stat),
                 names: names.ok_or(Errno::STALE)?,
             });
         }
@@ -515,7 +557,7 @@ impl Fs {
         let done = self.try_to_apply(closer, &captured);
         match done {
             Ok(()) => {
-                self.epoch_is_applied(captured);
+                self.epoch_is_applied(closer, captured);
                 Ok(())
             }
             Err(error) => {
@@ -527,8 +569,7 @@ impl Fs {
     }
 
     fn try_to_apply(&self, closer: &mut Closer, captured: &Captured) -> Result<()> {
-        let Closer { file, held, .. } = closer;
-        let log = file.as_ref().ok_or(Errno::IO)?;
+        let held = &mut closer.held;
         let record = &captured.plan.record;
         for change in &record.changes {
             let of = |member: &&Member| {
@@ -536,11 +577,17 @@ impl Fs {
                 pages.base.as_ref().is_some_and(|base| base.ino == change.file.ino)
             };
             let member = captured.members.iter().find(of).ok_or(Errno::IO)?;
-            apply_change(&member.base, log, record, change, captured.plan.pages_at)?;
+            // Its pages wait for the checkpoint.
+            apply_change(&member.base, change, || Ok(()))?;
         }
         for (place, (dir, name)) in record.places.iter().zip(&captured.places) {
             self.changing_dir(*dir, |table, into| {
                 let hidden = hidden_name(place.hidden);
+                match open_beneath(into, name, OFlags::PATH) {
+                    Ok(replaced) => held.push(replaced),
+                    Err(Errno::NOENT) => {}
+                    Err(error) => return Err(error),
+                }
                 match self.backing.place_temp(&hidden, into, name) {
                     // It has been placed by an attempt before.
                     Err(Errno::NOENT) => {}
@@ -581,13 +628,8 @@ impl Fs {
     }
 
     /// Files that BACKING has now need no RAM.
-    fn epoch_is_applied(&self, captured: Captured) {
-        let log_bytes = captured.plan.record.pages() * PAGE_BYTES;
-        let bytes = captured.new_bytes + 2 * log_bytes;
-        self.events.with_account(|account, _| account.copied(bytes, false));
-        let mut counters = self.counters.lock();
-        counters.settled_bytes += bytes;
-        drop(counters);
+    fn epoch_is_applied(&self, closer: &mut Closer, captured: Captured) {
+        self.wrote_below(captured.new_bytes + captured.plan.record.pages() * PAGE_BYTES);
         self.delayed.state.lock().epochs += 1;
         let gate = self.delayed.gate.write();
         let mut table = self.table();
@@ -596,18 +638,29 @@ impl Fs {
             let mut pages = member.file.pages.write();
             pages.in_flight = false;
             let (file, names) = (member.base.clone(), member.names.clone());
+            let deferred = closer.log.deferred_of(stat.st_ino);
+            if !deferred.is_empty() {
+                closer.deferred.insert(stat.st_ino, file.clone());
+            }
+            pages.deferred = deferred;
             pages.base = Some(Base { file, ino: stat.st_ino, names });
         }
+        self.leave_ram(&mut table);
+        drop(table);
+        drop(gate);
+    }
+
+    /// Files that BACKING has as they are leave RAM, and so do pages of others. The gate is held
+    /// exclusively.
+    fn leave_ram(&self, table: &mut Table) {
         let idle: Vec<Ino> = self.delayed.state.lock().files.keys().copied().collect();
         for ino in idle {
             if table.node(ino).is_some_and(|node| node.opens > 0) {
                 self.drop_clean_pages(ino);
-            } else if let Err(error) = self.release_delayed(&mut table, ino) {
+            } else if let Err(error) = self.release_delayed(table, ino) {
                 tracing::debug!("a file stays in RAM: {error}");
             }
         }
-        drop(table);
-        drop(gate);
     }
 
     fn drop_clean_pages(&self, ino: Ino) {
@@ -623,9 +676,18 @@ impl Fs {
 impl Closer {
     /// An entry is durable.
     fn supersedes(&mut self, plan: &EpochPlan) {
-        if plan.record.supersedes {
+        if plan.record.in_place == InPlace::Everything {
             self.held.clear();
         }
+    }
+}
+
+fn attributes(stat: &rustix::fs::Stat) -> Attributes {
+    Attributes {
+        mode: stat.st_mode,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) struct Pages {
     /// Pages that only the base has.
     pub(super) missing: Extents,
     pub(super) changes: Changes,
+    /// Pages whose place in the base is not up to date: the log has them.
+    pub(super) deferred: Extents,
     /// It was synced since it was last part of an epoch.
     pub(super) synced: bool,
     /// An epoch that contains it is being written.
@@ -106,7 +108,7 @@ impl DelayedFile {
         let mut missing = Extents::default();
         missing.insert(pages_of(size));
         let changes = Changes::of_size(size);
-        let pages = Pages { base: Some(base), missing, changes, synced: false, in_flight: false };
+        let pages = Pages { base: Some(base), missing, changes, ..Pages::default() };
         DelayedFile { delay_us, pages: RwLock::new(pages) }
     }
 
@@ -277,7 +279,7 @@ impl Pages {
         let size = self.changes.size();
         let mut missing = Extents::default();
         missing.insert(pages_of(size));
-        for run in self.changes.pages().iter() {
+        for run in self.changes.pages().iter().chain(self.deferred.iter()) {
             missing.remove(run);
         }
         // Flash still has the old pages behind a cut.

@@ -2,15 +2,19 @@
 
 use super::super::backing::open_beneath;
 use super::{LOG, hidden_name, io};
-use flashsift_core::delayed::record::{FileChange, FileRef, Record, entries};
+use flashsift_core::delayed::record::{Attributes, FileChange, FileRef, Record, recovery};
 use flashsift_core::page::PAGE_BYTES;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+
+/// Pages that are written at once.
+const CHUNK_PAGES: u64 = 64;
 
 /// The directories of BACKING that a recovery uses.
 #[derive(Clone, Copy)]
@@ -31,12 +35,18 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
         Err(Errno::NOENT) => return Ok(0),
         log => File::from(log?),
     };
-    let found = entries(|at, into: &mut [u8]| match log.read_exact_at(into, at) {
+    let found = recovery(|at, into: &mut [u8]| match log.read_exact_at(into, at) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => io(Err(error)),
     })?;
-    for entry in &found {
+    for logged in &found.pages {
+        if let Some(file) = open(dirs, &logged.file, &found.hidden)? {
+            write_pages(&file, &log, &logged.runs)?;
+            logged.attributes.map_or(Ok(()), |wanted| set_attributes(&file, wanted))?;
+        }
+    }
+    for entry in &found.entries {
         apply(dirs, &log, &entry.record, entry.pages_at)?;
     }
     let all = rustix::fs::openat(
@@ -47,13 +57,23 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
     )?;
     rustix::fs::syncfs(&all)?;
     rustix::fs::unlinkat(dirs.hidden, LOG, AtFlags::empty())?;
-    Ok(found.len())
+    Ok(found.entries.len())
 }
 
 fn apply(dirs: Directories<'_>, log: &File, record: &Record, pages_at: u64) -> Result<()> {
     for change in &record.changes {
-        if let Some(file) = open(dirs, &change.file, record)? {
-            apply_change(&file, log, record, change, pages_at)?;
+        let hidden: Vec<u64> = record.places.iter().map(|place| place.hidden).collect();
+        if let Some(file) = open(dirs, &change.file, &hidden)? {
+            apply_change(&file, change, || {
+                let runs = record.runs(pages_at);
+                let of_file = runs.filter(|(of, ..)| of.file.ino == change.file.ino);
+                let runs: Vec<_> = of_file.map(|(_, run, at)| (run, at)).collect();
+                // The new pages may lie behind the end of the file as it is now.
+                if io(file.metadata())?.len() < change.size {
+                    rustix::fs::ftruncate(&file, change.size)?;
+                }
+                write_pages(&file, log, &runs)
+            })?;
         }
     }
     for place in &record.places {
@@ -96,34 +116,44 @@ pub(super) fn remove(dir: impl AsFd, name: &OsStr, ino: u64) -> Result<Option<Ow
     Ok(Some(file))
 }
 
-/// Changes a file as the entry says whose pages are in the log from this offset on.
+/// Changes a file as the entry says. `write` writes its pages.
 pub(super) fn apply_change(
     file: &File,
-    log: &File,
-    record: &Record,
     change: &FileChange,
-    pages_at: u64,
+    write: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let size = io(file.metadata())?.len();
     if let Some(cut) = change.cut.filter(|cut| *cut < size) {
         rustix::fs::ftruncate(file, cut)?;
     }
-    for (of, run, at) in record.runs(pages_at) {
-        if of.file.ino != change.file.ino {
-            continue;
-        }
-        let mut bytes = vec![0; PAGE_BYTES as usize];
-        for page in run.clone() {
-            io(log.read_exact_at(&mut bytes, at + (page - run.start) * PAGE_BYTES))?;
-            let from = page * PAGE_BYTES;
-            let len = change.size.saturating_sub(from).min(PAGE_BYTES);
-            io(file.write_all_at(&bytes[..len as usize], from))?;
-        }
-    }
+    write()?;
     if io(file.metadata())?.len() != change.size {
         rustix::fs::ftruncate(file, change.size)?;
     }
-    let Some(wanted) = change.attributes else { return Ok(()) };
+    change.attributes.map_or(Ok(()), |wanted| set_attributes(file, wanted))
+}
+
+/// Writes runs of pages that are in the log at these offsets, except what is behind the end.
+pub(super) fn write_pages(file: &File, log: &File, runs: &[(Range<u64>, u64)]) -> Result<()> {
+    let size = io(file.metadata())?.len();
+    let mut bytes = Vec::new();
+    for (run, at) in runs {
+        let mut page = run.start;
+        while page < run.end {
+            let end = run.end.min(page + CHUNK_PAGES);
+            let from = page * PAGE_BYTES;
+            let len = (end * PAGE_BYTES).min(size).saturating_sub(from);
+            bytes.resize(len as usize, 0);
+            io(log.read_exact_at(&mut bytes, at + (page - run.start) * PAGE_BYTES))?;
+            io(file.write_all_at(&bytes, from))?;
+            page = end;
+        }
+    }
+    Ok(())
+}
+
+/// Gives a file its owner, mode and time of write.
+pub(super) fn set_attributes(file: &File, wanted: Attributes) -> Result<()> {
     let has = rustix::fs::fstat(file)?;
     if (has.st_uid, has.st_gid) != (wanted.uid, wanted.gid) {
         let (uid, gid) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
@@ -159,7 +189,7 @@ fn parent<'a>(dirs: Directories<'_>, path: &'a [u8]) -> Result<Option<(OwnedFd, 
 }
 
 /// Opens a file under one of its paths, or under the hidden name that it waits with.
-fn open(dirs: Directories<'_>, file: &FileRef, record: &Record) -> Result<Option<File>> {
+fn open(dirs: Directories<'_>, file: &FileRef, hidden: &[u64]) -> Result<Option<File>> {
     for path in &file.paths {
         if let Some((dir, name)) = parent(dirs, path)?
             && let Some(found) = open_as(&dir, name, file.ino)?
@@ -167,8 +197,8 @@ fn open(dirs: Directories<'_>, file: &FileRef, record: &Record) -> Result<Option
             return Ok(Some(found));
         }
     }
-    for place in &record.places {
-        let hidden = hidden_name(place.hidden);
+    for number in hidden {
+        let hidden = hidden_name(*number);
         if let Some(found) = open_as(dirs.temps, OsStr::new(&hidden), file.ino)? {
             return Ok(Some(found));
         }
