@@ -256,50 +256,57 @@ pub(super) const ROWS: &[Row] = &[
         ..DELAYED
     },
     Row {
+        name: "delayed-wal-normal-2s",
+        what: "`delayed-wal-normal` with `delayed:2s`: ten transactions an epoch",
+        options: "--delay-sync *=2s",
+        perform: |stage| paced(stage, "WAL", "NORMAL", 5),
+        ..DELAYED
+    },
+    Row {
         name: "delayed-browser",
-        what: "Chromium with profile and cache, four people in 15 minutes, `delayed:5m`",
+        what: "Chromium with profile and cache, four people in 30 minutes, `delayed:5m`",
         required: 0.42,
         pace: Pace::Long,
         programs: &["chromium", "python3"],
         device_bytes: 4 * GIB,
-        perform: |stage| app(stage, "browser"),
+        perform: |stage| app(stage, "browser", 30),
         ..DELAYED_APP
     },
     Row {
         name: "delayed-feed",
-        what: "`workloads/feed`, 15 minutes, `delayed:5m`",
+        what: "`workloads/feed`, 20 minutes, `delayed:5m`",
         required: 0.4,
-        perform: |stage| app(stage, "feed"),
+        perform: |stage| app(stage, "feed", 20),
         ..DELAYED_APP
     },
     Row {
         name: "delayed-messenger",
-        what: "`workloads/messenger`, 15 minutes, `delayed:5m`",
+        what: "`workloads/messenger`, 12 minutes, `delayed:5m`",
         required: 0.25,
-        perform: |stage| app(stage, "messenger"),
+        perform: |stage| app(stage, "messenger", 12),
         ..DELAYED_APP
     },
     Row {
         name: "delayed-map",
-        what: "`workloads/map`, 15 minutes, `delayed:5m`",
+        what: "`workloads/map`, 30 minutes, `delayed:5m`",
         required: 0.45,
-        perform: |stage| app(stage, "map"),
+        perform: |stage| app(stage, "map", 30),
         ..DELAYED_APP
     },
     Row {
         name: "delayed-video",
-        what: "`workloads/video`, 15 minutes, `delayed:5m`",
+        what: "`workloads/video`, 12 minutes, `delayed:5m`",
         required: 0.05,
         device_bytes: 4 * GIB,
-        perform: |stage| app(stage, "video"),
+        perform: |stage| app(stage, "video", 12),
         ..DELAYED_APP
     },
     Row {
         name: "delayed-game",
-        what: "`workloads/game`, 15 minutes, `delayed:5m`",
+        what: "`workloads/game`, 12 minutes, `delayed:5m`",
         required: 0.75,
         device_bytes: 4 * GIB,
-        perform: |stage| app(stage, "game"),
+        perform: |stage| app(stage, "game", 12),
         ..DELAYED_APP
     },
     Row {
@@ -581,9 +588,9 @@ fn browse(dir: PathBuf, options: &[&str]) -> anyhow::Result<()> {
     workload("browser", &dir, options)
 }
 
-/// One of the applications of `workloads`, for 15 minutes.
-fn app(stage: &Stage, name: &str) -> anyhow::Result<()> {
-    workload(name, &stage.dir.join(name), &["--minutes", "15"])
+/// One of the applications of `workloads`, for as long as in `testdata`.
+fn app(stage: &Stage, name: &str, minutes: u32) -> anyhow::Result<()> {
+    workload(name, &stage.dir.join(name), &["--minutes", &minutes.to_string()])
 }
 
 fn workload(name: &str, dir: &Path, options: &[&str]) -> anyhow::Result<()> {

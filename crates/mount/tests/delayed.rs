@@ -5,7 +5,7 @@ use rustix::fs::OFlags;
 use std::{
     ffi::OsStr,
     fs::{self, File},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -287,6 +287,60 @@ fn syncs_of_other_files_are_honoured() {
     create("c");
     bed.fs.fsync_dir(0, ROOT).unwrap();
     assert!(bed.below("c").exists() && !bed.below("b.db").exists());
+}
+
+/// The files of a group have one user, as one epoch takes them back together.
+#[test]
+fn syncs_of_a_second_user_are_honoured() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED syncs_of_a_second_user_are_honoured: only root may change owners");
+        return;
+    }
+    let bed = Bed::new(|backing| {
+        fs::write(backing.join("other.db"), b"old").unwrap();
+        std::os::unix::fs::chown(backing.join("other.db"), Some(1234), Some(1234)).unwrap();
+    });
+    bed.save("a.db", b"content").unwrap();
+    bed.change("other.db", 0, b"new");
+    assert_eq!(fs::read(bed.below("other.db")).unwrap(), b"new");
+    let second = Caller { uid: 1234, gid: 1234, ..caller() };
+    let (_, open, _) = bed.fs.create(&second, ROOT, OsStr::new("b.db"), 0o640, 0).unwrap();
+    bed.fs.write(Access::default(), open, 0, b"theirs").unwrap();
+    bed.fs.fsync(0, open, false).unwrap();
+    bed.fs.release(0, open);
+    assert_eq!(fs::read(bed.below("b.db")).unwrap(), b"theirs");
+    assert!(!bed.below("a.db").exists());
+}
+
+/// Someone else writes to a file of a group in BACKING. The next epoch notices it, and from then on
+/// its syncs are honoured at once.
+#[test]
+fn changes_past_the_mount_end_the_delay() {
+    let bed = Bed::new(|backing| {
+        for name in ["a.db", "b.db"] {
+            fs::write(backing.join(name), vec![1; 10_000]).unwrap();
+        }
+    });
+    let outside = |bed: &Bed| bed.fs.status().delayed.unwrap().changed_outside;
+    for epoch in 0..3 {
+        for name in ["a.db", "b.db"] {
+            bed.change(name, 5000 * epoch, b"new");
+            bed.change(name, 10_000 + epoch, b"longer");
+        }
+        bed.passes(60 * S);
+        assert_eq!(outside(&bed), 0, "its own changes are not others'");
+    }
+    bed.fs.settle_all().unwrap();
+    bed.change("a.db", 0, b"1");
+    File::options().write(true).open(bed.below("a.db")).unwrap().write_at(b"other", 9000).unwrap();
+    bed.passes(60 * S);
+    assert_eq!(outside(&bed), 1);
+    bed.change("a.db", 0, b"2");
+    assert_eq!(fs::read(bed.below("a.db")).unwrap()[0], b'2');
+    bed.change("a.db", 1, b"3");
+    assert_eq!(fs::read(bed.below("a.db")).unwrap()[1], b'3');
+    bed.change("b.db", 0, b"4");
+    assert_ne!(fs::read(bed.below("b.db")).unwrap()[0], b'4', "others' syncs are still delayed");
 }
 
 /// A rename within a group waits for its epoch, one that leaves the group does not.

@@ -59,6 +59,11 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
     }
     if let Some(delayed) = &status.delayed {
         line("delayed syncs", of_delayed(delayed));
+        if delayed.changed_outside > 0 {
+            let files = size::counted(delayed.changed_outside, "file");
+            let what = "changed past this mount: its syncs are not delayed any more";
+            line("CHANGED", format!("{files} {what}"));
+        }
         if !delayed.failing.is_empty() {
             let why = &delayed.failing;
             line("FAILING", format!("an epoch cannot be written, and syncs wait: {why}"));

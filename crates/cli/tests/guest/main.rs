@@ -322,8 +322,20 @@ fn f2fs_below_a_mount_on_arm64_has_the_written_back_files() {
 #[test]
 #[ignore = "F2FS loses synced files by itself (Linux 6.12, FLASHSIFT_ALONE=1)"]
 fn promises_hold_after_power_cuts_on_f2fs() {
-    const TEST: &str = "promises_hold_after_power_cuts_on_f2fs";
-    let Some(guest) = guest(TEST, MOUNT) else { return };
+    power_cuts("promises_hold_after_power_cuts_on_f2fs", "promises_hold_on_f2fs");
+}
+
+/// The same for files whose syncs are delayed.
+#[test]
+#[ignore = "it takes minutes; make soak runs it"]
+fn epochs_hold_after_power_cuts_on_f2fs() {
+    const TEST: &str = "epochs_hold_after_power_cuts_on_f2fs";
+    power_cuts(TEST, "databases_of_a_group_belong_to_one_epoch_on_f2fs");
+}
+
+/// Runs this one of the tests of power cuts in a guest.
+fn power_cuts(test: &str, inside: &str) {
+    let Some(guest) = guest(test, MOUNT) else { return };
     let tests = std::env::current_exe().unwrap();
     let built = |entry: &fs::DirEntry| {
         let name = entry.file_name().into_string().unwrap_or_default();
@@ -332,21 +344,21 @@ fn promises_hold_after_power_cuts_on_f2fs() {
     let age = |entry: &fs::DirEntry| entry.metadata().and_then(|about| about.modified()).ok();
     let programs = fs::read_dir(tests.parent().unwrap()).unwrap().flatten().filter(built);
     let Some(program) = programs.max_by_key(age) else {
-        println!("SKIPPED guest::{TEST}: cargo has not built the tests of power cuts");
+        println!("SKIPPED guest::{test}: cargo has not built the tests of power cuts");
         return;
     };
     let wanted =
         ["FLASHSIFT_ALONE", "FLASHSIFT_HISTORIES", "FLASHSIFT_CUTS", "FLASHSIFT_SEED"].into_iter();
     let wanted = wanted.filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?)));
     let script = format!(
-        "env {} {} --nocapture --include-ignored --exact promises_hold_on_f2fs",
+        "env {} {} --nocapture --include-ignored --exact {inside}",
         wanted.collect::<Vec<_>>().join(" "),
         program.path().display()
     );
     let out = tempfile::tempdir().unwrap();
     let script = format!("{script} &> /out/said || {{ tail -c 6000 /out/said; exit 1; }}");
     if !run(&guest, "f2fs", out.path(), &[&script]) {
-        return asleep(TEST).unwrap_or_default();
+        return asleep(test).unwrap_or_default();
     }
     println!("{}", fs::read_to_string(out.path().join("said")).unwrap());
 }

@@ -1,6 +1,7 @@
 //! `flashsift mount` as applications see it: through the kernel, killed, cut off from power, ended.
 
 mod crash;
+mod delayed;
 mod files;
 mod flash_state;
 mod machine;

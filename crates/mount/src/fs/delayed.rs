@@ -79,6 +79,8 @@ struct State {
     first_sync_us: Option<Micros>,
     /// The user to whom all files of the groups belong: the first one's.
     owner: Option<u32>,
+    /// Files of BACKING that someone changed past the mount.
+    changed_outside: HashSet<u64>,
     /// Directories that changed in BACKING without an epoch since they were last synced.
     direct: HashSet<Ino>,
     epochs: u64,
@@ -105,6 +107,7 @@ impl Delayed {
                 uncommitted: false,
                 first_sync_us: None,
                 owner: None,
+                changed_outside: HashSet::new(),
                 direct: HashSet::new(),
                 epochs: 0,
                 log_bytes: 0,
@@ -130,6 +133,11 @@ impl Delayed {
     /// back together, so that one user could undo what another synced.
     pub(crate) fn admits(&self, uid: u32) -> bool {
         *self.state.lock().owner.get_or_insert(uid) == uid
+    }
+
+    /// Whether someone changed this file of BACKING past the mount.
+    pub(crate) fn was_changed_outside(&self, ino: u64) -> bool {
+        self.state.lock().changed_outside.contains(&ino)
     }
 
     /// When the epoch is to end, µs.
@@ -220,9 +228,12 @@ impl Fs {
         }
     }
 
-    /// An application synced a file of a group. Returns at once, unless epochs fail: then the epoch
-    /// ends now, and the sync has its result.
+    /// An application synced a file of a group. Returns at once, unless epochs fail or someone
+    /// changed the file past the mount: then the epoch ends now, and the sync has its result.
     pub(crate) fn sync_delayed(&self, file: &DelayedFile) -> Result<()> {
+        if file.was_changed_outside() {
+            return self.end_epoch(Ending::Asked);
+        }
         match file.synced() {
             Some(delay_us) => self.sync_waits(delay_us),
             None => Ok(()),
@@ -306,6 +317,7 @@ impl Fs {
             oldest_sync_s: state.first_sync_us.map(|at| now.saturating_sub(at) / 1_000_000),
             epochs: state.epochs,
             log_bytes: state.log_bytes,
+            changed_outside: state.changed_outside.len() as u64,
             failing: state.failing.map(|error| error.to_string()).unwrap_or_default(),
         })
     }

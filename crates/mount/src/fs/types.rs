@@ -289,6 +289,9 @@ pub struct DelayedStatus {
     pub epochs: u64,
     /// Size of their log, bytes.
     pub log_bytes: u64,
+    /// Files of the groups that someone changed past the mount. Their syncs are not delayed.
+    #[serde(default)]
+    pub changed_outside: u64,
     /// Why the last epoch could not be written: syncs wait for flash meanwhile. Empty: it could.
     pub failing: String,
 }

@@ -1,7 +1,7 @@
 //! Files that join a group or leave it.
 
 use super::DelayedFile;
-use super::file::Base;
+use super::file::{Base, Left};
 use crate::fs::Fs;
 use crate::fs::backing::proc_path;
 use crate::fs::events::At;
@@ -49,6 +49,9 @@ impl Fs {
             return Ok(self.is_delayed(table, ino));
         };
         let Some(delay_us) = self.delay_of_file(table, ino) else { return Ok(false) };
+        if self.delayed.was_changed_outside(backing_ino) {
+            return Ok(false);
+        }
         let content = table.node(ino).and_then(|node| node.content.clone());
         // Another kind of open may be under way, whose writes we do not see.
         if content.as_ref().is_some_and(|content| !content.is_in_group()) {
@@ -94,7 +97,7 @@ impl Fs {
         if !self.names_are_durable(table, ino) {
             self.delayed.names_changed_below();
         }
-        let base = Base { file, ino: backing_ino, names };
+        let base = Base { file, ino: backing_ino, names, left: Left::of(&stat) };
         let adopted = Arc::new(DelayedFile::of(delay_us, base, stat.st_size as u64));
         table.is_adopted(ino, backing_ino);
         if let Some(place) = &mut place {

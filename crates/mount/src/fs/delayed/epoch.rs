@@ -1,6 +1,6 @@
 //! The end of an epoch.
 
-use super::file::{Base, DelayedFile};
+use super::file::{Base, DelayedFile, Left};
 use super::recovery::{apply_change, remove, remove_hidden, set_attributes, write_pages};
 use super::{Closer, hidden_name, io, open_log};
 use crate::fs::Fs;
@@ -288,6 +288,15 @@ impl Fs {
         let mut rest = false;
         let mut candidates = Vec::new();
         for candidate in self.candidates(&table) {
+            if let Some(ino) = candidate.file.notices_changes_outside() {
+                self.delayed.state.lock().changed_outside.insert(ino);
+                let name = candidate.names.first().and_then(|(dir, name)| path(&table, *dir, name));
+                tracing::warn!(
+                    "{}: changed past this mount; its content may be mixed, and its syncs are not \
+                     delayed any more",
+                    name.unwrap_or_default().escape_ascii()
+                );
+            }
             let pages = candidate.file.pages.read();
             let moved = candidate.missing.iter().any(|(dir, name)| {
                 let hides = table.in_ram(*dir, name).and_then(|in_ram| in_ram.hides);
@@ -427,6 +436,7 @@ impl Fs {
             for hidden in made {
                 let _ = self.backing.remove_temp(&hidden_name(hidden));
             }
+            candidates.iter().for_each(|candidate| candidate.file.base_was_written());
             return Err(error);
         }
         let mut members = Vec::new();
@@ -538,6 +548,8 @@ impl Fs {
             pages.changes.put_back(&member.taken);
             pages.synced |= member.was_synced;
             pages.in_flight = false;
+            drop(pages);
+            member.file.base_was_written();
         }
         if unseen {
             // A record that may be on flash needs them.
@@ -643,7 +655,8 @@ impl Fs {
                 closer.deferred.insert(stat.st_ino, file.clone());
             }
             pages.deferred = deferred;
-            pages.base = Some(Base { file, ino: stat.st_ino, names });
+            let left = Left::of(&stat);
+            pages.base = Some(Base { file, ino: stat.st_ino, names, left });
         }
         self.leave_ram(&mut table);
         drop(table);

@@ -28,6 +28,21 @@ pub(super) struct Base {
     pub(super) ino: u64,
     /// Its names there.
     pub(super) names: Names,
+    /// As the mount left it: nobody else may change it.
+    pub(super) left: Left,
+}
+
+/// What shows that a file was written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    size: i64,
+    modified: (i64, u64),
+}
+
+impl Left {
+    pub(super) fn of(stat: &rustix::fs::Stat) -> Left {
+        Left { size: stat.st_size, modified: (stat.st_mtime, stat.st_mtime_nsec as u64) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +55,8 @@ pub(super) struct Pages {
     pub(super) deferred: Extents,
     /// It was synced since it was last part of an epoch.
     pub(super) synced: bool,
+    /// Someone changed the base past the mount: syncs are not delayed any more.
+    pub(super) changed_outside: bool,
     /// An epoch that contains it is being written.
     pub(super) in_flight: bool,
 }
@@ -118,6 +135,34 @@ impl DelayedFile {
         let news = pages.base.is_none() || pages.changes.any();
         pages.synced |= news;
         news.then_some(self.delay_us)
+    }
+
+    /// Whether its base was changed past the mount.
+    pub(super) fn was_changed_outside(&self) -> bool {
+        self.pages.read().changed_outside
+    }
+
+    /// The mount itself has changed the base.
+    pub(super) fn base_was_written(&self) {
+        if let Some(base) = &mut self.pages.write().base
+            && let Ok(stat) = rustix::fs::fstat(&base.file)
+        {
+            base.left = Left::of(&stat);
+        }
+    }
+
+    /// Looks whether someone changed the base past the mount. Returns its number there if this is
+    /// news.
+    pub(super) fn notices_changes_outside(&self) -> Option<u64> {
+        let mut pages = self.pages.write();
+        let base = pages.base.as_ref()?;
+        let stat = rustix::fs::fstat(&base.file).ok()?;
+        let ino = base.ino;
+        if base.left == Left::of(&stat) || pages.changed_outside {
+            return None;
+        }
+        pages.changed_outside = true;
+        Some(ino)
     }
 
     /// Records that attributes or names have changed.

@@ -1,0 +1,84 @@
+//! Files whose syncs are delayed, through the kernel.
+
+use super::{KIB, MIB, Mounted, bytes, create};
+use serde_json::Value;
+use std::{
+    fs::{self, File},
+    io::{ErrorKind, Write},
+    os::unix::fs::FileExt,
+};
+
+const HOUR: [&str; 2] = ["--delay-sync", "*.db=1h"];
+
+fn delayed(mounted: &Mounted) -> Value {
+    mounted.status()["delayed"].clone()
+}
+
+/// A lack of RAM ends the epoch early: the files of a group may be larger than RAM, and nothing of
+/// them is lost. Nobody waits for the end of the hour.
+#[test]
+fn a_lack_of_ram_ends_the_epoch() {
+    let options = [&HOUR[..], &["--budget", "2MiB"]].concat();
+    let Some(mut mounted) = Mounted::new("a_lack_of_ram_ends_the_epoch", &options) else { return };
+    let mut whole = vec![0; 8 * MIB];
+    let mut file = create(&mounted.at("a.db"), b"");
+    file.write_all(&whole).unwrap();
+    for round in 0..40_u64 {
+        let part = bytes(round, 64 * KIB);
+        // Here and there, and again.
+        let at = (round * 7919 * 4096) as usize % (whole.len() - part.len());
+        file.write_all_at(&part, at as u64).unwrap();
+        file.sync_all().unwrap();
+        whole[at..at + part.len()].copy_from_slice(&part);
+    }
+    assert!(fs::read(mounted.at("a.db")).unwrap() == whole);
+    assert!(delayed(&mounted)["epochs"].as_u64() > Some(0), "{}", delayed(&mounted));
+    drop(file);
+    let expected = super::tree(&mounted.ext4.mountpoint());
+    assert_eq!(mounted.ended(), expected);
+}
+
+/// What `flashsift-sleep` runs before the machine sleeps: everything is on flash, in its place.
+#[test]
+fn settle_ends_the_epoch() {
+    let Some(mounted) = Mounted::new("settle_ends_the_epoch", &HOUR) else { return };
+    fs::write(mounted.below("old.db"), vec![1; 100 * KIB]).unwrap();
+    let old = File::options().write(true).open(mounted.at("old.db")).unwrap();
+    old.write_all_at(b"changed", 50_000).unwrap();
+    old.sync_all().unwrap();
+    create(&mounted.at("new.db"), b"new").sync_all().unwrap();
+    assert!(!mounted.below("new.db").exists());
+    assert_eq!(delayed(&mounted)["files"], 2);
+    mounted.settle();
+    assert_eq!(delayed(&mounted)["files"], 0);
+    assert_eq!(fs::read(mounted.below("new.db")).unwrap(), b"new");
+    assert_eq!(fs::read(mounted.below("old.db")).unwrap()[50_000..50_007], *b"changed");
+}
+
+/// Another program fills flash up, and the epoch cannot be written: `status` says so, and from then
+/// on a sync fails, as it would without the mount. Nothing is lost, and when flash has space again,
+/// syncs succeed.
+#[test]
+fn syncs_fail_while_flash_is_full() {
+    let Some(mut mounted) = Mounted::new("syncs_fail_while_flash_is_full", &HOUR) else { return };
+    let content = bytes(1, 2 * MIB);
+    let file = create(&mounted.at("a.db"), &content);
+    file.sync_all().unwrap();
+    let filler = mounted.below("filler");
+    let mut full = File::create(&filler).unwrap();
+    while full.write_all(&[7; 64 * KIB]).is_ok() {}
+    full.sync_all().unwrap();
+    assert!(mounted.try_settle().is_err());
+    let status = delayed(&mounted);
+    assert!(status["failing"] != "" && status["files"] == 1, "{status}");
+    assert!(mounted.messages().contains("cannot be written"), "{}", mounted.messages());
+    assert_eq!(file.sync_all().unwrap_err().kind(), ErrorKind::StorageFull);
+    assert!(fs::read(mounted.at("a.db")).unwrap() == content);
+    fs::remove_file(filler).unwrap();
+    drop(full);
+    file.sync_all().unwrap();
+    assert_eq!(delayed(&mounted)["failing"], "");
+    drop(file);
+    mounted.ended();
+    assert!(fs::read(mounted.below("a.db")).unwrap() == content);
+}
