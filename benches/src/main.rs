@@ -175,7 +175,7 @@ fn main() -> anyhow::Result<()> {
             systems(&mut report, &args)?;
             nvm::report(&mut report, args.rounds)?;
         }
-        _ if args.delayed => delayed::report(&mut report)?,
+        _ if args.delayed => delayed::report(&mut report, args.rounds)?,
         _ if args.sift_models => sift_models::report(&mut report, args.rounds)?,
         _ if args.readahead => readahead::report(&mut report, args.rounds)?,
         _ if args.readers => readers::report(&mut report, args.rounds)?,

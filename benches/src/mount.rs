@@ -40,12 +40,12 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
 }
 
 /// An ext4 on a loop device; one directory is BACKING, another is used without a mount.
-struct Bed {
+pub(crate) struct Bed {
     dir: tempfile::TempDir,
 }
 
 impl Bed {
-    fn new() -> anyhow::Result<Bed> {
+    pub(crate) fn new() -> anyhow::Result<Bed> {
         let dir = tempfile::tempdir_in("target")?;
         let bed = Bed { dir };
         File::create(bed.path("image"))?.set_len(4 << 30)?;
@@ -61,17 +61,28 @@ impl Bed {
         Ok(bed)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Mounts BACKING until the result is dropped.
     fn mount(&self, settle_after: &str) -> anyhow::Result<Mounted> {
-        let mountpoint = self.path("mount");
+        self.mount_at("ext4/backing", "mount", &["--settle-after", settle_after])
+    }
+
+    /// Mounts this directory with these options until the result is dropped.
+    pub(crate) fn mount_at(
+        &self,
+        backing: &str,
+        mountpoint: &str,
+        options: &[&str],
+    ) -> anyhow::Result<Mounted> {
+        let mountpoint = self.path(mountpoint);
         run(Command::new(FLASHSIFT)
             .arg("mount")
-            .args([&self.path("ext4/backing"), &mountpoint])
-            .args(["--settle-after", settle_after, "--budget", "2GiB"]))?;
+            .args([&self.path(backing), &mountpoint])
+            .args(["--budget", "2GiB"])
+            .args(options))?;
         Ok(Mounted(mountpoint))
     }
 }
@@ -82,7 +93,7 @@ impl Drop for Bed {
     }
 }
 
-struct Mounted(PathBuf);
+pub(crate) struct Mounted(PathBuf);
 
 impl Drop for Mounted {
     fn drop(&mut self) {
@@ -134,7 +145,7 @@ fn fill(path: &Path) -> anyhow::Result<()> {
 
 /// Measures two ways of doing the same in alternating order: returns medians, and the ratio of each
 /// round.
-fn by_turns(
+pub(crate) fn by_turns(
     rounds: usize,
     mut ours: impl FnMut() -> anyhow::Result<f64>,
     mut theirs: impl FnMut() -> anyhow::Result<f64>,
