@@ -263,6 +263,20 @@ pub(super) const ROWS: &[Row] = &[
         ..DELAYED
     },
     Row {
+        name: "delayed-bulk",
+        what: "SQLite, `WAL` and `synchronous=NORMAL`, all of 20,000 rows changed every 10 s in 2 \
+               minutes, `delayed:60s`",
+        perform: bulk,
+        ..DELAYED
+    },
+    Row {
+        name: "delayed-saved",
+        what: "a file of 1 MiB that is truncated, written anew and synced every 5 s in 2 minutes, \
+               `delayed:60s`",
+        perform: saved,
+        ..DELAYED
+    },
+    Row {
         name: "delayed-browser",
         what: "Chromium with profile and cache, four people in 30 minutes, `delayed:5m`",
         required: 0.42,
@@ -542,6 +556,36 @@ fn paced(stage: &Stage, mode: &str, synchronous: &str, a_second: u64) -> anyhow:
     }
     drop(sql);
     ensure!(process.wait()?.success(), "sqlite3 failed");
+    Ok(())
+}
+
+/// Transactions that change all rows.
+fn bulk(stage: &Stage) -> anyhow::Result<()> {
+    let mut sqlite = Command::new("sqlite3");
+    sqlite.arg("-bail").arg(stage.dir.join("data.db"));
+    let mut process =
+        sqlite.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("sqlite3")?;
+    let mut sql = process.stdin.take().context("a pipe")?;
+    writeln!(sql, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;")?;
+    let clock = Clock::start();
+    for second in (10..=120).step_by(10) {
+        clock.wait_until(second);
+        writeln!(sql, "UPDATE t SET s = hex(randomblob(50));")?;
+    }
+    drop(sql);
+    ensure!(process.wait()?.success(), "sqlite3 failed");
+    Ok(())
+}
+
+/// A file that an application saves in place, as a whole.
+fn saved(stage: &Stage) -> anyhow::Result<()> {
+    let clock = Clock::start();
+    for second in (5..=120).step_by(5) {
+        clock.wait_until(second);
+        let mut file = File::create(stage.dir.join("state"))?;
+        file.write_all(&content(second, 1 << 20))?;
+        file.sync_all()?;
+    }
     Ok(())
 }
 

@@ -203,6 +203,37 @@ fn a_full_log_begins_anew() {
     }
 }
 
+/// A file that changed as a whole is written once, as a new file: no page of it goes to the log. What
+/// the mount shows of it stays the same.
+#[test]
+fn a_file_that_changed_as_a_whole_is_written_once() {
+    const BYTES: usize = 1 << 20;
+    let bed = Bed::new(|backing| {
+        fs::write(backing.join("a.db"), vec![1; BYTES]).unwrap();
+        fs::hard_link(backing.join("a.db"), backing.join("also.db")).unwrap();
+    });
+    let shown = |name: &str| bed.fs.lookup(ROOT, OsStr::new(name)).unwrap().ino;
+    let before = shown("a.db");
+    assert_eq!(shown("also.db"), before);
+    // The last quarter stays as it was.
+    let changed = BYTES / 4 * 3;
+    bed.change("a.db", 0, &vec![2; changed]);
+    bed.passes(60 * S);
+    bed.fs.check();
+    assert_eq!(bed.fs.status().settled_bytes, BYTES as u64);
+    let new = [vec![2; changed], vec![1; BYTES - changed]].concat();
+    for name in ["a.db", "also.db"] {
+        assert!(fs::read(bed.below(name)).unwrap() == new && bed.read(name) == new, "{name}");
+        assert_eq!(shown(name), before);
+    }
+    bed.change("also.db", BYTES as u64 - 1, b"3");
+    bed.passes(60 * S);
+    let bed = bed.crash();
+    for name in ["a.db", "also.db"] {
+        assert_eq!(fs::read(bed.below(name)).unwrap()[BYTES - 1], b'3');
+    }
+}
+
 /// SQLite commits by the deletion of its journal. The deletion of a journal that is on flash may
 /// not come before the epoch that contains the database.
 #[test]

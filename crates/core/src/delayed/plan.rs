@@ -17,8 +17,8 @@
 use super::{
     changes::Changes,
     record::{
-        Attributes, EntryHead, EntryNumbers, FileChange, FileRef, InPlace, Path, Placement, Record,
-        Removal, consecutive,
+        Attributes, EntryHead, EntryNumbers, FileChange, FileRef, InPlace, InodeId, Path,
+        Placement, Record, Removal, consecutive,
     },
 };
 use crate::{page::PAGE_BYTES, structure::Extents};
@@ -33,18 +33,41 @@ pub type FileKey = u64;
 /// RAM as well.
 pub const LOG_BYTES: u64 = 16 << 20;
 
+/// Pages that a new file costs beside its content: its inode, its name, the blocks that say what is
+/// free.
+const NEW_FILE_PAGES: u64 = 16;
+
+/// Returns whether flash is to get a new file in place of one that it has, rather than its changes.
+/// `deferred`: the pages of it that only the log has.
+///
+/// An overwritten page costs a page of the log, and one at the checkpoint. The second one is spared
+/// if the page is overwritten again until then. A file of which many pages are deferred is seen to
+/// do that.
+pub fn is_written_anew(changes: &Changes, deferred: &Extents) -> bool {
+    // After a cut all pages are logged.
+    let in_place = changes.cut().map_or(changes.below().div_ceil(PAGE_BYTES), |_| u64::MAX);
+    let count = |runs: &mut dyn Iterator<Item = Range<u64>>| -> u64 {
+        runs.map(|run| run.end - run.start).sum()
+    };
+    let logged = count(&mut changes.pages().parts(0..in_place));
+    let again: u64 =
+        changes.pages().parts(0..in_place).map(|run| count(&mut deferred.parts(run))).sum();
+    let grown = changes.pages().covered() - logged;
+    changes.size().div_ceil(PAGE_BYTES) + NEW_FILE_PAGES < 2 * logged - again + grown
+}
+
 /// A file of the group at the end of an epoch.
 #[derive(Clone, Debug)]
 pub struct EpochFile {
     /// Its number.
     pub key: FileKey,
-    /// The file that BACKING has of it; `None`: it is new.
+    /// The file that BACKING has of it; `None`: it is new, or it is written anew ([`is_written_anew`]).
     pub base: Option<FileRef>,
     /// How it differs from that.
     pub changes: Changes,
     /// Its attributes.
     pub attributes: Attributes,
-    /// Its names that BACKING does not have.
+    /// Its names that BACKING does not have; all, if it is written anew.
     pub names: Vec<Path>,
 }
 
@@ -108,11 +131,11 @@ pub struct EpochPlan {
     pub log: Log,
 }
 
-/// Pages that only the log has, of a file by its number in BACKING.
+/// Pages of a file that only the log has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeferredPages {
-    /// The number of the file.
-    pub ino: u64,
+    /// The file.
+    pub id: InodeId,
     /// The pages.
     pub pages: Range<u64>,
     /// Offset of the first one in the log, bytes.
@@ -142,9 +165,9 @@ pub struct Log {
     /// Bytes in use.
     end: u64,
     /// Files of BACKING whose size the log has.
-    listed: HashSet<u64, FixedState>,
+    listed: HashSet<InodeId, FixedState>,
     /// By file, pages whose newest version only the log has, with its offset there, bytes.
-    deferred: BTreeMap<u64, BTreeMap<u64, u64>>,
+    deferred: BTreeMap<InodeId, BTreeMap<u64, u64>>,
 }
 
 impl Log {
@@ -155,18 +178,18 @@ impl Log {
 
     /// Returns the pages that only the log has.
     pub fn deferred(&self) -> Vec<DeferredPages> {
-        let of_file = |(ino, pages): (&u64, &BTreeMap<u64, u64>)| {
-            let ino = *ino;
+        let of_file = |(id, pages): (&InodeId, &BTreeMap<u64, u64>)| {
+            let id = *id;
             let runs = consecutive(pages).into_iter();
-            runs.map(move |(pages, at)| DeferredPages { ino, pages, at })
+            runs.map(move |(pages, at)| DeferredPages { id, pages, at })
         };
         self.deferred.iter().flat_map(of_file).collect()
     }
 
     /// Returns those of one file.
-    pub fn deferred_of(&self, ino: u64) -> Extents {
+    pub fn deferred_of(&self, id: InodeId) -> Extents {
         let mut all = Extents::default();
-        let pages = self.deferred.get(&ino).into_iter().flat_map(BTreeMap::keys);
+        let pages = self.deferred.get(&id).into_iter().flat_map(BTreeMap::keys);
         pages.for_each(|page| all.insert(*page..page + 1));
         all
     }
@@ -182,7 +205,7 @@ impl Log {
     }
 
     /// Counts the sizes of these files as part of the log: a fault that the model has to find.
-    pub(super) fn list(&mut self, files: Vec<u64>) {
+    pub(super) fn list(&mut self, files: Vec<InodeId>) {
         self.listed.extend(files);
     }
 
@@ -199,7 +222,7 @@ impl Log {
         let log = if commits { Self::starting_at(self.next) } else { self.clone() };
         let changes: Vec<FileChange> = growing
             .into_iter()
-            .filter(|(file, _)| !log.listed.contains(&file.ino))
+            .filter(|(file, _)| !log.listed.contains(&file.id))
             .map(|(file, size)| {
                 let pages = Extents::default();
                 FileChange { file, cut: None, size, attributes: None, pages }
@@ -246,7 +269,7 @@ impl Log {
             if !changes.any() && file.names.is_empty() {
                 continue;
             }
-            let from = self.grows_from(base.ino, changes);
+            let from = self.grows_from(base.id, changes);
             let mut pages = changes.pages().clone();
             pages.remove(from..u64::MAX);
             if !changes.pages().is_empty() && changes.pages().end() > from {
@@ -272,12 +295,12 @@ impl Log {
         };
         let mut plan = self.entry(record);
         let append = plan.record.runs(plan.pages_at);
-        let keys = |ino| {
-            let of = |file: &&EpochFile| file.base.as_ref().is_some_and(|base| base.ino == ino);
+        let keys = |id| {
+            let of = |file: &&EpochFile| file.base.as_ref().is_some_and(|base| base.id == id);
             files.iter().find(of).map(|file| file.key)
         };
         for (change, pages, at) in append {
-            let file = keys(change.file.ino).expect("a change is of a file with a base");
+            let file = keys(change.file.id).expect("a change is of a file with a base");
             capture.push(EpochStep::Append { file, pages, at });
         }
         plan.capture = capture;
@@ -289,9 +312,9 @@ impl Log {
 
     /// The page from which on changes are written in place: behind the file's end on flash, if the
     /// log has its size.
-    fn grows_from(&self, ino: u64, changes: &Changes) -> u64 {
+    fn grows_from(&self, id: InodeId, changes: &Changes) -> u64 {
         match changes.cut() {
-            None if self.listed.contains(&ino) => changes.below().div_ceil(PAGE_BYTES),
+            None if self.listed.contains(&id) => changes.below().div_ceil(PAGE_BYTES),
             _ => u64::MAX,
         }
     }
@@ -306,9 +329,9 @@ impl Log {
         if record.in_place != InPlace::Nothing {
             log.listed.clear();
         }
-        log.listed.extend(record.changes.iter().map(|change| change.file.ino));
+        log.listed.extend(record.changes.iter().map(|change| change.file.id));
         for change in &record.changes {
-            if let (Some(cut), Some(pages)) = (change.cut, log.deferred.get_mut(&change.file.ino)) {
+            if let (Some(cut), Some(pages)) = (change.cut, log.deferred.get_mut(&change.file.id)) {
                 pages.retain(|page, _| page * PAGE_BYTES < cut);
             }
         }
@@ -316,7 +339,7 @@ impl Log {
         for (change, pages, from) in record.runs(pages_at) {
             let at = |page: u64| from + (page - pages.start) * PAGE_BYTES;
             let logged = pages.clone().map(|page| (page, at(page)));
-            log.deferred.entry(change.file.ino).or_default().extend(logged);
+            log.deferred.entry(change.file.id).or_default().extend(logged);
         }
         let (capture, commit) = (Vec::new(), vec![EpochStep::Head, EpochStep::FlushLog]);
         EpochPlan { numbers, at, pages_at, record, capture, commit, log }
@@ -338,5 +361,43 @@ impl Standing {
     /// for another reason, and contains everything.
     pub fn is_included(self, whole: bool) -> bool {
         whole || self.synced || self.moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Changes of a file of 100 pages.
+    fn changed(change: impl FnOnce(&mut Changes)) -> Changes {
+        let mut changes = Changes::of_size(100 * PAGE_BYTES);
+        change(&mut changes);
+        changes
+    }
+
+    /// Every page of a file that was saved anew as a whole went to the log, and then to its place.
+    #[test]
+    fn a_file_that_changed_as_a_whole_is_written_anew() {
+        let none = Extents::default();
+        let whole = changed(|changes| changes.wrote(0, 100 * PAGE_BYTES));
+        assert!(is_written_anew(&whole, &none));
+        let half = changed(|changes| changes.wrote(0, 50 * PAGE_BYTES));
+        assert!(!is_written_anew(&half, &none));
+        // It is overwritten in every epoch: the log alone costs less than new files.
+        let mut deferred = Extents::default();
+        deferred.insert(0..100);
+        assert!(!is_written_anew(&whole, &deferred));
+        let saved_anew = changed(|changes| {
+            changes.resized(0);
+            changes.wrote(0, 60 * PAGE_BYTES);
+        });
+        assert!(is_written_anew(&saved_anew, &none));
+        let grown = changed(|changes| changes.wrote(100 * PAGE_BYTES, 1000 * PAGE_BYTES));
+        assert!(!is_written_anew(&grown, &none), "what is new goes to its place at once");
+        let small = changed(|changes| {
+            changes.resized(0);
+            changes.wrote(0, 10 * PAGE_BYTES);
+        });
+        assert!(!is_written_anew(&small, &none), "a new file costs more than its content");
     }
 }

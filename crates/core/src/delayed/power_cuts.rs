@@ -13,7 +13,8 @@ use super::{
     changes::Changes,
     plan::{DeferredPages, EpochFile, EpochPlan, EpochStep, Log, Standing},
     record::{
-        Attributes, EntryHead, FileChange, FileRef, InPlace, Path, Record, Recovery, Removal,
+        Attributes, EntryHead, FileChange, FileRef, InPlace, InodeId, Path, Record, Recovery,
+        Removal,
     },
 };
 use crate::page::PAGE_BYTES;
@@ -79,7 +80,7 @@ pub enum Fault {
     CutOverlooked,
     /// Recovery looks for a file only where the entry of its page saw it.
     OldPaths,
-    /// New files get the numbers of files that the log speaks of.
+    /// Recovery takes a new file for the deleted one whose number it has.
     NumbersReused,
 }
 
@@ -121,7 +122,8 @@ enum Name {
 enum Request {
     /// Changes of names: all or none.
     Names(Vec<(Name, Option<Ino>)>),
-    Create(Ino),
+    /// A file, and when it was created.
+    Create(Ino, u64),
     Resize(Ino, u64),
     Data(Ino, u64, PageCells),
     LogPage(u64, Box<[u8]>),
@@ -134,6 +136,7 @@ enum Request {
 
 #[derive(Clone, Debug, Default)]
 struct Inode {
+    born: u64,
     cells: u64,
     pages: BTreeMap<u64, PageCells>,
 }
@@ -160,8 +163,8 @@ impl Disk {
                     };
                 }
             }
-            Request::Create(ino) => {
-                self.inodes.insert(*ino, Inode::default());
+            Request::Create(ino, born) => {
+                self.inodes.insert(*ino, Inode { born: *born, ..Inode::default() });
             }
             Request::Resize(ino, cells) => {
                 let inode = self.inodes.entry(*ino).or_default();
@@ -212,7 +215,10 @@ impl Disk {
         let hidden = hidden.iter().map(|number| Name::Hidden(*number));
         let hidden = hidden.filter(|_| fault != Some(Fault::HiddenOverlooked));
         let mut named = paths.chain(hidden).filter_map(|name| self.names.get(&name)).copied();
-        named.find(|ino| *ino == file.ino)
+        named.find(|ino| {
+            let same = self.inodes.get(ino).is_some_and(|inode| inode.born == file.id.born_ns);
+            *ino == file.id.ino && (same || fault == Some(Fault::NumbersReused))
+        })
     }
 
     /// A page of the log, as cells.
@@ -258,7 +264,7 @@ impl Disk {
                 self.request(&mut all, Request::Resize(ino, cells));
             }
             if let Some(pages_at) = pages_at {
-                let of_file = |(of, ..): &(&FileChange, _, _)| of.file.ino == change.file.ino;
+                let of_file = |(of, ..): &(&FileChange, _, _)| of.file.id == change.file.id;
                 let runs = record.runs(pages_at).filter(of_file);
                 let runs: Vec<_> = runs.map(|(_, run, at)| (run, at)).collect();
                 self.write_pages(&mut all, ino, &runs);
@@ -370,8 +376,8 @@ struct Group {
     disk: Disk,
     requests: Vec<Request>,
     log: Log,
-    /// Numbers of deleted files that the log speaks of.
-    held: BTreeSet<Ino>,
+    /// Files that were created so far.
+    created: u64,
     /// By epoch, what it leaves.
     expected: Vec<Tree>,
 }
@@ -391,14 +397,14 @@ impl Group {
             disk: Disk::default(),
             requests: Vec::new(),
             log: Log::starting_at(1),
-            held: BTreeSet::new(),
+            created: 0,
             expected: vec![Tree::new()],
         };
         // Some files were there before.
         for name in 0..PATHS / 2 {
             let ino = group.unused();
             let cells = group.random.random_range(0..LARGEST_CELLS);
-            group.send(Request::Create(ino));
+            group.create(ino);
             group.send(Request::Resize(ino, cells));
             for page in 0..cells.div_ceil(CELLS as u64) {
                 let value = group.random.random_range(1..=u8::MAX);
@@ -436,9 +442,7 @@ impl Group {
     /// The lowest number that no file has.
     fn unused(&self) -> Ino {
         let used: BTreeSet<Ino> = self.disk.names.values().copied().collect();
-        let is_held =
-            |ino: &Ino| self.fault != Some(Fault::NumbersReused) && self.held.contains(ino);
-        (1..).find(|ino| !used.contains(ino) && !is_held(ino)).expect("numbers do not end")
+        (1..).find(|ino| !used.contains(ino)).expect("numbers do not end")
     }
 
     fn owner(&self, name: u8) -> Option<u64> {
@@ -521,12 +525,22 @@ impl Group {
         self.lose_name(name);
     }
 
+    fn id(&self, ino: Ino) -> InodeId {
+        InodeId { ino, born_ns: self.disk.inodes.get(&ino).map_or(0, |inode| inode.born) }
+    }
+
+    fn create(&mut self, ino: Ino) {
+        self.created += 1;
+        self.send(Request::Create(ino, self.created));
+    }
+
     fn base_of(&self, ino: Ino) -> FileRef {
         let named = |(name, of): (&Name, &Ino)| match name {
             Name::Path(name) if *of == ino => Some(path(*name)),
             _ => None,
         };
-        FileRef { ino, paths: self.disk.names.iter().filter_map(named).collect() }
+        let paths = self.disk.names.iter().filter_map(named).collect();
+        FileRef { id: self.id(ino), paths }
     }
 
     fn standing(&self, file: &Ram) -> Standing {
@@ -548,7 +562,7 @@ impl Group {
             .collect();
         let anew = self.log.bytes() >= LOG_BYTES;
         let fault = self.fault;
-        let growing_inos: Vec<Ino> = growing.iter().map(|(file, _)| file.ino).collect();
+        let growing_ids: Vec<InodeId> = growing.iter().map(|(file, _)| file.id).collect();
         let prepared = match fault {
             Some(Fault::SizeNotListed) => {
                 let mut prepared = self.log.prepare(growing, anew);
@@ -556,7 +570,7 @@ impl Group {
                     (prepared.sizes, prepared.log) = (None, self.log.clone());
                 }
                 // As if it had them.
-                prepared.log.list(growing_inos);
+                prepared.log.list(growing_ids);
                 prepared
             }
             _ => self.log.prepare(growing, anew),
@@ -579,14 +593,17 @@ impl Group {
             .filter(|(_, file)| self.standing(file).is_included(whole))
             .map(|(key, file)| (*key, file.clone()))
             .collect();
+        let anew: BTreeSet<u64> =
+            included.keys().copied().filter(|_| self.random.random_range(0..6) == 0).collect();
         let files: Vec<EpochFile> = included
             .iter()
             .map(|(key, file)| {
                 let there = |name: &u8| self.disk.names.get(&Name::Path(*name)).copied();
-                let missing = |name: &&u8| file.base.is_none() || there(name) != file.base;
+                let base = file.base.filter(|_| !anew.contains(key));
+                let missing = |name: &&u8| base.is_none() || there(name) != base;
                 EpochFile {
                     key: *key,
-                    base: file.base.map(|ino| self.base_of(ino)),
+                    base: base.map(|ino| self.base_of(ino)),
                     changes: file.changes.clone(),
                     attributes: Attributes::default(),
                     names: file.names.iter().filter(missing).map(|name| path(*name)).collect(),
@@ -622,7 +639,7 @@ impl Group {
                 plan.commit = vec![EpochStep::Head, EpochStep::Commit, EpochStep::FlushLog];
             }
             Some(Fault::SecondFileLeftOut) if plan.record.changes.len() > 1 => {
-                let second = plan.record.changes[1].file.ino;
+                let second = plan.record.changes[1].file.id.ino;
                 let of_second = |key: &u64| included[key].base == Some(second);
                 plan.capture.retain(
                     |step| !matches!(step, EpochStep::Append { file, .. } if of_second(file)),
@@ -647,20 +664,21 @@ impl Group {
     fn checkpoint(&mut self, deferred: &[DeferredPages]) {
         for run in deferred {
             // Its file may be gone.
-            if !self.disk.names.values().any(|ino| *ino == run.ino) {
+            let ino = run.id.ino;
+            if !self.disk.names.values().any(|named| *named == ino) || self.id(ino) != run.id {
                 continue;
             }
-            let file = self.files.iter().find(|(_, file)| file.base == Some(run.ino));
+            let file = self.files.iter().find(|(_, file)| file.base == Some(ino));
             if let Some((key, _)) = file.filter(|_| self.fault == Some(Fault::CheckpointFromRam)) {
                 let key = *key;
                 for page in run.pages.clone() {
                     let cells = self.page(key, page);
-                    self.send(Request::Data(run.ino, page, cells));
+                    self.send(Request::Data(ino, page, cells));
                 }
                 continue;
             }
             let mut all = Vec::new();
-            self.disk.write_pages(&mut all, run.ino, &[(run.pages.clone(), run.at)]);
+            self.disk.write_pages(&mut all, ino, &[(run.pages.clone(), run.at)]);
             self.requests.extend(all);
         }
     }
@@ -679,7 +697,7 @@ impl Group {
             match step {
                 EpochStep::Create { file, hidden } => {
                     let ino = self.unused();
-                    self.send(Request::Create(ino));
+                    self.create(ino);
                     self.send(Request::Names(vec![(Name::Hidden(*hidden), Some(ino))]));
                     let cells = self.files[file].cells.len() as u64;
                     self.send(Request::Resize(ino, cells));
@@ -690,8 +708,8 @@ impl Group {
                     created.insert(*file, ino);
                 }
                 EpochStep::Link { file, hidden } => {
-                    let base = self.files[file].base;
-                    let ino = base.or(created.get(file).copied()).expect("it is there");
+                    let created = created.get(file).copied();
+                    let ino = created.or(self.files[file].base).expect("it is there");
                     self.send(Request::Names(vec![(Name::Hidden(*hidden), Some(ino))]));
                 }
                 EpochStep::Grow { file, from } => {
@@ -739,17 +757,11 @@ impl Group {
                 }
             }
         }
-        if plan.record.in_place == InPlace::Everything {
-            self.held.clear();
-        }
         self.apply(plan);
     }
 
     fn apply(&mut self, plan: &EpochPlan) {
-        let before: BTreeSet<Ino> = self.disk.names.values().copied().collect();
         let requests = self.disk.apply(&plan.record, None, self.fault);
-        let after: BTreeSet<Ino> = self.disk.names.values().copied().collect();
-        self.held.extend(before.difference(&after));
         self.requests.extend(requests);
     }
 
@@ -763,7 +775,7 @@ impl Group {
 /// Applies those of the requests that reach the disk: of names and sizes a beginning, of data any.
 fn lose(disk: &mut Disk, requests: &[Request], random: &mut Pcg64Mcg) {
     let is_ordered = |request: &Request| {
-        matches!(request, Request::Names(_) | Request::Create(_) | Request::Resize(..))
+        matches!(request, Request::Names(_) | Request::Create(..) | Request::Resize(..))
     };
     let ordered = requests.iter().filter(|request| is_ordered(request)).count();
     let (of_eight, mut left) = match random.random_range(0..4) {

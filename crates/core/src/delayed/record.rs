@@ -10,7 +10,7 @@ use crate::{page::PAGE_BYTES, structure::Extents};
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, ops::Range};
 
-const MAGIC: &[u8; 8] = b"fsepoch1";
+const MAGIC: &[u8; 8] = b"fsepoch2";
 /// Bytes of an entry before its record.
 const HEAD_BYTES: u64 = 8 + 4 * 8 + 32;
 /// Records are not larger than this, bytes: what is longer is no record.
@@ -19,11 +19,20 @@ const RECORD_BYTES: u64 = 1 << 28;
 /// A path from BACKING on, without a slash at its beginning.
 pub type Path = Box<[u8]>;
 
+/// What tells a file of BACKING from all others, also from one that gets its number after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InodeId {
+    /// Its inode number.
+    pub ino: u64,
+    /// Time of its creation, ns since 1970; 0: the file system does not keep it.
+    pub born_ns: u64,
+}
+
 /// A file of BACKING.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRef {
-    /// Its inode number.
-    pub ino: u64,
+    /// The file.
+    pub id: InodeId,
     /// The paths under which it may be: before the epoch's names, and after.
     pub paths: Vec<Path>,
 }
@@ -194,7 +203,8 @@ impl Record {
         );
         put(&mut to, self.changes.len() as u64);
         for change in &self.changes {
-            put(&mut to, change.file.ino);
+            put(&mut to, change.file.id.ino);
+            put(&mut to, change.file.id.born_ns);
             put(&mut to, change.file.paths.len() as u64);
             change.file.paths.iter().for_each(|path| put_bytes(&mut to, path));
             put(&mut to, change.cut.map_or(0, |cut| cut + 1));
@@ -235,7 +245,7 @@ impl Record {
         };
         let mut record = Self { in_place, ..Self::default() };
         for _ in 0..take(from)? {
-            let ino = take(from)?;
+            let id = InodeId { ino: take(from)?, born_ns: take(from)? };
             let mut paths = Vec::new();
             for _ in 0..take(from)? {
                 paths.push(take_bytes(from)?);
@@ -260,7 +270,7 @@ impl Record {
                 }
                 pages.insert(start..end);
             }
-            let file = FileRef { ino, paths };
+            let file = FileRef { id, paths };
             record.changes.push(FileChange { file, cut, size, attributes, pages });
         }
         for _ in 0..take(from)? {
@@ -377,15 +387,15 @@ impl Recovery {
         let hidden = found.iter().flat_map(|entry| &entry.record.places);
         let hidden = hidden.map(|place| place.hidden).collect();
         let applied = last(&found, &[InPlace::Everything, InPlace::AllButPages]);
-        let mut files: BTreeMap<u64, (LoggedPages, Offsets)> = BTreeMap::new();
+        let mut files: BTreeMap<InodeId, (LoggedPages, Offsets)> = BTreeMap::new();
         for (number, entry) in found.iter().enumerate() {
             for change in &entry.record.changes {
-                let file = FileRef { ino: change.file.ino, paths: Vec::new() };
+                let file = FileRef { id: change.file.id, paths: Vec::new() };
                 if number < applied {
                     let new = LoggedPages { file, attributes: None, runs: Vec::new() };
-                    files.entry(change.file.ino).or_insert_with(|| (new, Offsets::new()));
+                    files.entry(change.file.id).or_insert_with(|| (new, Offsets::new()));
                 }
-                let Some((file, pages)) = files.get_mut(&change.file.ino) else { continue };
+                let Some((file, pages)) = files.get_mut(&change.file.id) else { continue };
                 // The newest paths are the likeliest.
                 if knows_new_paths || file.file.paths.is_empty() {
                     file.file.paths.splice(0..0, change.file.paths.iter().cloned());
@@ -398,7 +408,7 @@ impl Recovery {
                 }
             }
             for (change, run, at) in entry.record.runs(entry.pages_at) {
-                let Some((_, pages)) = files.get_mut(&change.file.ino) else { continue };
+                let Some((_, pages)) = files.get_mut(&change.file.id) else { continue };
                 for page in run.clone() {
                     // Entries that are applied as a whole have their own.
                     pages.remove(&page);
@@ -431,6 +441,12 @@ pub(super) fn consecutive(pages: &Offsets) -> Vec<(Range<u64>, u64)> {
         }
     }
     runs
+}
+
+/// Returns whether a log that begins so is one that another version of flashsift wrote.
+pub fn is_of_other_version(beginning: &[u8]) -> bool {
+    let (family, _) = MAGIC.split_at(MAGIC.len() - 1);
+    beginning.starts_with(family) && !beginning.starts_with(MAGIC)
 }
 
 /// Returns all entries of a log. `checks`: only those whose checksum is right.
@@ -513,7 +529,8 @@ mod tests {
         let paths = vec![Path::from(*b"a/b"), Path::from(*b"c")];
         let attributes =
             Some(Attributes { mode: 0o100_640, uid: 7, gid: 8, modified: (-5, 999_999_999) });
-        let file = FileRef { ino: 12, paths };
+        let id = InodeId { ino: 12, born_ns: 34 };
+        let file = FileRef { id, paths };
         Record {
             in_place: InPlace::AllButPages,
             changes: vec![FileChange { file, cut: Some(0), size: 40_000, attributes, pages }],
@@ -581,6 +598,8 @@ mod tests {
         let log = written(EntryNumbers { first: 4, epoch: 4 }, &Record::default(), 0);
         let mut log = [log, written(EntryNumbers { first: 1, epoch: 2 }, &record(), 1)].concat();
         assert_eq!(found(&log).len(), 1);
+        assert!(is_of_other_version(b"fsepoch1 of old") && !is_of_other_version(&log));
+        assert!(!is_of_other_version(&[0; 4096]));
         log.truncate(10);
         assert!(found(&log).is_empty() && found(&[]).is_empty());
     }

@@ -471,7 +471,7 @@ const NOT_COMPRESSED: u32 = 0x400;
 const DAX: u32 = 0x0200_0000;
 
 /// Flags that a directory passes on to files that are created in it (ext4, F2FS, btrfs and XFS).
-const INHERITED: IFlags = IFlags::SYNC
+pub(crate) const INHERITED: IFlags = IFlags::SYNC
     .union(IFlags::NOATIME)
     .union(IFlags::NODUMP)
     .union(IFlags::NOCOW)

@@ -27,6 +27,7 @@ use super::types::{DelayedStatus, Ino};
 pub(crate) use file::{Change, Covered, DelayedFile};
 use flashsift_core::delayed::groups::Groups;
 use flashsift_core::delayed::plan::Log;
+use flashsift_core::delayed::record::InodeId;
 use flashsift_core::delayed::schedule::{Ending, Schedule};
 use flashsift_core::event::Micros;
 use flashsift_core::names::Patterns;
@@ -60,11 +61,12 @@ pub(crate) struct Delayed {
 pub(crate) struct Closer {
     log: Log,
     file: Option<File>,
-    /// Files whose removal or replacement the log has: held, so that BACKING does not give their
-    /// numbers to other files, which a recovery would take for them.
+    /// Files whose removal or replacement the log has, where BACKING does not keep when a file was
+    /// created: held, so that no other file gets their numbers, which a recovery would take for
+    /// them.
     held: Vec<OwnedFd>,
-    /// The files of which only the log has some pages, by their number in BACKING.
-    deferred: HashMap<u64, Arc<File>>,
+    /// The files of which only the log has some pages.
+    deferred: HashMap<InodeId, Arc<File>>,
     /// An epoch that is durable and not yet applied as a whole.
     unapplied: Option<epoch::Captured>,
 }

@@ -2,6 +2,7 @@
 
 use super::DelayedFile;
 use super::file::{Base, Left};
+use super::recovery::born_ns;
 use crate::fs::Fs;
 use crate::fs::backing::proc_path;
 use crate::fs::events::At;
@@ -97,7 +98,8 @@ impl Fs {
         if !self.names_are_durable(table, ino) {
             self.delayed.names_changed_below();
         }
-        let base = Base { file, ino: backing_ino, names, left: Left::of(&stat) };
+        let (born_ns, left) = (born_ns(&file), Left::of(&stat));
+        let base = Base { file, ino: backing_ino, born_ns, names, left };
         let adopted = Arc::new(DelayedFile::of(delay_us, base, stat.st_size as u64));
         table.is_adopted(ino, backing_ino);
         if let Some(place) = &mut place {

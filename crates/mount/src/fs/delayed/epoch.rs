@@ -1,19 +1,21 @@
 //! The end of an epoch.
 
 use super::file::{Base, DelayedFile, Left};
-use super::recovery::{apply_change, remove, remove_hidden, set_attributes, write_pages};
+use super::recovery::{apply_change, born_ns, remove, remove_hidden, set_attributes, write_pages};
 use super::{Closer, hidden_name, io, open_log};
 use crate::fs::Fs;
-use crate::fs::backing::{keep_time, open_beneath};
+use crate::fs::backing::{INHERITED, keep_time, open_beneath};
 use crate::fs::table::{Name, Names, Table};
 use crate::fs::temps::path_of;
 use crate::fs::types::Ino;
 use crate::fs::write_back::copies::copy;
 use flashsift_core::delayed::changes::Changes;
 use flashsift_core::delayed::plan::{
-    DeferredPages, EpochFile, EpochPlan, EpochStep, FileKey, Standing,
+    DeferredPages, EpochFile, EpochPlan, EpochStep, FileKey, Standing, is_written_anew,
 };
-use flashsift_core::delayed::record::{Attributes, EntryHead, FileRef, InPlace, Path, Removal};
+use flashsift_core::delayed::record::{
+    Attributes, EntryHead, FileRef, InPlace, InodeId, Path, Removal,
+};
 use flashsift_core::delayed::schedule::{Ending, Schedule};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::structure::Extents;
@@ -23,6 +25,7 @@ use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -225,8 +228,8 @@ impl Fs {
         }
         let log = closer.file.as_ref().ok_or(Errno::IO)?;
         let mut pages = 0;
-        for of_file in deferred.chunk_by(|one, other| one.ino == other.ino) {
-            let file = closer.deferred.get(&of_file[0].ino).ok_or(Errno::IO)?;
+        for of_file in deferred.chunk_by(|one, other| one.id == other.id) {
+            let file = closer.deferred.get(&of_file[0].id).ok_or(Errno::IO)?;
             let stat = rustix::fs::fstat(file)?;
             // Nothing of a deleted file is wanted.
             if stat.st_nlink == 0 {
@@ -401,12 +404,16 @@ impl Fs {
         for candidate in &candidates {
             let stat = self.store.stat(candidate.ino)?;
             let pages = candidate.file.pages.read();
-            let named = candidate.missing.iter().map(|(dir, name)| path(table, *dir, name));
+            let base = pages.base.as_ref().filter(|base| {
+                !is_written_anew(&pages.changes, &pages.deferred) || has_flags(&base.file)
+            });
+            let missing = if base.is_some() { &candidate.missing } else { &candidate.names };
+            let named = missing.iter().map(|(dir, name)| path(table, *dir, name));
             let names: Option<Vec<Path>> = named.collect();
-            places.extend(candidate.missing.iter().cloned());
+            places.extend(missing.iter().cloned());
             files.push(EpochFile {
                 key: candidate.ino,
-                base: pages.base.as_ref().map(|base| reference(table, base)),
+                base: base.map(|base| reference(table, base)),
                 changes: pages.changes.clone(),
                 attributes: attributes(&stat),
                 names: names.ok_or(Errno::STALE)?,
@@ -468,7 +475,9 @@ impl Fs {
             EpochStep::Create { file, hidden } => {
                 let target = self.backing.create_hidden(&hidden_name(*hidden))?;
                 made.push(*hidden);
-                let bytes = copy(&open(*file)?, &target)?;
+                let mut bytes = copy(&open(*file)?, &target)?;
+                let candidate = candidates.iter().find(|it| it.ino == *file).ok_or(Errno::IO)?;
+                bytes += candidate.file.copy_missing(&target)?;
                 let was = self.store.stat(*file)?;
                 set_times(&target, &was)?;
                 bases.insert(*file, Arc::new(target));
@@ -586,7 +595,7 @@ impl Fs {
         for change in &record.changes {
             let of = |member: &&Member| {
                 let pages = member.file.pages.read();
-                pages.base.as_ref().is_some_and(|base| base.ino == change.file.ino)
+                pages.base.as_ref().is_some_and(|base| base.id() == change.file.id)
             };
             let member = captured.members.iter().find(of).ok_or(Errno::IO)?;
             // Its pages wait for the checkpoint.
@@ -596,7 +605,7 @@ impl Fs {
             self.changing_dir(*dir, |table, into| {
                 let hidden = hidden_name(place.hidden);
                 match open_beneath(into, name, OFlags::PATH) {
-                    Ok(replaced) => held.push(replaced),
+                    Ok(replaced) => hold(held, replaced),
                     Err(Errno::NOENT) => {}
                     Err(error) => return Err(error),
                 }
@@ -613,7 +622,9 @@ impl Fs {
         }
         for (removal, (dir, name)) in record.removals.iter().zip(&captured.removals) {
             self.changing_dir(*dir, |table, from| {
-                held.extend(remove(from, name, removal.ino)?);
+                if let Some(removed) = remove(from, name, removal.ino)? {
+                    hold(held, removed);
+                }
                 if table.end_whiteout(*dir, name) {
                     table.forget_number(removal.ino);
                 }
@@ -649,14 +660,20 @@ impl Fs {
             let Ok(stat) = rustix::fs::fstat(&member.base) else { continue };
             let mut pages = member.file.pages.write();
             pages.in_flight = false;
+            // A new file has taken its place.
+            let old = pages.base.as_ref().map(|base| base.ino).filter(|old| *old != stat.st_ino);
+            if let Some(old) = old {
+                table.forget_number(old);
+            }
             let (file, names) = (member.base.clone(), member.names.clone());
-            let deferred = closer.log.deferred_of(stat.st_ino);
+            let id = InodeId { ino: stat.st_ino, born_ns: born_ns(&file) };
+            let deferred = closer.log.deferred_of(id);
             if !deferred.is_empty() {
-                closer.deferred.insert(stat.st_ino, file.clone());
+                closer.deferred.insert(id, file.clone());
             }
             pages.deferred = deferred;
             let left = Left::of(&stat);
-            pages.base = Some(Base { file, ino: stat.st_ino, names, left });
+            pages.base = Some(Base { file, ino: id.ino, born_ns: id.born_ns, names, left });
         }
         self.leave_ram(&mut table);
         drop(table);
@@ -695,6 +712,18 @@ impl Closer {
     }
 }
 
+/// Keeps a file that was removed, if its number may otherwise stand for another one in the log.
+fn hold(held: &mut Vec<OwnedFd>, removed: OwnedFd) {
+    if born_ns(&removed) == 0 {
+        held.push(removed);
+    }
+}
+
+/// Whether it has flags that a new file would lack.
+fn has_flags(file: &File) -> bool {
+    rustix::fs::ioctl_getflags(file).is_ok_and(|flags| flags.intersects(INHERITED))
+}
+
 fn attributes(stat: &rustix::fs::Stat) -> Attributes {
     Attributes {
         mode: stat.st_mode,
@@ -725,5 +754,5 @@ fn path(table: &Table, dir: Ino, name: &OsStr) -> Option<Path> {
 
 fn reference(table: &Table, base: &Base) -> FileRef {
     let paths = base.names.iter().filter_map(|(dir, name)| path(table, *dir, name)).collect();
-    FileRef { ino: base.ino, paths }
+    FileRef { id: base.id(), paths }
 }

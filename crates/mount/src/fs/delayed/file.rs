@@ -3,6 +3,7 @@
 use super::io;
 use crate::fs::table::Names;
 use flashsift_core::delayed::changes::Changes;
+use flashsift_core::delayed::record::InodeId;
 use flashsift_core::event::Micros;
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::structure::{Extents, extents::pages_touched};
@@ -13,6 +14,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+
+/// Size of one step of a copy.
+const COPIED_BYTES: u64 = 256 << 10;
 
 /// A file of a group in RAM.
 #[derive(Debug)]
@@ -26,10 +30,17 @@ pub(crate) struct DelayedFile {
 pub(super) struct Base {
     pub(super) file: Arc<File>,
     pub(super) ino: u64,
+    pub(super) born_ns: u64,
     /// Its names there.
     pub(super) names: Names,
     /// As the mount left it: nobody else may change it.
     pub(super) left: Left,
+}
+
+impl Base {
+    pub(super) fn id(&self) -> InodeId {
+        InodeId { ino: self.ino, born_ns: self.born_ns }
+    }
 }
 
 /// What shows that a file was written to.
@@ -135,6 +146,25 @@ impl DelayedFile {
         let news = pages.base.is_none() || pages.changes.any();
         pages.synced |= news;
         news.then_some(self.delay_us)
+    }
+
+    /// Copies what only the base has. Returns the number of bytes.
+    pub(super) fn copy_missing(&self, target: &File) -> Result<u64> {
+        let pages = self.pages.read();
+        let size = pages.changes.size();
+        let mut copied = 0;
+        let mut bytes = Vec::new();
+        for run in pages.missing.iter() {
+            let (mut at, end) = (run.start * PAGE_BYTES, (run.end * PAGE_BYTES).min(size));
+            while at < end {
+                bytes.resize((end - at).min(COPIED_BYTES) as usize, 0);
+                pages.read_base(at, &mut bytes)?;
+                io(target.write_all_at(&bytes, at))?;
+                at += bytes.len() as u64;
+                copied += bytes.len() as u64;
+            }
+        }
+        Ok(copied)
     }
 
     /// Whether its base was changed past the mount.

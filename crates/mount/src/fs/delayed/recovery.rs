@@ -2,9 +2,11 @@
 
 use super::super::backing::open_beneath;
 use super::{LOG, hidden_name, io};
-use flashsift_core::delayed::record::{Attributes, FileChange, FileRef, Record, recovery};
+use flashsift_core::delayed::record::{
+    Attributes, FileChange, FileRef, InodeId, Record, is_of_other_version, recovery,
+};
 use flashsift_core::page::PAGE_BYTES;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, StatxFlags, Timespec, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -35,6 +37,15 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
         Err(Errno::NOENT) => return Ok(0),
         log => File::from(log?),
     };
+    let mut beginning = [0; 8];
+    if log.read_exact_at(&mut beginning, 0).is_ok() && is_of_other_version(&beginning) {
+        tracing::error!(
+            "after a crash, {}/{LOG} can only be applied by the version of flashsift that wrote it: \
+             mount the directory with that once",
+            super::super::backing::HIDDEN
+        );
+        return Err(Errno::PROTONOSUPPORT);
+    }
     let found = recovery(|at, into: &mut [u8]| match log.read_exact_at(into, at) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
@@ -66,7 +77,7 @@ fn apply(dirs: Directories<'_>, log: &File, record: &Record, pages_at: u64) -> R
         if let Some(file) = open(dirs, &change.file, &hidden)? {
             apply_change(&file, change, || {
                 let runs = record.runs(pages_at);
-                let of_file = runs.filter(|(of, ..)| of.file.ino == change.file.ino);
+                let of_file = runs.filter(|(of, ..)| of.file.id == change.file.id);
                 let runs: Vec<_> = of_file.map(|(_, run, at)| (run, at)).collect();
                 // The new pages may lie behind the end of the file as it is now.
                 if io(file.metadata())?.len() < change.size {
@@ -169,6 +180,17 @@ pub(super) fn set_attributes(file: &File, wanted: Attributes) -> Result<()> {
     rustix::fs::futimens(file, &Timestamps { last_access: omit, last_modification: modified })
 }
 
+/// When a file was created, ns since 1970; 0: the file system does not say.
+pub(super) fn born_ns(file: impl AsFd) -> u64 {
+    let stat = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
+    stat.ok()
+        .filter(|stat| StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME))
+        .map_or(0, |stat| {
+            let s = u64::try_from(stat.stx_btime.tv_sec).unwrap_or_default();
+            s.wrapping_mul(1_000_000_000).wrapping_add(stat.stx_btime.tv_nsec.into())
+        })
+}
+
 /// The directory that a path leads to, and the name in it; `None`: it is gone.
 fn parent<'a>(dirs: Directories<'_>, path: &'a [u8]) -> Result<Option<(OwnedFd, &'a OsStr)>> {
     let at = path.iter().rposition(|byte| *byte == b'/');
@@ -192,14 +214,14 @@ fn parent<'a>(dirs: Directories<'_>, path: &'a [u8]) -> Result<Option<(OwnedFd, 
 fn open(dirs: Directories<'_>, file: &FileRef, hidden: &[u64]) -> Result<Option<File>> {
     for path in &file.paths {
         if let Some((dir, name)) = parent(dirs, path)?
-            && let Some(found) = open_as(&dir, name, file.ino)?
+            && let Some(found) = open_as(&dir, name, file.id)?
         {
             return Ok(Some(found));
         }
     }
     for number in hidden {
         let hidden = hidden_name(*number);
-        if let Some(found) = open_as(dirs.temps, OsStr::new(&hidden), file.ino)? {
+        if let Some(found) = open_as(dirs.temps, OsStr::new(&hidden), file.id)? {
             return Ok(Some(found));
         }
     }
@@ -208,10 +230,10 @@ fn open(dirs: Directories<'_>, file: &FileRef, hidden: &[u64]) -> Result<Option<
 }
 
 /// Opens a name if this file has it.
-fn open_as(dir: impl AsFd, name: &OsStr, ino: u64) -> Result<Option<File>> {
+fn open_as(dir: impl AsFd, name: &OsStr, id: InodeId) -> Result<Option<File>> {
     match rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat)
-            if stat.st_ino == ino
+            if stat.st_ino == id.ino
                 && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {}
         Ok(_) | Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error),
@@ -229,6 +251,6 @@ fn open_as(dir: impl AsFd, name: &OsStr, ino: u64) -> Result<Option<File>> {
         }
         other => other,
     }?;
-    let is_it = rustix::fs::fstat(&file)?.st_ino == ino;
+    let is_it = rustix::fs::fstat(&file)?.st_ino == id.ino && born_ns(&file) == id.born_ns;
     Ok(is_it.then(|| File::from(file)))
 }
