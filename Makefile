@@ -119,6 +119,8 @@ soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTE
 	  $(CARGO) test --locked -p flashsift --test power_cuts -- --nocapture --test-threads 1
 	FLASHSIFT_HISTORIES=10 FLASHSIFT_CUTS=100 \
 	  $(CARGO) test --locked -p flashsift --test power_cuts belong_to_one_epoch -- --nocapture --test-threads 1
+	FLASHSIFT_GUEST_SECONDS=3000 FLASHSIFT_GUEST_MEMORY=3G FLASHSIFT_HISTORIES=2 FLASHSIFT_CUTS=40 \
+	  $(CARGO) test --locked -p flashsift --test guest epochs_hold -- --ignored --nocapture
 	FLASHSIFT_CRASHES=200 $(CARGO) test --locked -p flashsift --test mount random_crashes -- --show-output
 	checks/mount --minutes $(or $(SOAK_MINUTES),10)
 	$(MAKE) --no-print-directory packages-twice
