@@ -203,8 +203,8 @@ fn a_full_log_begins_anew() {
     }
 }
 
-/// A file that changed as a whole is written once, as a new file: no page of it goes to the log. What
-/// the mount shows of it stays the same.
+/// A file that changed as a whole is written once, as a new file: no page of it goes to the log.
+/// The mount shows the same file as before.
 #[test]
 fn a_file_that_changed_as_a_whole_is_written_once() {
     const BYTES: usize = 1 << 20;

@@ -14,8 +14,8 @@ fn delayed(mounted: &Mounted) -> Value {
     mounted.status()["delayed"].clone()
 }
 
-/// A lack of RAM ends the epoch early: the files of a group may be larger than RAM, and nothing of
-/// them is lost. Nobody waits for the end of the hour.
+/// A lack of RAM ends the epoch early, before its hour is over: the files of a group may be larger
+/// than RAM, and nothing of them is lost.
 #[test]
 fn a_lack_of_ram_ends_the_epoch() {
     let options = [&HOUR[..], &["--budget", "2MiB"]].concat();
@@ -38,7 +38,7 @@ fn a_lack_of_ram_ends_the_epoch() {
     assert_eq!(mounted.ended(), expected);
 }
 
-/// What `flashsift-sleep` runs before the machine sleeps: everything is on flash, in its place.
+/// `flashsift-sleep` runs `settle` before the machine sleeps: everything is on flash, in its place.
 #[test]
 fn settle_ends_the_epoch() {
     let Some(mounted) = Mounted::new("settle_ends_the_epoch", &HOUR) else { return };

@@ -1,18 +1,18 @@
 //! The steps by which an epoch reaches flash, in an order that survives a power cut between any
 //! two of them.
 //!
-//! 1. *Prepare*, while applications go on. When the log is full, the pages that it holds are written
-//!    to their place, in their newest version (the *checkpoint*). Everything that was changed in
-//!    place is made durable, and the log begins anew. Files that will grow in place get their
-//!    present size into the log, so that a recovery can take the new part away again.
+//! 1. *Prepare*, while applications go on. When the log is full, the pages that it holds are
+//!    written to their place, in their newest version (the *checkpoint*). Everything that was
+//!    changed in place is made durable, and the log begins anew. Files that will grow in place get
+//!    their present size into the log, so that a recovery can take the new part away again.
 //! 2. *Capture*, while changes wait: new files are copied to hidden names, new parts of known files
 //!    are written to their place, and overwritten pages are added to the log. Nothing of it can be
 //!    seen after a recovery.
 //! 3. *Commit*, while applications go on. If files are new or have grown, they are made durable.
 //!    Then the entry's head is written and the log is flushed: from here on the epoch counts.
-//! 4. *Apply*: what the record says of names, sizes and attributes is done in place. The pages of the
-//!    entry wait for the checkpoint, since the next epochs may overwrite them. A recovery does the
-//!    same for the entries of the log in order, with their pages, and may do it again.
+//! 4. *Apply*: what the record says of names, sizes and attributes is done in place. The pages of
+//!    the entry wait for the checkpoint, since the next epochs may overwrite them. A recovery does
+//!    the same for the entries of the log in order, with their pages, and may do it again.
 
 use super::{
     changes::Changes,
@@ -61,7 +61,7 @@ pub fn is_written_anew(changes: &Changes, deferred: &Extents) -> bool {
 pub struct EpochFile {
     /// Its number.
     pub key: FileKey,
-    /// The file that BACKING has of it; `None`: it is new, or it is written anew ([`is_written_anew`]).
+    /// The file that BACKING has of it; `None`: it is new, or written anew ([`is_written_anew`]).
     pub base: Option<FileRef>,
     /// How it differs from that.
     pub changes: Changes,

@@ -227,7 +227,7 @@ impl Disk {
         std::array::from_fn(|number| cell(number).unwrap_or(0))
     }
 
-    /// Writes pages of the log to their place. What is behind the end of the file stays zero.
+    /// Writes pages of the log to their place, with zeros behind the end of the file.
     fn write_pages(&mut self, all: &mut Vec<Request>, ino: Ino, runs: &[(Range<u64>, u64)]) {
         let size = self.inodes[&ino].cells;
         for (run, at) in runs {

@@ -19,7 +19,7 @@ const RECORD_BYTES: u64 = 1 << 28;
 /// A path from BACKING on, without a slash at its beginning.
 pub type Path = Box<[u8]>;
 
-/// What tells a file of BACKING from all others, also from one that gets its number after it.
+/// The identity of a file of BACKING, which no file has that gets its number after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeId {
     /// Its inode number.
@@ -83,7 +83,7 @@ pub struct Removal {
     pub ino: u64,
 }
 
-/// What of older entries was durable in place before an entry was written.
+/// The part of older entries that was durable in place before an entry was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InPlace {
     /// Nothing, as far as the entry knows.
@@ -98,7 +98,7 @@ pub enum InPlace {
 /// The changes of an epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// What was durable in place before.
+    /// The part of older entries that was durable in place before.
     pub in_place: InPlace,
     /// Files that were there before.
     pub changes: Vec<FileChange>,
@@ -149,12 +149,12 @@ pub struct LoggedPages {
     pub runs: Vec<(Range<u64>, u64)>,
 }
 
-/// What a recovery has to do: first the pages, then the entries, each in their order.
+/// The work of a recovery: first the pages, then the entries, each in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The newest version of pages from entries whose names and sizes are in place: each page once.
-    /// What is behind the end of its file now is not to be written. A file that is under none of
-    /// its paths, and none of the hidden names, was deleted.
+    /// The part behind the end of its file is not to be written. A file that is under none of its
+    /// paths, and none of the hidden names, was deleted.
     pub pages: Vec<LoggedPages>,
     /// Entries that are to be applied as a whole.
     pub entries: Vec<FoundEntry>,
@@ -367,8 +367,8 @@ type Offsets = BTreeMap<u64, u64>;
 
 impl Recovery {
     /// Entries whose names and sizes are durable are not applied again: newer ones may have written
-    /// new parts of their files to their place, which an older size would take away. What they have
-    /// of pages still counts, unless a newer entry has it, or has cut it off.
+    /// new parts of their files to their place, which an older size would take away. Their pages
+    /// still count, unless a newer entry has them or has cut them off.
     pub(super) fn of(found: Vec<FoundEntry>) -> Self {
         Self::with(found, true, true)
     }

@@ -33,7 +33,7 @@ pub(super) struct Base {
     pub(super) born_ns: u64,
     /// Its names there.
     pub(super) names: Names,
-    /// As the mount left it: nobody else may change it.
+    /// As the mount left it: no other process may change it.
     pub(super) left: Left,
 }
 
@@ -43,16 +43,16 @@ impl Base {
     }
 }
 
-/// What shows that a file was written to.
+/// The signs by which a write to a file shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Left {
     size: i64,
-    modified: (i64, u64),
+    modified: (i64, u32),
 }
 
 impl Left {
     pub(super) fn of(stat: &rustix::fs::Stat) -> Left {
-        Left { size: stat.st_size, modified: (stat.st_mtime, stat.st_mtime_nsec as u64) }
+        Left { size: stat.st_size, modified: (stat.st_mtime, stat.st_mtime_nsec as u32) }
     }
 }
 

@@ -40,8 +40,8 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
     let mut beginning = [0; 8];
     if log.read_exact_at(&mut beginning, 0).is_ok() && is_of_other_version(&beginning) {
         tracing::error!(
-            "after a crash, {}/{LOG} can only be applied by the version of flashsift that wrote it: \
-             mount the directory with that once",
+            "after a crash, {}/{LOG} can only be applied by the version of flashsift that wrote \
+             it: mount the directory with that once",
             super::super::backing::HIDDEN
         );
         return Err(Errno::PROTONOSUPPORT);
