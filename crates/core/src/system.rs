@@ -332,16 +332,12 @@ fn run_alone<P: Policy>(
     let layout = wanted.then(build);
     let follows =
         layout.as_ref().is_some_and(|layout| layout.wants_dirtied() || layout.wants_time());
-    // A loop is compiled for each case. Two cases share a loop where another cost hides that of the
-    // unused part: the write-back machine hides the question whether the layout follows dirty pages
-    // or the time.
-    if !cell.writeback.on_eviction_only() {
+    // A loop is compiled for each case. Layouts that follow dirty pages or the time share that of
+    // the write-back machine, which then has nothing to do.
+    if follows || !cell.writeback.on_eviction_only() {
         let machine = Machine::new(cell.writeback, trace, cell.frames);
         let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
         system(policy, cell, trace, back, machine).replay(cell, trace, future)
-    } else if follows {
-        let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
-        system(policy, cell, trace, back, OnEviction).replay(cell, trace, future)
     } else {
         let back = storage::<P, _>(cell, trace, Storage::new(layout, ()));
         system(policy, cell, trace, back, OnEviction).replay(cell, trace, future)

@@ -103,6 +103,21 @@ impl<'a> Input<'a> {
         Ok(Some(self.shown_line(bytes)))
     }
 
+    /// Takes the next line, with its end, if `take` does: it is given the bytes read so far, and
+    /// returns a result and the number of bytes used. Returns the line's number, and the result.
+    #[inline]
+    pub(crate) fn taken<'s, T>(
+        &'s mut self,
+        take: impl FnOnce(&'s [u8]) -> Option<(T, usize)>,
+    ) -> Option<(u64, T)> {
+        self.begin += std::mem::take(&mut self.shown);
+        let (line, bytes) = take(&self.window[self.begin..self.end])?;
+        self.begin += bytes;
+        self.offset += bytes as u64;
+        self.line += 1;
+        Some((self.line, line))
+    }
+
     /// Returns the line of which this many bytes come next, and which is shown with its end.
     #[inline]
     fn shown_line(&mut self, bytes: usize) -> Line<'_> {

@@ -150,7 +150,7 @@ impl Default for Limits {
     }
 }
 
-const BUFFER_BYTES: usize = 256 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// Reads the trace at `path` (`-` is standard input) into `sink`.
 ///

@@ -47,14 +47,14 @@ use flashsift_core::event::{
 };
 use parquet::{
     basic::{Compression, Encoding, ZstdLevel},
-    column::reader::{ColumnReader, ColumnReaderImpl, get_typed_column_reader},
+    column::{page::PageReader, reader::ColumnReaderImpl},
     data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type},
     errors::ParquetError,
     file::{
-        metadata::KeyValue,
+        metadata::{KeyValue, ParquetMetaDataReader, RowGroupMetaData},
         properties::{EnabledStatistics, WriterProperties, WriterVersion},
-        reader::{ChunkReader, FileReader, RowGroupReader},
-        serialized_reader::SerializedFileReader,
+        reader::ChunkReader,
+        serialized_reader::SerializedPageReader,
         statistics::Statistics,
         writer::SerializedFileWriter,
     },
@@ -812,8 +812,8 @@ fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Err
 
 /// Reads a stored trace.
 pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) -> Result<(), Error> {
-    let reader = guarded(|| SerializedFileReader::new(file))?;
-    let metadata = reader.metadata().file_metadata();
+    let parsed = guarded(|| ParquetMetaDataReader::new().parse_and_finish(&file))?;
+    let metadata = parsed.file_metadata();
     let meta = metadata.key_value_metadata().into_iter().flatten().find(|pair| pair.key == KEY);
     let Some(meta) = meta.and_then(|pair| pair.value.as_deref()) else {
         return Err(malformed(
@@ -834,42 +834,57 @@ pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) ->
     events.about(meta.about().map_err(malformed)?)?;
     events.origin(meta.origin());
     let mut row = 0;
-    for group in 0..reader.num_row_groups() {
-        let group = guarded(|| reader.get_row_group(group))?;
-        read_group(&*group, schema, &mut row, events)?;
+    let file = Arc::new(file);
+    for about in parsed.row_groups() {
+        let pages = |n| -> Result<Box<dyn PageReader>, ParquetError> {
+            let rows = usize::try_from(about.num_rows())?;
+            Ok(Box::new(SerializedPageReader::new(Arc::clone(&file), about.column(n), rows, None)?))
+        };
+        read_group(&Group { about, pages: &pages }, schema, &mut row, events)?;
     }
     Ok(())
 }
 
+/// A row group. The Parquet crate has one too, which can read columns of every type: a hundred
+/// kilobytes of code.
+struct Group<'a> {
+    about: &'a RowGroupMetaData,
+    /// Opens a column by its number.
+    pages: &'a dyn Fn(usize) -> Result<Box<dyn PageReader>, ParquetError>,
+}
+
+impl Group<'_> {
+    fn pages(&self, n: usize) -> Result<Box<dyn PageReader>, Error> {
+        guarded(|| (self.pages)(n))
+    }
+}
+
 fn read_group(
-    group: &dyn RowGroupReader,
+    group: &Group<'_>,
     schema: u32,
     row: &mut u64,
     events: &mut Events<'_>,
 ) -> Result<(), Error> {
     let numbered = schema < 3;
-    let mut left = match usize::try_from(group.metadata().num_rows()) {
+    let mut left = match usize::try_from(group.about.num_rows()) {
         Ok(rows) if rows <= GROUP_ROWS_MAX => rows,
         _ => {
-            return Err(malformed(format_args!(
-                "a row group of {} rows",
-                group.metadata().num_rows()
-            )));
+            return Err(malformed(format_args!("a row group of {} rows", group.about.num_rows())));
         }
     };
     let kinds = actions::kinds(group, 1, left, numbered)?;
-    let get = |n| guarded(|| group.get_column_reader(n));
     let (mut at_us, mut file) =
-        (Column::<Int64Type>::new(get(0)?), Column::<Int64Type>::new(get(2)?));
+        (Column::<Int64Type>::new(group, 0)?, Column::<Int64Type>::new(group, 2)?);
     let (mut offset, mut len) =
-        (Column::<Int64Type>::new(get(3)?), Column::<Int64Type>::new(get(4)?));
-    let (mut pid, mut tid) = (Column::<Int32Type>::new(get(5)?), Column::<Int32Type>::new(get(6)?));
-    let mut flag = Column::<BoolType>::new(get(7)?);
+        (Column::<Int64Type>::new(group, 3)?, Column::<Int64Type>::new(group, 4)?);
+    let (mut pid, mut tid) =
+        (Column::<Int32Type>::new(group, 5)?, Column::<Int32Type>::new(group, 6)?);
+    let mut flag = Column::<BoolType>::new(group, 7)?;
     let mut name = Nullable::<ByteArrayType>::new(group, 8)?;
     let mut name2 = Nullable::<ByteArrayType>::new(group, 9)?;
     let mut open = match numbered || is_zero(group, 10) {
         true => None,
-        false => Some(Column::<Int32Type>::new(get(10)?)),
+        false => Some(Column::<Int32Type>::new(group, 10)?),
     };
     let [mut uid, mut gid, mut mode] = match numbered {
         true => [const { Nullable::<Int32Type>::NOTHING }; 3],
@@ -939,8 +954,8 @@ fn text(value: Option<&ByteArray>) -> Result<Option<&str>, Error> {
 }
 
 /// The column holds nothing but zeros, and need not be read.
-fn is_zero(group: &dyn RowGroupReader, n: usize) -> bool {
-    let Some(Statistics::Int32(range)) = group.metadata().column(n).statistics() else {
+fn is_zero(group: &Group<'_>, n: usize) -> bool {
+    let Some(Statistics::Int32(range)) = group.about.column(n).statistics() else {
         return false;
     };
     range.min_is_exact()
@@ -959,14 +974,14 @@ struct Nullable<T: DataType> {
 impl<T: DataType> Nullable<T> {
     const NOTHING: Self = Self { column: None, taken: 0 };
 
-    fn new(group: &dyn RowGroupReader, n: usize) -> Result<Self, Error> {
+    fn new(group: &Group<'_>, n: usize) -> Result<Self, Error> {
         // Most columns with nulls hold only nulls and need not be read.
-        let chunk = group.metadata().column(n);
+        let chunk = group.about.column(n);
         let nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
-        if nulls.is_some_and(|nulls| i64::try_from(nulls) == Ok(group.metadata().num_rows())) {
+        if nulls.is_some_and(|nulls| i64::try_from(nulls) == Ok(group.about.num_rows())) {
             return Ok(Self::NOTHING);
         }
-        Ok(Self { column: Some(Column::new(guarded(|| group.get_column_reader(n))?)), taken: 0 })
+        Ok(Self { column: Some(Column::new(group, n)?), taken: 0 })
     }
 
     fn next(&mut self, rows: usize) -> Result<(), Error> {
@@ -993,8 +1008,11 @@ struct Column<T: DataType> {
 }
 
 impl<T: DataType> Column<T> {
-    fn new(reader: ColumnReader) -> Self {
-        Self { reader: get_typed_column_reader(reader), values: Vec::new(), levels: Vec::new() }
+    /// The column has this type: the file has our schema.
+    fn new(group: &Group<'_>, n: usize) -> Result<Self, Error> {
+        let pages = group.pages(n)?;
+        let reader = ColumnReaderImpl::new(group.about.column(n).column_descr_ptr(), pages);
+        Ok(Self { reader, values: Vec::new(), levels: Vec::new() })
     }
 
     fn next(&mut self, rows: usize) -> Result<(), Error> {

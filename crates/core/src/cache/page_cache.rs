@@ -172,7 +172,6 @@ impl<P: Policy> PageCache<P> {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn frames(&self) -> &Frames {
         &self.frames
     }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     back::Back,
-    cache::{Cache, PageCache},
+    cache::{Cache, Frames, PageCache},
     page::{Access, Page},
     policy::Policy,
     trace::{Owner, Run, Step, Trace},
@@ -192,7 +192,7 @@ impl Ahead {
     }
 
     #[inline(never)]
-    fn decide<C: Cache>(&mut self, trace: &Trace, n: usize, step: Step, cache: &C) {
+    fn decide(&mut self, trace: &Trace, n: usize, step: Step, frames: &Frames) {
         self.read = n as u32;
         let read = trace.read(n);
         let run = trace.runs()[read.run as usize];
@@ -204,7 +204,7 @@ impl Ahead {
             prev_page: page_of(step.range().end) - u64::from(step.ends_inside_page()),
         };
         let mut planner = Planner {
-            cache,
+            frames,
             flags: &mut self.flags,
             run,
             request,
@@ -267,7 +267,7 @@ impl<P: Policy> ReadAhead<PageCache<P>> for Ahead {
                 }
             }
         }
-        self.decide(trace, n, step, cache);
+        self.decide(trace, n, step, cache.frames());
     }
 
     #[inline(always)]
@@ -351,8 +351,8 @@ impl<P: Policy> ReadAhead<PageCache<P>> for Ahead {
 }
 
 /// The pages of one file during one decision.
-struct Planner<'a, C> {
-    cache: &'a C,
+struct Planner<'a> {
+    frames: &'a Frames,
     flags: &'a mut [u8],
     run: Run,
     request: ReadRequest,
@@ -365,7 +365,7 @@ struct Planner<'a, C> {
     counts: &'a mut Counts,
 }
 
-impl<C: Cache> Planner<'_, C> {
+impl Planner<'_> {
     /// The rank of a page, unless it is so far from all touched pages that it has none.
     fn rank(&self, page: u64) -> Option<u32> {
         let behind = page.checked_sub(self.run.page)?;
@@ -373,10 +373,10 @@ impl<C: Cache> Planner<'_, C> {
     }
 }
 
-impl<C: Cache> FilePages for Planner<'_, C> {
+impl FilePages for Planner<'_> {
     fn has(&self, page: u64) -> bool {
         self.rank(page).is_some_and(|rank| {
-            self.flags[rank as usize] & PLANNED != 0 || self.cache.holds(Page(rank))
+            self.flags[rank as usize] & PLANNED != 0 || self.frames.frame(Page(rank)).is_some()
         })
     }
 

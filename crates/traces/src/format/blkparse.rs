@@ -264,7 +264,7 @@ impl Reader {
             "A" => {
                 let from = line.rest.split_once("<- (").and_then(|(_, from)| from.split_once(')'));
                 match from {
-                    Some((from, _)) if self.devices.contains(from) => STACKED,
+                    Some((from, _)) if self.devices.contains(from.as_bytes()) => STACKED,
                     Some(_) => Skip::Benign("remap (A)"),
                     None => CUT,
                 }
@@ -305,14 +305,15 @@ impl Reader {
         };
         let at_us = time_ns.saturating_sub(*self.first_ns.get_or_insert(time_ns)) / 1000;
         let (major, minor) = numbers(device).expect("parsed with the line");
-        let file = self.devices.file(device, || device_name(major, minor), at_us, events)?;
+        let file =
+            self.devices.file(device.as_bytes(), || device_name(major, minor), at_us, events)?;
         let actions = match flags.actions(file, span) {
             Ok(actions) => actions,
             Err(skip) => return Ok(Err(skip)),
         };
         // blkparse's placeholders for an unknown name.
         if !matches!(program, "" | "unknown" | "(null)") {
-            self.processes.runs(pid, program, at_us, events)?;
+            self.processes.runs(pid, program.as_bytes(), at_us, events)?;
         }
         for action in actions {
             events.push(Event { at_us, pid, tid: pid, action })?;

@@ -6,7 +6,7 @@ use crate::{
     events::{Events, Skip},
 };
 use flashsift_core::event::{Action, Event, FileId};
-use std::collections::HashMap;
+use std::{collections::HashMap, rc::Rc};
 
 /// Sector size in bytes: the kernel's unit of addresses and lengths, independent of the device's
 /// own.
@@ -85,8 +85,8 @@ impl Rwbs {
 /// The devices of a trace, each a pseudo-file that is numbered and named at first sight.
 #[derive(Default)]
 pub(super) struct Devices {
-    files: HashMap<Box<str>, FileId>,
-    last: Option<(Box<str>, FileId)>,
+    files: HashMap<Rc<[u8]>, FileId>,
+    last: Option<(Rc<[u8]>, FileId)>,
 }
 
 impl Devices {
@@ -94,7 +94,7 @@ impl Devices {
     /// people.
     pub(super) fn file(
         &mut self,
-        device: &str,
+        device: &[u8],
         name: impl FnOnce() -> Box<str>,
         at_us: u64,
         events: &mut Events<'_>,
@@ -103,26 +103,26 @@ impl Devices {
             Some((last, file)) if **last == *device => return Ok(*file),
             _ => {}
         }
-        let file = match self.files.get(device) {
-            Some(&file) => file,
-            None => {
-                let file = FileId(self.files.len() as u64);
-                self.files.insert(device.into(), file);
-                events.push(Event {
-                    at_us,
-                    pid: 0,
-                    tid: 0,
-                    action: Action::Bind { file, name: name().into() },
-                })?;
-                file
-            }
-        };
-        self.last = Some((device.into(), file));
+        if let Some((device, &file)) = self.files.get_key_value(device) {
+            self.last = Some((Rc::clone(device), file));
+            return Ok(file);
+        }
+        let file = FileId(self.files.len() as u64);
+        let device: Rc<[u8]> = device.into();
+        self.files.insert(Rc::clone(&device), file);
+        self.last = Some((device, file));
+        let action = Action::Bind { file, name: name().into() };
+        events.push(Event { at_us, pid: 0, tid: 0, action })?;
         Ok(file)
     }
 
+    /// Returns the device that was asked for last.
+    pub(super) fn last(&self) -> Option<&[u8]> {
+        self.last.as_ref().map(|(device, _)| &**device)
+    }
+
     /// Whether the device has had a request.
-    pub(super) fn contains(&self, device: &str) -> bool {
+    pub(super) fn contains(&self, device: &[u8]) -> bool {
         self.files.contains_key(device)
     }
 }

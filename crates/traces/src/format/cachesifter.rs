@@ -258,7 +258,7 @@ impl Reader {
             (false, false) => asked.min(size.saturating_sub(position)),
         };
         let offset = if after { position - len } else { position };
-        self.processes.runs(tid, line.comm, at_us, events)?;
+        self.processes.runs(tid, line.comm.as_bytes(), at_us, events)?;
         let mut out = Out { at_us, tid, events };
         let file = self.files.of(line, after, &mut out)?;
         file.size = size;

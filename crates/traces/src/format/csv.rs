@@ -14,7 +14,12 @@
 //! the trace is one of a block device. Without `op` all requests are reads, without `offset` they
 //! begin at 0, and without `len` they are of one page.
 
-use super::{Confidence, FileId, FormatSpec, Knows, Side, Space, processes::Processes};
+use super::{
+    Confidence, FileId, FormatSpec, Knows, Side, Space,
+    processes::Processes,
+    quick::{self, Text},
+    text_line,
+};
 use crate::{
     Error,
     events::{Events, Skip},
@@ -26,6 +31,7 @@ use flashsift_core::{
     page::PAGE_BYTES,
     params,
 };
+use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
@@ -180,6 +186,22 @@ impl Places {
     }
 }
 
+impl Places {
+    /// Returns the content of each column, up to the last that is named; nothing if a column is
+    /// named twice.
+    fn in_order(&mut self) -> Vec<Option<Holds>> {
+        let mut in_order = Vec::new();
+        for (_, holds) in HOLDS {
+            let Some(place) = *self.of(holds) else { continue };
+            in_order.resize(in_order.len().max(place.saturating_add(1)), None);
+            if in_order[place].replace(holds).is_some() {
+                return Vec::new();
+            }
+        }
+        in_order
+    }
+}
+
 const UNKNOWN: Skip = Skip::Damage(
     "operation other than read, write, sync, truncate, create, open, close, delete and discard",
 );
@@ -223,45 +245,42 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         "" => None,
         text => Some(Columns::parse(text)?),
     };
-    let mut reader = None;
-    while let Some(line) = input.line()? {
-        let number = line.number;
-        events.at(number);
-        if line.bytes.is_empty() {
+    let (mut reader, mut separator) = (None, None);
+    loop {
+        if let Some(Reader::Requests(reader)) = &mut reader
+            && let Some((number, request)) = quick::line(input, |text| reader.quick(text))
+        {
+            events.at(number);
+            reader.request(&request, events)?;
             continue;
         }
-        let fields = match std::str::from_utf8(line.bytes) {
-            _ if line.too_long => Err(Skip::Damage("line longer than 1 MiB")),
-            Err(_) => Err(Skip::Damage("line that is not UTF-8")),
-            Ok(text) => lines.split(text),
-        };
-        let fields = match fields {
-            Ok(fields) => fields,
-            Err(skip) => {
-                events.skipped(skip, number);
-                continue;
-            }
-        };
-        let reader = match &mut reader {
-            Some(reader) => reader,
-            None => {
-                let (begun, has_header) = begin(columns.as_ref(), &fields, events)?;
-                let reader = reader.insert(begun);
-                if has_header {
-                    continue;
+        let Some(line) = input.line()? else { return Ok(()) };
+        text_line(line, events, |text, events| {
+            let separator = *separator.get_or_insert_with(|| separator_of(text));
+            let fields = match lines.split(text, separator) {
+                Ok(fields) => fields,
+                Err(skip) => return Ok(Err(skip)),
+            };
+            let reader = match &mut reader {
+                Some(reader) => reader,
+                None => {
+                    let (begun, has_header) = begin(columns.as_ref(), &fields, separator, events)?;
+                    let reader = reader.insert(begun);
+                    if has_header {
+                        return Ok(Ok(()));
+                    }
+                    reader
                 }
-                reader
+            };
+            match reader {
+                Reader::Stored(reader) => reader.row(&fields, events),
+                Reader::Requests(reader) => match reader.whole(&fields) {
+                    Ok(request) => reader.request(&request, events).map(Ok),
+                    Err(skip) => Ok(Err(skip)),
+                },
             }
-        };
-        let done = match reader {
-            Reader::Stored(reader) => reader.row(&fields, events)?,
-            Reader::Requests(reader) => reader.line(&fields, events)?,
-        };
-        if let Err(skip) = done {
-            events.skipped(skip, number);
-        }
+        })?;
     }
-    Ok(())
 }
 
 enum Reader<'a> {
@@ -273,6 +292,7 @@ enum Reader<'a> {
 fn begin<'a>(
     columns: Option<&'a Columns<'a>>,
     first: &[&str],
+    separator: u8,
     events: &mut Events<'_>,
 ) -> Result<(Reader<'a>, bool), Error> {
     let Some(columns) = columns else {
@@ -285,7 +305,7 @@ fn begin<'a>(
             first.join(", ")
         )));
     };
-    let places = columns.places(first)?;
+    let mut places = columns.places(first)?;
     let writes = places.op.is_some();
     events.about(About {
         epoch_us: None,
@@ -303,8 +323,10 @@ fn begin<'a>(
     })?;
     let reader = Requests {
         columns,
+        in_order: places.in_order(),
         places,
-        files: HashMap::new(),
+        separator,
+        files: HashMap::default(),
         next: 0,
         first: None,
         processes: Processes::default(),
@@ -315,7 +337,10 @@ fn begin<'a>(
 struct Requests<'a> {
     columns: &'a Columns<'a>,
     places: Places,
-    files: HashMap<Box<str>, FileId>,
+    /// The contents of the columns of a line, up to the last column that is named.
+    in_order: Vec<Option<Holds>>,
+    separator: u8,
+    files: HashMap<Box<[u8]>, FileId, FixedState>,
     next: u64,
     /// First time, in its unit.
     first: Option<Time>,
@@ -323,7 +348,7 @@ struct Requests<'a> {
 }
 
 /// A time in its unit, exact where it is a whole number: nanoseconds since 1970 do not fit a float.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Time {
     Whole(u64),
     Fraction(f64),
@@ -337,12 +362,30 @@ impl Time {
         text.parse().ok().filter(|time: &f64| time.is_finite() && *time >= 0.0).map(Self::Fraction)
     }
 
+    /// Returns a number of these digits and so many behind the point, if it is exact as parsed.
+    fn of((digits, behind): (u64, u32)) -> Option<Self> {
+        const POWERS: [f64; 20] = [
+            1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+            1e16, 1e17, 1e18, 1e19,
+        ];
+        match behind {
+            0 => Some(Self::Whole(digits)),
+            // A quotient of two exact numbers is rounded once.
+            _ if digits < 1 << 53 => {
+                Some(Self::Fraction(digits as f64 / *POWERS.get(behind as usize)?))
+            }
+            _ => None,
+        }
+    }
+
     fn since_us(self, first: Self, per_second: u64) -> u64 {
         match (self, first) {
             (Self::Whole(time), Self::Whole(first)) => {
-                let us =
-                    u128::from(time.saturating_sub(first)) * 1_000_000 / u128::from(per_second);
-                u64::try_from(us).unwrap_or(u64::MAX)
+                let time = time.saturating_sub(first);
+                match 1_000_000 / per_second {
+                    0 => time / (per_second / 1_000_000),
+                    us => time.saturating_mul(us),
+                }
             }
             (time, first) => {
                 let number = |time| match time {
@@ -355,53 +398,108 @@ impl Time {
     }
 }
 
+/// One line.
+#[derive(Debug, PartialEq)]
+struct Request<'a> {
+    time: Option<Time>,
+    op: Op,
+    offset: u64,
+    len: u64,
+    pid: u32,
+    name: Option<&'a [u8]>,
+    process: Option<&'a [u8]>,
+}
+
+impl Default for Request<'_> {
+    fn default() -> Self {
+        let (op, len) = (Op::Read, PAGE_BYTES);
+        Self { time: None, op, offset: 0, len, pid: 0, name: None, process: None }
+    }
+}
+
 impl Requests<'_> {
-    fn line(
-        &mut self,
-        fields: &[&str],
-        events: &mut Events<'_>,
-    ) -> Result<Result<(), Skip>, Error> {
+    /// Parses a line of ASCII without quotes, blanks around its fields, and missing values.
+    fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Request<'a>> {
+        let mut request = Request::default();
+        if self.in_order.is_empty() {
+            return None;
+        }
+        for (n, holds) in self.in_order.iter().enumerate() {
+            if n > 0 {
+                text.byte(self.separator)?;
+            }
+            let block_bytes = self.columns.block_bytes;
+            match holds {
+                Some(Holds::Time) => request.time = Some(Time::of(text.decimal()?)?),
+                Some(Holds::Offset) => request.offset = text.number()?.checked_mul(block_bytes)?,
+                Some(Holds::Len) => request.len = text.number()?.checked_mul(block_bytes)?,
+                Some(Holds::Pid) => request.pid = u32::try_from(text.number()?).ok()?,
+                Some(Holds::Op) => {
+                    request.op = match text.field(self.separator)? {
+                        b"r" | b"R" | b"read" | b"Read" => Op::Read,
+                        b"w" | b"W" | b"write" | b"Write" => Op::Write,
+                        other => Op::parse(std::str::from_utf8(other).ok()?)?,
+                    }
+                }
+                Some(Holds::File) => request.name = Some(plain(text.field(self.separator)?)?),
+                Some(Holds::Process) => {
+                    request.process = Some(plain(text.field(self.separator)?)?);
+                }
+                None => {
+                    if text.field(self.separator)?.starts_with(b"\"") {
+                        return None;
+                    }
+                }
+            }
+        }
+        if text.starts(&[self.separator]) {
+            text.field(b'"')?;
+        }
+        text.end()?;
+        Some(request)
+    }
+
+    fn whole<'a>(&self, fields: &[&'a str]) -> Result<Request<'a>, Skip> {
         const SHORT: Skip = Skip::Damage("line with too few columns");
         let at = |place: Option<usize>| match place {
             Some(place) => fields.get(place).map(|field| Some(field.trim())).ok_or(SHORT),
             None => Ok(None),
         };
-        let fields = || -> Result<_, Skip> {
-            let Places { time, file, op, offset, len, pid, process } = self.places;
-            let time = at(time)?.map(|text| {
-                Time::parse(text).ok_or(Skip::Damage("time that is not a positive number"))
-            });
-            let op = at(op)?.map_or(Ok(Op::Read), |text| Op::parse(text).ok_or(UNKNOWN))?;
-            let bytes = |place: Option<usize>, default: u64| match at(place)? {
-                Some("") | None => Ok(default),
-                Some(text) => {
-                    let blocks: Option<u64> = text.parse().ok();
-                    let bytes = blocks.and_then(|n| n.checked_mul(self.columns.block_bytes));
-                    bytes.ok_or(Skip::Damage("offset or length that is not a number"))
-                }
-            };
-            let (offset, len) = (bytes(offset, 0)?, bytes(len, PAGE_BYTES)?);
-            let pid = match at(pid)? {
-                Some("") | None => 0,
-                Some(text) => {
-                    text.parse().map_err(|_| Skip::Damage("process that is not a number"))?
-                }
-            };
-            Ok((time.transpose()?, op, offset, len, pid, at(file)?, at(process)?))
+        let Places { time, file, op, offset, len, pid, process } = self.places;
+        let time = at(time)?
+            .map(|text| Time::parse(text).ok_or(Skip::Damage("time that is not a positive number")))
+            .transpose()?;
+        let op = at(op)?.map_or(Ok(Op::Read), |text| Op::parse(text).ok_or(UNKNOWN))?;
+        let bytes = |place: Option<usize>, default: u64| match at(place)? {
+            Some("") | None => Ok(default),
+            Some(text) => {
+                let blocks: Option<u64> = text.parse().ok();
+                let bytes = blocks.and_then(|n| n.checked_mul(self.columns.block_bytes));
+                bytes.ok_or(Skip::Damage("offset or length that is not a number"))
+            }
         };
-        let (time, op, offset, len, pid, name, process) = match fields() {
-            Ok(fields) => fields,
-            Err(skip) => return Ok(Err(skip)),
+        let (offset, len) = (bytes(offset, 0)?, bytes(len, PAGE_BYTES)?);
+        let pid = match at(pid)? {
+            Some("") | None => 0,
+            Some(text) => text.parse().map_err(|_| Skip::Damage("process that is not a number"))?,
         };
+        let (name, process) = (at(file)?, at(process)?);
         if name == Some("") {
-            return Ok(Err(Skip::Damage("line without a file")));
+            return Err(Skip::Damage("line without a file"));
         }
+        let [name, process] = [name, process].map(|text| text.map(str::as_bytes));
+        Ok(Request { time, op, offset, len, pid, name, process })
+    }
+
+    fn request(&mut self, request: &Request<'_>, events: &mut Events<'_>) -> Result<(), Error> {
+        let &Request { time, op, offset, len, pid, name, process } = request;
         let per_second = self.columns.per_second;
         let at_us =
             time.map_or(0, |time| time.since_us(*self.first.get_or_insert(time), per_second));
         if let Some(process) = process {
             self.processes.runs(pid, process, at_us, events)?;
         }
+        let text = |name| MaybeOwned::owned_str(&String::from_utf8_lossy(name));
         let mut push = |action| events.push(Event { at_us, pid, tid: pid, action });
         let known = name.and_then(|name| self.files.get(name).copied());
         let file = match (name, known) {
@@ -409,13 +507,13 @@ impl Requests<'_> {
             (Some(_), Some(file)) if op != Op::Create => file,
             (Some(name), old) => {
                 if let Some(file) = old {
-                    push(Action::Unbind { file, name: MaybeOwned::owned_str(name) })?;
+                    push(Action::Unbind { file, name: text(name) })?;
                     push(Action::Gone { file })?;
                 }
                 let file = FileId(self.next);
                 self.next += 1;
                 self.files.insert(name.into(), file);
-                let name = MaybeOwned::owned_str(name);
+                let name = text(name);
                 push(match op {
                     Op::Create => Action::Create(MaybeOwned::owned(Create {
                         file,
@@ -441,16 +539,29 @@ impl Requests<'_> {
             Op::Delete => {
                 if let Some(name) = name {
                     self.files.remove(name);
-                    push(Action::Unbind { file, name: MaybeOwned::owned_str(name) })?;
+                    push(Action::Unbind { file, name: text(name) })?;
                     push(Action::Gone { file })?;
                 }
             }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 }
 
-/// Splits lines at their separator, which the first line decides.
+/// A field that means what it says.
+fn plain(field: &[u8]) -> Option<&[u8]> {
+    let (first, last) = (*field.first()?, *field.last()?);
+    (first != b'"' && first > b' ' && last > b' ').then_some(field)
+}
+
+/// Returns the separator by the first line.
+fn separator_of(line: &str) -> u8 {
+    let many = |separator: &u8| line.bytes().filter(|byte| byte == separator).count();
+    // Of equally many, the first of these.
+    *b"|\t;,".iter().max_by_key(|byte| many(byte)).unwrap_or(&b',')
+}
+
+/// Splits lines at their separator.
 #[derive(Default)]
 struct Lines {
     reader: Option<csv_core::Reader>,
@@ -460,13 +571,9 @@ struct Lines {
 }
 
 impl Lines {
-    fn split(&mut self, line: &str) -> Result<Vec<&str>, Skip> {
-        let reader = self.reader.get_or_insert_with(|| {
-            let many = |separator: &u8| line.bytes().filter(|byte| byte == separator).count();
-            // Of equally many, the first of these.
-            let separator = *b"|\t;,".iter().max_by_key(|byte| many(byte)).unwrap_or(&b',');
-            csv_core::ReaderBuilder::new().delimiter(separator).build()
-        });
+    fn split(&mut self, line: &str, separator: u8) -> Result<Vec<&str>, Skip> {
+        let new = || csv_core::ReaderBuilder::new().delimiter(separator).build();
+        let reader = self.reader.get_or_insert_with(new);
         reader.reset();
         self.text.resize(line.len().max(1), 0);
         self.ends.resize(line.len() + 2, 0);
@@ -518,6 +625,44 @@ mod tests {
             format!("{} {} {what}", event.at_us, event.pid)
         };
         Ok((kept.events.iter().map(line).collect(), summary))
+    }
+
+    #[test]
+    fn both_parsers_agree() {
+        for (columns, separator, samples) in [
+            (
+                "time=1,file=2,op=3,offset=4,len=5,pid=6,unit=us",
+                b',',
+                [
+                    "17,/data/a,w,4096,512,7",
+                    "18,/data/b c,fsync,0,,8",
+                    "19,\"/data/c,d\",Read,8,1,9",
+                ],
+            ),
+            (
+                "time=2,offset=5,process=4,block=512",
+                b';',
+                ["x;0.5;;app;8;9", "\"y;z\";12.000001;1;a b;16", ";17592186044416.125;;\"q\";0;"],
+            ),
+        ] {
+            let parsed = Columns::parse(columns).unwrap();
+            let mut kept = Kept::default();
+            let mut events = Events::new(&mut kept);
+            let (reader, _) = begin(Some(&parsed), &[], separator, &mut events).unwrap();
+            let Reader::Requests(reader) = reader else { panic!("it has columns") };
+            let (mut lines, mut text, mut taken) = (Lines::default(), String::new(), 0);
+            quick::testing::damaged(&samples, |line, n| {
+                let end = if n % 5 == 0 { "\r\n" } else { "\n" };
+                let quick =
+                    quick::testing::quick(&mut text, (line, end), |text| reader.quick(text));
+                if let Some(request) = quick {
+                    let fields = lines.split(line, separator);
+                    assert_eq!(fields.and_then(|f| reader.whole(&f)), Ok(request), "{line:?}");
+                    taken += 1;
+                }
+            });
+            assert!(taken > 10_000, "{taken}");
+        }
     }
 
     #[test]

@@ -20,14 +20,18 @@
 //! the first event, so later names do not change it. `sync` and `datasync` make the whole file
 //! durable, `trim` discards its blocks. fio never deletes or truncates in a log.
 
-use super::{Confidence, FileId, FormatSpec, Knows, Side, Space, text_lines};
+use super::{
+    Confidence, FileId, FormatSpec, Knows, Side, Space,
+    quick::{self, Lines, Text},
+};
 use crate::{
     Error,
     events::{Events, Skip},
     input::Input,
 };
 use flashsift_core::event::{About, Action, Event, MaybeOwned};
-use std::collections::HashMap;
+use foldhash::fast::FixedState;
+use std::{collections::HashMap, rc::Rc};
 
 pub(super) const V2: FormatSpec = FormatSpec {
     name: "fio-iolog-2",
@@ -84,43 +88,104 @@ fn detect(head: &[u8], header: &str) -> Confidence {
 
 fn read(input: &mut Input<'_>, events: &mut Events<'_>, version: Version) -> Result<(), Error> {
     let mut reader = Reader { version, ..Reader::default() };
-    let mut number = 0;
-    text_lines(input, events, |text, events| {
-        number += 1;
-        if matches!(text, HEADER_2 | HEADER_3) {
-            return Ok(Ok(()));
-        }
-        match Line::new(text, version) {
-            Ok(line) => reader.line(&line, number, events).map(Ok),
-            Err(skip) => Ok(Err(skip)),
-        }
-    })?;
+    quick::lines(input, events, &mut reader)?;
     reader.settle(events)
 }
 
+const SHAPE: Skip = Skip::Damage("line that is not `[time] name action [offset length]`");
+
+impl Lines for Reader {
+    /// `Err` of a header has no reason: it is neither an action nor damage.
+    type Line<'a> = Result<Line<'a>, Option<Skip>>;
+
+    /// A read or write of the file of the line before, or of one without a space in its name.
+    fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Self::Line<'a>> {
+        let mut time = 0;
+        if self.version == Version::Three {
+            time = text.number()?;
+            text.byte(b' ')?;
+        }
+        let name = match self.last.as_ref().and_then(|(last, _)| text.same(last)) {
+            Some(name) => name,
+            None => text.field(b' ').filter(|name| !name.is_empty())?,
+        };
+        text.byte(b' ')?;
+        let action = match text.starts(b"read ") {
+            true => Do::Read,
+            false if text.starts(b"write ") => Do::Write,
+            false => return None,
+        };
+        let offset = text.number()?;
+        text.byte(b' ')?;
+        let len = text.number()?;
+        text.end()?;
+        Some(Ok(Line { time, name, action, offset, len }))
+    }
+
+    fn whole<'a>(&self, text: &'a str) -> Self::Line<'a> {
+        match text {
+            HEADER_2 | HEADER_3 => Err(None),
+            _ => Line::new(text, self.version).map_err(Some),
+        }
+    }
+
+    fn line(
+        &mut self,
+        line: Self::Line<'_>,
+        events: &mut Events<'_>,
+    ) -> Result<Result<(), Skip>, Error> {
+        match line {
+            Ok(line) => self.act(&line, events).map(Ok),
+            Err(skip) => Ok(skip.map_or(Ok(()), Err)),
+        }
+    }
+}
+
+/// The action of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Do {
+    Add,
+    Open,
+    Close,
+    Read,
+    Write,
+    Sync,
+    DataSync,
+    SyncRange,
+    Trim,
+    Wait,
+}
+
+impl Do {
+    fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "add" => Self::Add,
+            "open" => Self::Open,
+            "close" => Self::Close,
+            "read" => Self::Read,
+            "write" => Self::Write,
+            "sync" => Self::Sync,
+            "datasync" => Self::DataSync,
+            "sync_file_range" => Self::SyncRange,
+            "trim" => Self::Trim,
+            "wait" => Self::Wait,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+
 struct Line<'a> {
     time: u64,
-    name: &'a str,
-    action: &'a str,
+    name: &'a [u8],
+    action: Do,
     offset: u64,
     len: u64,
 }
 
 impl<'a> Line<'a> {
     fn new(text: &'a str, version: Version) -> Result<Self, Skip> {
-        const SHAPE: Skip = Skip::Damage("line that is not `[time] name action [offset length]`");
-        const ACTIONS: [&str; 10] = [
-            "add",
-            "open",
-            "close",
-            "read",
-            "write",
-            "sync",
-            "datasync",
-            "sync_file_range",
-            "trim",
-            "wait",
-        ];
         let number = |word: &str| word.parse::<u64>().map_err(|_| SHAPE);
         let (time, rest) = match version {
             Version::Two => (0, text),
@@ -131,21 +196,23 @@ impl<'a> Line<'a> {
         };
         let (before, last) = rest.trim_ascii_end().rsplit_once(' ').ok_or(SHAPE)?;
         // The short form is fio's form for files; the rest is tolerated for a plain `NAME sync`.
-        let (name, action, offset, len) = match ACTIONS.contains(&last) {
-            true => (before, last, 0, 0),
-            false => {
+        let (name, action, offset, len) = match Do::parse(last) {
+            Some(action) => (before, Some(action), 0, 0),
+            None => {
                 let (before, offset) = before.rsplit_once(' ').ok_or(SHAPE)?;
                 let (name, action) = before.rsplit_once(' ').ok_or(SHAPE)?;
-                (name, action, number(offset)?, number(last)?)
+                (name, Do::parse(action), number(offset)?, number(last)?)
             }
         };
-        match (action, version) {
-            ("wait", Version::Three) => Err(Skip::Damage("`wait` in a log of version 3")),
+        match action {
+            Some(Do::Wait) if version == Version::Three => {
+                Err(Skip::Damage("`wait` in a log of version 3"))
+            }
             _ if name.len() > NAME_BYTES_MAX => {
                 Err(Skip::Damage("file name longer than 4096 bytes"))
             }
-            _ if ACTIONS.contains(&action) && !name.is_empty() => {
-                Ok(Self { time, name, action, offset, len })
+            Some(action) if !name.is_empty() => {
+                Ok(Self { time, name: name.as_bytes(), action, offset, len })
             }
             _ => Err(SHAPE),
         }
@@ -157,7 +224,9 @@ struct Reader {
     version: Version,
     first: Option<u64>,
     at_us: u64,
-    files: HashMap<Box<str>, FileId>,
+    files: HashMap<Rc<[u8]>, FileId, FixedState>,
+    /// The file of the line before.
+    last: Option<(Rc<[u8]>, FileId)>,
     waits: bool,
     /// Events and their lines, held until the type of the trace is known.
     held: Vec<(u64, Event<'static>)>,
@@ -166,39 +235,30 @@ struct Reader {
 }
 
 impl Reader {
-    fn line(&mut self, line: &Line<'_>, number: u64, events: &mut Events<'_>) -> Result<(), Error> {
-        if number > HEAD_LINES {
+    fn act(&mut self, line: &Line<'_>, events: &mut Events<'_>) -> Result<(), Error> {
+        if events.line() > HEAD_LINES {
             self.settle(events)?;
         }
         let &Line { time, name, action, offset, len } = line;
         if self.version == Version::Three {
             self.at_us = time.saturating_sub(*self.first.get_or_insert(time));
         }
-        let file = match self.files.get(name) {
-            Some(&file) => file,
-            None => {
-                let file = FileId(self.files.len() as u64);
-                self.files.insert(name.into(), file);
-                self.push(
-                    number,
-                    Action::Bind { file, name: MaybeOwned::owned_str(name) },
-                    events,
-                )?;
-                file
-            }
+        let file = match &self.last {
+            Some((last, file)) if **last == *name => *file,
+            _ => self.other_file(name, events)?,
         };
         let action = match action {
-            "open" => Action::Open { open: None, file, created: false },
-            "close" => Action::Close { open: None, file },
-            "read" => Action::Read { open: None, file, offset, len },
-            "write" => Action::Write { open: None, file, offset, len, sync: false },
-            "sync" | "datasync" => {
-                let data_only = action == "datasync";
+            Do::Open => Action::Open { open: None, file, created: false },
+            Do::Close => Action::Close { open: None, file },
+            Do::Read => Action::Read { open: None, file, offset, len },
+            Do::Write => Action::Write { open: None, file, offset, len, sync: false },
+            Do::Sync | Do::DataSync => {
+                let data_only = action == Do::DataSync;
                 Action::Sync { file, offset: 0, len: u64::MAX, data_only }
             }
-            "sync_file_range" => Action::Sync { file, offset, len, data_only: true },
-            "trim" => Action::Punch { file, offset, len },
-            "wait" => {
+            Do::SyncRange => Action::Sync { file, offset, len, data_only: true },
+            Do::Trim => Action::Punch { file, offset, len },
+            Do::Wait => {
                 self.waits = true;
                 // A log without a wait near its start counts as one without times.
                 if self.times != Some(false) {
@@ -206,22 +266,32 @@ impl Reader {
                 }
                 return Ok(());
             }
-            _ => return Ok(()),
+            Do::Add => return Ok(()),
         };
-        self.push(number, action, events)
+        self.push(action, events)
     }
 
-    fn push(
-        &mut self,
-        number: u64,
-        action: Action<'static>,
-        events: &mut Events<'_>,
-    ) -> Result<(), Error> {
+    /// Returns a file that is not that of the line before.
+    fn other_file(&mut self, name: &[u8], events: &mut Events<'_>) -> Result<FileId, Error> {
+        if let Some((name, &file)) = self.files.get_key_value(name) {
+            self.last = Some((Rc::clone(name), file));
+            return Ok(file);
+        }
+        let file = FileId(self.files.len() as u64);
+        let key: Rc<[u8]> = name.into();
+        self.files.insert(Rc::clone(&key), file);
+        self.last = Some((key, file));
+        let name = MaybeOwned::owned_str(&String::from_utf8_lossy(name));
+        self.push(Action::Bind { file, name }, events)?;
+        Ok(file)
+    }
+
+    fn push(&mut self, action: Action<'static>, events: &mut Events<'_>) -> Result<(), Error> {
         let event = Event { at_us: self.at_us, pid: 0, tid: 0, action };
         if self.times.is_some() {
             return events.push(event);
         }
-        self.held.push((number, event));
+        self.held.push((events.line(), event));
         Ok(())
     }
 
@@ -231,7 +301,7 @@ impl Reader {
             return Ok(());
         }
         let blocks =
-            !self.files.is_empty() && self.files.keys().all(|name| name.starts_with("/dev/"));
+            !self.files.is_empty() && self.files.keys().all(|name| name.starts_with(b"/dev/"));
         let (side, space) =
             if blocks { (Side::After, Space::Blocks) } else { (Side::Before, Space::Files) };
         let times = self.version == Version::Three || self.waits;
@@ -272,6 +342,14 @@ mod tests {
             format!("{} {what}", e.at_us)
         };
         (summary.about.unwrap(), events.iter().map(line).collect(), testing::skipped(&summary))
+    }
+
+    #[test]
+    fn both_parsers_agree() {
+        for (version, sample) in [(Version::Two, SAMPLE_2), (Version::Three, SAMPLE_3)] {
+            let lines: Vec<_> = sample.lines().collect();
+            quick::testing::agree(Reader { version, ..Reader::default() }, &lines, 0.2);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::{
     Error,
     events::{Events, Skip},
-    input::Input,
+    input::{Input, Line},
 };
 use flashsift_core::event::{FileId, Knows, Side, Space};
 
@@ -22,6 +22,7 @@ mod parquet;
 mod perfetto;
 mod pixel;
 mod processes;
+mod quick;
 mod sectors;
 mod strace;
 
@@ -178,16 +179,26 @@ fn text_lines(
     mut read: impl FnMut(&str, &mut Events<'_>) -> Result<Result<(), Skip>, Error>,
 ) -> Result<(), Error> {
     while let Some(line) = input.line()? {
-        events.at(line.number);
-        let skip = match std::str::from_utf8(line.bytes) {
-            _ if line.too_long => Err(Skip::Damage("line longer than 1 MiB")),
-            Ok("") => continue,
-            Ok(text) => read(text, events)?,
-            Err(_) => Err(Skip::Damage("line that is not UTF-8")),
-        };
-        if let Err(skip) = skip {
-            events.skipped(skip, line.number);
-        }
+        text_line(line, events, &mut read)?;
+    }
+    Ok(())
+}
+
+/// Passes a line to `read` as [`text_lines`] does.
+fn text_line(
+    line: Line<'_>,
+    events: &mut Events<'_>,
+    read: impl FnOnce(&str, &mut Events<'_>) -> Result<Result<(), Skip>, Error>,
+) -> Result<(), Error> {
+    events.at(line.number);
+    let skip = match std::str::from_utf8(line.bytes) {
+        _ if line.too_long => Err(Skip::Damage("line longer than 1 MiB")),
+        Ok("") => return Ok(()),
+        Ok(text) => read(text, events)?,
+        Err(_) => Err(Skip::Damage("line that is not UTF-8")),
+    };
+    if let Err(skip) = skip {
+        events.skipped(skip, line.number);
     }
     Ok(())
 }

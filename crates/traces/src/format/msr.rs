@@ -16,8 +16,10 @@
 //! is counted. The response time is specific to one disk array of 2007 and is not kept.
 
 use super::{
-    Confidence, FormatSpec, Knows, Side, Space, block::Devices, detected_by_lines, head_lines,
-    text_lines,
+    Confidence, FormatSpec, Knows, Side, Space,
+    block::Devices,
+    detected_by_lines, head_lines,
+    quick::{self, Lines, Text},
 };
 use crate::{
     Error,
@@ -65,28 +67,67 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         space: Space::Blocks,
         knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
     })?;
-    let mut devices = Devices::default();
-    let mut first = None;
-    text_lines(input, events, |line, events| {
-        let Some(request) = Request::new(line) else {
-            return Ok(if is_header(line) { Ok(()) } else { Err(SHAPE) });
+    quick::lines(input, events, &mut Reader::default())
+}
+
+#[derive(Default)]
+struct Reader {
+    devices: Devices,
+    first_ticks: Option<u64>,
+}
+
+impl Lines for Reader {
+    /// `Err` of a header has no reason: it is neither a request nor damage.
+    type Line<'a> = Result<Request<'a>, Option<Skip>>;
+
+    fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Self::Line<'a>> {
+        let ticks = text.number()?;
+        text.byte(b',')?;
+        let disk = text.same(self.devices.last()?)?;
+        text.byte(b',')?;
+        let write = text.starts(b"Write,");
+        if !write && !text.starts(b"Read,") {
+            return None;
+        }
+        let offset = text.number()?;
+        text.byte(b',')?;
+        let len = text.number()?;
+        text.byte(b',')?;
+        let _response_ticks = text.number()?;
+        text.end()?;
+        Some(Ok(Request { ticks, disk, write, offset, len }))
+    }
+
+    fn whole<'a>(&self, line: &'a str) -> Self::Line<'a> {
+        Request::new(line).ok_or_else(|| (!is_header(line)).then_some(SHAPE))
+    }
+
+    fn line(
+        &mut self,
+        line: Self::Line<'_>,
+        events: &mut Events<'_>,
+    ) -> Result<Result<(), Skip>, Error> {
+        let Request { ticks, disk, write, offset, len } = match line {
+            Ok(request) => request,
+            Err(skip) => return Ok(skip.map_or(Ok(()), Err)),
         };
-        let Request { ticks, disk, write, offset, len } = request;
-        let at_us = ticks.saturating_sub(*first.get_or_insert(ticks)) / TICKS_PER_US;
+        let at_us = ticks.saturating_sub(*self.first_ticks.get_or_insert(ticks)) / TICKS_PER_US;
         // This is the naming scheme of the set's files.
-        let file = devices.file(disk, || disk.replacen(',', "_", 1).into(), at_us, events)?;
+        let name = || String::from_utf8_lossy(disk).replacen(',', "_", 1).into();
+        let file = self.devices.file(disk, name, at_us, events)?;
         let action = match write {
             true => Action::Write { open: None, file, offset, len, sync: false },
             false => Action::Read { open: None, file, offset, len },
         };
         events.push(Event { at_us, pid: 0, tid: 0, action }).map(Ok)
-    })
+    }
 }
 
+#[derive(Debug, PartialEq, Eq)]
 struct Request<'a> {
     ticks: u64,
     /// Host and disk, including the comma between them.
-    disk: &'a str,
+    disk: &'a [u8],
     write: bool,
     offset: u64,
     len: u64,
@@ -107,7 +148,7 @@ impl<'a> Request<'a> {
             && (write || op.eq_ignore_ascii_case("read"));
         whole.then_some(Self {
             ticks: ticks.parse().ok()?,
-            disk: &rest[..host.len() + 1 + number.len()],
+            disk: &rest.as_bytes()[..host.len() + 1 + number.len()],
             write,
             offset: offset.parse().ok()?,
             len: len.parse().ok()?,
@@ -133,6 +174,12 @@ mod tests {
             other => panic!("{other:?}"),
         };
         (events.iter().map(line).collect(), testing::skipped(&summary))
+    }
+
+    #[test]
+    fn both_parsers_agree() {
+        let lines: Vec<_> = SAMPLE.lines().chain([HEADER]).collect();
+        quick::testing::agree(Reader::default(), &lines, 0.5);
     }
 
     #[test]

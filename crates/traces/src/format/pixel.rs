@@ -37,7 +37,7 @@ use super::{
     Confidence, FileId, FormatSpec, Knows, Side, Space,
     block::{Devices, Op, Rwbs, device_name},
     processes::Processes,
-    text_lines,
+    quick::{self, Lines, Text},
 };
 use crate::{
     Error,
@@ -45,7 +45,6 @@ use crate::{
     input::Input,
 };
 use flashsift_core::event::{About, Event};
-use std::collections::VecDeque;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "pixel",
@@ -83,21 +82,85 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         space: Space::Blocks,
         knows: Knows { times: true, syncs: false, writes: true, removals: false, ..Knows::NOTHING },
     })?;
-    let mut reader = Reader::default();
-    text_lines(input, events, |line, events| match Request::new(line) {
-        _ if line == HEADER => Ok(Ok(())),
-        Ok(request) => reader.request(&request, events),
-        Err(skip) => Ok(Err(skip)),
-    })
+    quick::lines(input, events, &mut Reader::default())
+}
+
+impl Lines for Reader {
+    /// `Err` of a header has no reason: it is neither a request nor damage.
+    type Line<'a> = Result<Request<'a>, Option<Skip>>;
+
+    /// A line whose process has one `-`, before its pid.
+    fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Self::Line<'a>> {
+        let process = text.until(b'-')?;
+        let pid = u32::try_from(text.number()?).ok()?;
+        text.byte(b',')?;
+        let device = text.same(self.devices.last()?)?;
+        text.byte(b',')?;
+        let flags = match text.until(b',')? {
+            b"R" => READ,
+            b"W" => WRITE,
+            flags => Rwbs::parse(std::str::from_utf8(flags).ok()?)?,
+        };
+        let sector = text.number()?;
+        text.byte(b',')?;
+        let sectors = text.number()?;
+        text.byte(b',')?;
+        let time_us = in_us(text.decimal()?)?;
+        text.end()?;
+        let flags = Some(flags);
+        Some(Ok(Request { process, pid, device, flags, sector, sectors, time_us }))
+    }
+
+    fn whole<'a>(&self, line: &'a str) -> Self::Line<'a> {
+        match line {
+            HEADER => Err(None),
+            _ => Request::new(line).map_err(Some),
+        }
+    }
+
+    fn line(
+        &mut self,
+        line: Self::Line<'_>,
+        events: &mut Events<'_>,
+    ) -> Result<Result<(), Skip>, Error> {
+        match line {
+            Ok(request) => self.request(&request, events),
+            Err(skip) => Ok(skip.map_or(Ok(()), Err)),
+        }
+    }
+}
+
+const READ: Rwbs = Rwbs { op: Op::Read, flush: false, sync: false };
+const WRITE: Rwbs = Rwbs { op: Op::Write, flush: false, sync: false };
+
+/// Returns a time of seconds, its digits and the number of those behind the point, in
+/// microseconds, if they are those that rounding a float gives for sure.
+fn in_us((digits, behind): (u64, u32)) -> Option<u64> {
+    // Below, a float of microseconds is exact to 2^-9.
+    const SURE_US_MAX: u64 = 1 << 43;
+    let time_us = match 6u32.checked_sub(behind) {
+        Some(missing) => digits.checked_mul(10u64.pow(missing))?,
+        None => {
+            let unit = 10u64.checked_pow(behind - 6)?;
+            let (whole, part) = (digits / unit, digits % unit);
+            if part.abs_diff(unit / 2) <= unit / 100 {
+                return None;
+            }
+            whole + u64::from(part > unit / 2)
+        }
+    };
+    (time_us <= SURE_US_MAX).then_some(time_us)
 }
 
 /// One line.
+#[derive(Debug, PartialEq, Eq)]
 struct Request<'a> {
-    process: &'a str,
+    process: &'a [u8],
     /// Pid; 0 if the line has none.
     pid: u32,
-    device: &'a str,
-    flag: &'a str,
+    device: &'a [u8],
+    /// `None` if no kernel writes them.
+    flags: Option<Rwbs>,
     sector: u64,
     sectors: u64,
     time_us: u64,
@@ -124,11 +187,20 @@ impl<'a> Request<'a> {
             _ => (process, 0),
         };
         let (sector, sectors) = (number(sector)?, number(sectors)?);
-        Ok(Self { process, pid, device, flag, sector, sectors, time_us: time_us as u64 })
+        Ok(Self {
+            process: process.as_bytes(),
+            pid,
+            device: device.as_bytes(),
+            flags: Rwbs::parse(flag),
+            sector,
+            sectors,
+            time_us: time_us as u64,
+        })
     }
 }
 
 /// A request that may be repeated.
+#[derive(Clone, Copy)]
 struct Pending {
     line: u64,
     file: FileId,
@@ -139,12 +211,59 @@ struct Pending {
     time_us: u64,
 }
 
+const WINDOW: usize = REPEAT_LINES_MAX as usize;
+
+/// The requests of the last lines that have not been repeated, each at the number of its line.
+#[derive(Default)]
+struct Window {
+    /// Beside the requests, so that all are compared at once.
+    sectors: [u64; WINDOW],
+    requests: [Option<Pending>; WINDOW],
+}
+
+impl Window {
+    /// Whether this repeats a recent request, which then no longer matches; otherwise the request
+    /// is kept for comparison.
+    fn repeats(&mut self, new: &Pending) -> bool {
+        let sector = new.sector;
+        if self.sectors.iter().fold(false, |found, &other| found | (other == sector))
+            && self.take(new)
+        {
+            return true;
+        }
+        let slot = new.line as usize % WINDOW;
+        self.sectors[slot] = new.sector;
+        self.requests[slot] = Some(*new);
+        false
+    }
+
+    /// Takes the oldest request that `new` repeats.
+    #[cold]
+    fn take(&mut self, new: &Pending) -> bool {
+        let first = new.line.saturating_sub(REPEAT_LINES_MAX);
+        let same = |line: &u64| {
+            self.requests[*line as usize % WINDOW].is_some_and(|old| {
+                old.line == *line
+                    && (old.file, old.op, old.sector, old.sectors)
+                        == (new.file, new.op, new.sector, new.sectors)
+                    && old.pid != new.pid
+                    && new.time_us.abs_diff(old.time_us) <= REPEAT_US_MAX
+            })
+        };
+        let found = (first..new.line).find(same);
+        if let Some(line) = found {
+            self.requests[line as usize % WINDOW] = None;
+        }
+        found.is_some()
+    }
+}
+
 #[derive(Default)]
 struct Reader {
     first_us: Option<u64>,
     devices: Devices,
     processes: Processes,
-    pending: VecDeque<Pending>,
+    window: Window,
 }
 
 impl Reader {
@@ -153,24 +272,25 @@ impl Reader {
         request: &Request<'_>,
         events: &mut Events<'_>,
     ) -> Result<Result<(), Skip>, Error> {
-        let &Request { process, pid, device, flag, sector, sectors, time_us } = request;
-        let Some(flags) = Rwbs::parse(flag) else {
+        let &Request { process, pid, device, flags, sector, sectors, time_us } = request;
+        let Some(flags) = flags else {
             return Ok(Err(Skip::Damage("unknown rw_flag")));
         };
         let at_us = time_us.saturating_sub(*self.first_us.get_or_insert(time_us));
         let file = self.devices.file(device, || name_of(device), at_us, events)?;
         let line = events.line();
-        if self.repeats(&Pending { line, file, op: flags.op, sector, sectors, pid, time_us }) {
+        let pending = Pending { line, file, op: flags.op, sector, sectors, pid, time_us };
+        if self.window.repeats(&pending) {
             return Ok(Err(Skip::Benign("request issued again by another process")));
         }
         let disguised =
-            flags.op == Op::Read && (process.starts_with("f2fs_discard") || sectors > SECTORS_MAX);
+            flags.op == Op::Read && (process.starts_with(b"f2fs_discard") || sectors > SECTORS_MAX);
         let flags = if disguised { Rwbs { op: Op::Discard, ..flags } } else { flags };
         let actions = match flags.actions(file, Some((sector, sectors))) {
             Ok(actions) => actions,
             Err(skip) => return Ok(Err(skip)),
         };
-        if process != "<...>" {
+        if process != b"<...>" {
             self.processes.runs(pid, process, at_us, events)?;
         }
         for action in actions {
@@ -178,32 +298,10 @@ impl Reader {
         }
         Ok(if disguised { Err(DISCARD) } else { Ok(()) })
     }
-
-    /// Whether this repeats a recent request, which then no longer matches; otherwise the request
-    /// is kept for comparison.
-    fn repeats(&mut self, new: &Pending) -> bool {
-        let soon = |old: &Pending| {
-            new.time_us.abs_diff(old.time_us) <= REPEAT_US_MAX
-                && new.line - old.line <= REPEAT_LINES_MAX
-        };
-        while self.pending.front().is_some_and(|old| !soon(old)) {
-            self.pending.pop_front();
-        }
-        let same = |old: &Pending| {
-            (old.file, old.op, old.sector, old.sectors)
-                == (new.file, new.op, new.sector, new.sectors)
-                && old.pid != new.pid
-        };
-        let first = self.pending.iter().position(same);
-        match first {
-            Some(n) => drop(self.pending.remove(n)),
-            None => self.pending.push_back(Pending { ..*new }),
-        }
-        first.is_some()
-    }
 }
 
-fn name_of(device: &str) -> Box<str> {
+fn name_of(device: &[u8]) -> Box<str> {
+    let device = String::from_utf8_lossy(device);
     match device.parse::<u32>() {
         Ok(number) => device_name(number >> 20, number & 0xf_ffff),
         Err(_) => device.into(),
@@ -232,6 +330,30 @@ mod tests {
             other => panic!("{other:?}"),
         };
         (events.iter().map(line).collect(), testing::skipped(&summary))
+    }
+
+    #[test]
+    fn both_parsers_agree() {
+        let lines: Vec<_> = SAMPLE.lines().chain(["<...>-7,8388608,RA,0,8,1"]).collect();
+        quick::testing::agree(Reader::default(), &lines, 0.5);
+    }
+
+    #[test]
+    fn times_are_rounded_as_floats_are() {
+        let mut taken = 0;
+        for n in 0..200_000u64 {
+            let number = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let (whole, part) = (number >> 50, number % 10u64.pow(1 + (n % 15) as u32));
+            for text in [format!("{whole}.{part}"), format!("{}", whole as f64 + part as f64 / 1e6)]
+            {
+                let (before, behind) = text.split_once('.').unwrap_or((&text, ""));
+                let Ok(digits) = format!("{before}{behind}").parse() else { continue };
+                let Some(us) = in_us((digits, behind.len() as u32)) else { continue };
+                assert_eq!(us, (text.parse::<f64>().unwrap() * 1e6).round() as u64, "{text}");
+                taken += 1;
+            }
+        }
+        assert!(taken > 300_000, "{taken}");
     }
 
     #[test]

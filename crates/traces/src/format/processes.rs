@@ -2,18 +2,19 @@
 
 use crate::{Error, events::Events};
 use flashsift_core::event::{Action, Event, MaybeOwned};
+use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
 /// The processes of a trace whose every line names its process.
 #[derive(Default)]
-pub(super) struct Processes(HashMap<u32, Box<str>>);
+pub(super) struct Processes(HashMap<u32, Box<[u8]>, FixedState>);
 
 impl Processes {
-    /// `pid` runs `name`: emits an event if that is new. 0 is no process.
+    /// `pid` runs `name`, which is UTF-8: emits an event if that is new. 0 is no process.
     pub(super) fn runs(
         &mut self,
         pid: u32,
-        name: &str,
+        name: &[u8],
         at_us: u64,
         events: &mut Events<'_>,
     ) -> Result<(), Error> {
@@ -25,7 +26,7 @@ impl Processes {
             at_us,
             pid,
             tid: pid,
-            action: Action::Process { name: MaybeOwned::owned_str(name) },
+            action: Action::Process { name: MaybeOwned::owned_str(&String::from_utf8_lossy(name)) },
         })
     }
 }

@@ -3,13 +3,12 @@
 //! Names are looked up once in each dictionary, not once in each row. The Parquet crate would first
 //! make a string of every row's name, which takes a quarter of the time of reading.
 
-use super::{Column, GROUP_ROWS_MAX, KINDS_2, Kind, guarded, malformed};
+use super::{Column, GROUP_ROWS_MAX, Group, KINDS_2, Kind, guarded, malformed};
 use crate::Error;
 use parquet::{
     basic::Encoding,
     column::page::{Page, PageReader},
     data_type::Int32Type,
-    file::reader::RowGroupReader,
 };
 
 const CUT: &str = "the actions end early";
@@ -18,14 +17,14 @@ const UNKNOWN: &str = "there is no such action";
 /// The kinds of all rows of a group, at most [`GROUP_ROWS_MAX`]. `numbered`: the column holds
 /// numbers, as in schemas 1 and 2.
 pub(super) fn kinds(
-    group: &dyn RowGroupReader,
+    group: &Group<'_>,
     n: usize,
     rows: usize,
     numbered: bool,
 ) -> Result<Vec<Kind>, Error> {
     assert!(rows <= GROUP_ROWS_MAX, "checked before");
     if numbered {
-        let mut column = Column::<Int32Type>::new(guarded(|| group.get_column_reader(n))?);
+        let mut column = Column::<Int32Type>::new(group, n)?;
         column.next(rows)?;
         let kind = |number: &i32| Kind::ALL[..KINDS_2].get(usize::try_from(*number).ok()?).copied();
         return column
@@ -34,8 +33,7 @@ pub(super) fn kinds(
             .map(|number| kind(number).ok_or_else(|| malformed(UNKNOWN)))
             .collect();
     }
-    let pages = guarded(|| group.get_column_page_reader(n))?;
-    named(pages, rows)
+    named(group.pages(n)?, rows)
 }
 
 fn named(mut pages: Box<dyn PageReader>, rows: usize) -> Result<Vec<Kind>, Error> {

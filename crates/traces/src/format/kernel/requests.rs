@@ -60,14 +60,18 @@ impl Requests {
             return Ok(Err(AGAIN));
         }
         let (major, minor) = (dev.0 >> 20, dev.0 & 0xf_ffff);
-        let file =
-            self.devices.file(&dev.to_string(), || device_name(major, minor), at_us, events)?;
+        let file = self.devices.file(
+            dev.to_string().as_bytes(),
+            || device_name(major, minor),
+            at_us,
+            events,
+        )?;
         let actions = match flags.actions(file, (sectors > 0).then_some((sector, sectors))) {
             Ok(actions) => actions,
             Err(skip) => return Ok(Err(skip)),
         };
         if let Some(name) = by.name {
-            self.processes.runs(by.pid, name, at_us, events)?;
+            self.processes.runs(by.pid, name.as_bytes(), at_us, events)?;
         }
         for action in actions {
             events.push(Event { at_us, pid: by.pid, tid: by.tid, action })?;
