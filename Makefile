@@ -111,7 +111,7 @@ wheel: setup-build ## Python wheels into target/wheels, for WHEEL_TARGETS (x86-6
 	  rustup target add $$target 2> /dev/null || true; \
 	  PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" python/wheel.py --target $$target --out target/wheels; done
 
-wheel-test: ## Install the wheel for this machine in a fresh virtual environment; run its tests
+wheel-test: ## Tests of the wheels, each in a fresh environment; that for ARM64 in an emulator
 	python/wheel.py --test target/wheels
 
 soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTES (10); packages

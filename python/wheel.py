@@ -4,6 +4,8 @@
     python/wheel.py --target x86_64-unknown-linux-gnu --out target/wheels     as `make wheel` does
     python/wheel.py --built target/debug --out target/wheels-dev              as `make test` does
     python/wheel.py --test target/wheels                                      as `make wheel-test`
+
+With qemu-user and the system that tests boot in a guest of ARM64, --test tries that wheel as well.
 """
 
 import argparse
@@ -136,6 +138,43 @@ def test(wheels):
         )
 
 
+# Its Python, which `make setup` unpacks for guests.
+GUEST = ROOT / "target" / "guest" / "arm64" / "root"
+# They start Python itself, or draw, or look at the sources.
+NOT_EMULATED = "not ctrl_c and not lock and not figures and not types"
+
+
+def emulate(wheels):
+    """Runs the tests of the wheel for ARM64 in an emulator, as far as that can be."""
+    found = sorted(wheels.glob("flashsift-*aarch64.whl"))
+    qemu = shutil.which("qemu-aarch64-static")
+    interpreter = GUEST / "usr" / "bin" / "python3"
+    for what, there in [("the wheel", found), ("qemu-user-static", qemu),
+                        (str(interpreter), interpreter.exists())]:
+        if not there:
+            print(f"SKIPPED the wheel for ARM64: {what} is missing")
+            return
+    version = interpreter.resolve().name.removeprefix("python")
+    with tempfile.TemporaryDirectory() as directory:
+        site = pathlib.Path(directory) / "site"
+        platforms = ["--platform=manylinux2014_aarch64", "--platform=manylinux_2_28_aarch64"]
+        abis = [f"--abi=cp{version.replace('.', '')}", "--abi=abi3", "--abi=none"]
+        run(sys.executable, "-m", "pip", "install", "-q", *platforms, f"--python-version={version}",
+            "--implementation=cp", *abis, "--only-binary=:all:", "--target", site, found[-1],
+            "pytest", "fsspec", "matplotlib")
+        # The kernel does not start programs of other machines.
+        program = pathlib.Path(directory) / "flashsift"
+        program.write_text(f'#!/bin/sh\nexec {qemu} -L {GUEST} {site}/bin/flashsift "$@"\n')
+        program.chmod(0o755)
+        here = {**os.environ, "PYTHONPATH": str(site), "FLASHSIFT": str(program)}
+        chosen = [PYTHON / "tests" / name for name in ["test_package.py", "test_policy.py"]]
+        subprocess.run(
+            [qemu, "-L", GUEST, interpreter, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider",
+             "-k", NOT_EMULATED, *chosen],
+            check=True, env=here, cwd=directory,
+        )
+
+
 def main():
     it = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     it.add_argument("--target", help="build for this triple, linked by zig")
@@ -149,6 +188,7 @@ def main():
         pack(args.built.resolve(), args.out.resolve())
     if args.test:
         test(args.test.resolve())
+        emulate(args.test.resolve())
 
 
 if __name__ == "__main__":

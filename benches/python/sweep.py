@@ -3,9 +3,9 @@
 
     FLASHSIFT=target/release/flashsift PYTHONPATH=python benches/python/sweep.py [--traces 10000]
 
-First, one long synthetic trace a core pair is compared by `flashsift compare --threads 2`, one
-trace after the other, and by a sweep with two workers; both run alternately, and the wall times of
-all runs are shown. Then --traces small synthetic traces go through a sweep from end to end, and
+First, eight synthetic traces of each length are compared by `flashsift compare --threads 2`, one
+after the other, and by a sweep with two workers; both run alternately, and the wall times of all
+runs are shown. Then --traces small synthetic traces go through a sweep from end to end, and
 empty tasks through the scheduler, which gives its time for a task.
 """
 
@@ -48,7 +48,7 @@ def swept(traces, out, words, workers=2):
 
 
 def efficiency(directory, requests, rounds):
-    traces = [directory / f"long-{seed}.parquet" for seed in range(8)]
+    traces = [directory / f"{requests}-{seed}.parquet" for seed in range(8)]
     for seed, path in enumerate(traces):
         synthesize(path, requests, seed)
     words = ["--policy", POLICIES]
@@ -61,14 +61,12 @@ def efficiency(directory, requests, rounds):
                 check=True, stdout=subprocess.DEVNULL,
             )
         threads.append(time.monotonic() - began)
-        _, tasks, results = swept(traces, directory / f"long-{number}", words)
+        _, tasks, results = swept(traces, directory / f"{requests}-{number}", words)
         workers.append(tasks)
-    print(f"{len(traces)} traces of {requests} requests, {POLICIES}, 5 sizes")
-    print(f"one process, two threads, s:  {', '.join(f'{one:.2f}' for one in threads)}")
-    print(f"two workers, tasks alone, s:  {', '.join(f'{one:.2f}' for one in workers)}")
-    ratio = statistics.median(threads) / statistics.median(workers)
+    ours, theirs = statistics.median(workers), statistics.median(threads)
     shortest = min(line["seconds"] for line in results)
-    print(f"efficiency (ratio of medians): {ratio:.2f}; shortest comparison {shortest:.2f} s")
+    rounds = " ".join(f"{a:.1f}/{b:.1f}" for a, b in zip(threads, workers, strict=True))
+    print(f"{requests:8}{shortest:9.2f} s{theirs:13.2f} s{ours:13.2f} s{theirs / ours:13.2f}   {rounds}")
 
 
 def many(directory, count):
@@ -110,13 +108,17 @@ def scheduling(count):
 def main():
     it = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     it.add_argument("--traces", type=int, default=10_000)
-    it.add_argument("--requests", type=int, default=1_000_000)
+    it.add_argument("--requests", type=int, nargs="+", metavar="N",
+                    default=[1_000_000, 2_000_000, 4_000_000, 8_000_000])
     it.add_argument("--rounds", type=int, default=3)
     args = it.parse_args()
     print(f"{os.cpu_count()} cores")
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)
-        efficiency(directory, args.requests, args.rounds)
+        print(f"8 traces of each length, {POLICIES}, 5 sizes; medians of {args.rounds} rounds")
+        print("requests   shortest    two threads    two workers   efficiency   rounds, s")
+        for requests in args.requests:
+            efficiency(directory, requests, args.rounds)
         scheduling(2000)
         many(directory, args.traces)
 

@@ -17,7 +17,25 @@ The results are in DIR/cells and DIR/sifters: Parquet, one folder a trace. The r
 DIR/report.html and DIR/report.json. A sweep that was interrupted goes on where it was; results that
 are there are not computed again. Docs: docs/sweep.md."""
 
-OPTIONS = ["drain", "readahead", "metadata", "layout", "nvm", "merge", "write_miss", "sample"]
+# Options of `flashsift compare`: their value and their text.
+LISTS = {
+    "policy": ("POLICY,…", "replacement policies, or all; `flashsift policies` explains them"),
+    "memory": ("SIZE,…", "cache sizes; default: five powers of two below the size of all pages"),
+    "system": ("SYSTEM,…", "systems, or all; --policy is lru by default then"),
+    "sift": ("SIFTER,…", "sifters, or all: they hold droppable files in RAM"),
+    "device": ("DEVICE,…", "modelled devices, or all, or FILE.toml; `flashsift devices`"),
+    "writeback": ("MODE,…", "when dirty pages are written, beside evictions"),
+}
+OPTIONS = {
+    "drain": (None, "write all dirty pages at the end"),
+    "readahead": ("READAHEAD,…", "read-aheads: linux:128k, paper:32"),
+    "metadata": ("FILE SYSTEM", "add the writes of this file system's journal and metadata"),
+    "layout": ("LAYOUT", "where pages lie on the device; default: ext4 for file traces"),
+    "nvm": ("MEMORY,…", "modelled non-volatile memory; default: pcm-2016"),
+    "merge": ("SIZE", "the longest request; off: each page is a request"),
+    "write_miss": ("STEP", "first step of a write to an uncached page"),
+    "sample": ("N%", "estimate from samples with this share of the pages"),
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,15 +55,14 @@ def parser() -> argparse.ArgumentParser:
     cells = it.add_argument_group(
         "cells", "as options of `flashsift compare`; every combination runs"
     )
-    cells.add_argument("--policy", action="append", default=[], metavar="POLICY,…")
-    cells.add_argument("--memory", action="append", default=[], metavar="SIZE,…")
-    cells.add_argument("--system", action="append", default=[], metavar="SYSTEM,…")
-    cells.add_argument("--sift", action="append", default=[], metavar="SIFTER,…")
-    cells.add_argument("--device", action="append", default=[], metavar="DEVICE,…")
-    cells.add_argument("--writeback", action="append", default=[], metavar="MODE,…")
-    cells.add_argument("--drain", action="store_true")
-    for name in OPTIONS[1:]:
-        cells.add_argument("--" + name.replace("_", "-"), metavar="VALUE")
+    for name, (value, text) in LISTS.items():
+        cells.add_argument(f"--{name}", action="append", default=[], metavar=value, help=text)
+    for name, (value, text) in OPTIONS.items():
+        option = "--" + name.replace("_", "-")
+        if value:
+            cells.add_argument(option, metavar=value, help=text)
+        else:
+            cells.add_argument(option, action="store_true", help=text)
     run = it.add_argument_group("workers")
     run.add_argument("--scheduler", metavar="tcp://…", help="a cluster; default: this machine")
     run.add_argument("--workers", type=int, metavar="N", help="on this machine; default: its cores")
