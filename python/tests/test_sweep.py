@@ -168,6 +168,21 @@ def table(values):
     )
 
 
+def test_short_comparisons_are_shared_by_all_threads():
+    """Eight comparisons of 0.6 s became one task of 5 s, and the second worker did nothing."""
+    items = []
+    for number in range(8):
+        facts = plan.Facts(f"/t/{number}", str(number), 1, 1, 1)
+        items.append(plan.Item(facts, "cells", (), str(number), 0.6))
+    packed = plan.batches(items, plan.task_seconds(items, 5, threads=2))
+    assert len(packed) == 4
+    assert all(batch.seconds >= plan.LEAST_TASK_S for batch in packed)
+    # Enough for all threads: tasks are as long as wanted.
+    assert plan.task_seconds(items * 100, 5, threads=2) == 5
+    assert plan.task_seconds(items * 5, 5, threads=2) == pytest.approx(3)
+    assert plan.task_seconds([], 5, threads=2) == plan.LEAST_TASK_S
+
+
 def test_a_policy_that_knows_the_trace_is_never_the_best():
     """The first report named belady as the policy that hits most on every trace."""
     values = {"lru": [1.0, 2.0], "belady": [9.0, 9.0], "arc": [2.0, 1.0]}

@@ -72,7 +72,8 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument(
         "--task-seconds", type=float, default=5, metavar="S",
-        help="least estimated time of a task: short comparisons are put together; default: 5",
+        help="least estimated time of a task, less where threads would have nothing to do: "
+        "short comparisons are put together; default: 5",
     )
     run.add_argument(
         "--patience", type=float, default=20, metavar="FACTOR",
@@ -286,7 +287,8 @@ def compute(
                 needs = f"{item.facts.requests} requests need {item.facts.held_bytes >> 20} MiB"
                 why = f"{needs}, a worker has {memory >> 20} MiB: --worker-memory, or --sample 1%"
                 failures.append((item.facts.path, why))
-    batches = plan.batches(missing, args.task_seconds)
+    least_s = plan.task_seconds(missing, args.task_seconds, workers.threads())
+    batches = plan.batches(missing, least_s)
     total = sum(batch.seconds for batch in batches)
     with progress("comparing", round(total, 1), args.quiet, "s estimated") as bar:
         for batch, results in driver.run(

@@ -87,6 +87,11 @@ def flags(flag: str, values: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for value in values for word in (flag, value))
 
 
+# Tasks that each thread has at least, if they take this time.
+TASKS_OF_A_THREAD = 4
+LEAST_TASK_S = 1.0
+
+
 @dataclass(frozen=True)
 class Item:
     """One comparison of one trace. Its key names the result."""
@@ -153,6 +158,16 @@ def items(grid: Grid, traces: Iterable[Facts], version: str) -> list[Item]:
             name = key(facts.sha256, version, [kind, *words])
             found.setdefault(name, Item(facts, kind, words, name, grid.seconds(kind, facts)))
     return list(found.values())
+
+
+def task_seconds(items: Sequence[Item], wanted_s: float, threads: int) -> float:
+    """Returns the least time of a task: shorter than wanted if threads would have nothing to do.
+
+    Each thread has several tasks, so that all end at about the same time. A task of less than a
+    second would not be worth its way to a worker.
+    """
+    share = sum(item.seconds for item in items) / (TASKS_OF_A_THREAD * max(1, threads))
+    return min(wanted_s, max(LEAST_TASK_S, share))
 
 
 def batches(items: Iterable[Item], target_s: float) -> list[Batch]:
