@@ -67,6 +67,9 @@ pub(crate) struct Closer {
     held: Vec<OwnedFd>,
     /// The files of which only the log has some pages.
     deferred: HashMap<InodeId, Arc<File>>,
+    /// The log has changes of a file that others changed, too. It is to be emptied: writes of that
+    /// file go past it from now on, and a recovery must not undo them.
+    is_to_be_emptied: bool,
     /// An epoch that is durable and not yet applied as a whole.
     unapplied: Option<epoch::Captured>,
 }
@@ -101,6 +104,7 @@ impl Delayed {
                 file: None,
                 held: Vec::new(),
                 deferred: HashMap::new(),
+                is_to_be_emptied: false,
                 unapplied: None,
             }),
             state: Mutex::new(State {

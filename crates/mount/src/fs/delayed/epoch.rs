@@ -131,8 +131,13 @@ impl Fs {
 
     fn end_epoch_with(&self, closer: &mut Closer, ending: Ending) -> Result<()> {
         let mut done = self.try_to_end_epoch(closer, ending.is_whole());
-        if ending == Ending::Asked && done.is_ok() {
+        let empties = closer.is_to_be_emptied;
+        if (ending == Ending::Asked || empties) && done.is_ok() {
             done = self.checkpoint(closer, &closer.log.deferred());
+        }
+        if empties && done.is_ok() {
+            done = self.empty_log(closer);
+            closer.is_to_be_emptied = done.is_err();
         }
         let mut state = self.delayed.state.lock();
         state.log_bytes = closer.log.bytes();
@@ -311,6 +316,7 @@ impl Fs {
             let included = news && standing.is_included(whole);
             rest |= news && !included;
             drop(pages);
+            closer.is_to_be_emptied |= included && candidate.file.was_changed_outside();
             if included {
                 candidates.push(candidate);
             }
