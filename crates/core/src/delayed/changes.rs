@@ -20,6 +20,8 @@ pub struct Changes {
     pages: Extents,
     /// Owner, mode, times or names have changed.
     attributes: bool,
+    /// Pages that the epoch before took; `None`: none took any yet.
+    before: Option<Extents>,
 }
 
 impl Changes {
@@ -51,6 +53,11 @@ impl Changes {
     /// Returns the pages that were written.
     pub fn pages(&self) -> &Extents {
         &self.pages
+    }
+
+    /// Returns the pages that were written in the epoch before; `None`: there was none.
+    pub fn before(&self) -> Option<&Extents> {
+        self.before.as_ref()
     }
 
     /// Returns whether owner, mode, times or names have changed.
@@ -100,7 +107,8 @@ impl Changes {
 
     /// Takes the changes for an epoch. The rest counts from now on.
     pub fn take(&mut self) -> Self {
-        let now = Self::of_size(self.size);
+        let before = Some(self.pages.clone());
+        let now = Self { before, ..Self::of_size(self.size) };
         std::mem::replace(self, now)
     }
 
@@ -120,6 +128,7 @@ impl Changes {
             size: self.size,
             pages,
             attributes: self.attributes || taken.attributes,
+            before: taken.before.clone(),
         };
     }
 

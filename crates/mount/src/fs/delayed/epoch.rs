@@ -410,9 +410,10 @@ impl Fs {
         for candidate in &candidates {
             let stat = self.store.stat(candidate.ino)?;
             let pages = candidate.file.pages.read();
-            let base = pages.base.as_ref().filter(|base| {
-                !is_written_anew(&pages.changes, &pages.deferred) || has_flags(&base.file)
-            });
+            let base = pages
+                .base
+                .as_ref()
+                .filter(|base| !is_written_anew(&pages.changes) || has_flags(&base.file));
             let missing = if base.is_some() { &candidate.missing } else { &candidate.names };
             let named = missing.iter().map(|(dir, name)| path(table, *dir, name));
             let names: Option<Vec<Path>> = named.collect();
