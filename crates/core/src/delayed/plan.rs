@@ -40,8 +40,8 @@ const NEW_FILE_PAGES: u64 = 16;
 /// Returns whether flash is to get a new file in place of one that it has, rather than its changes.
 ///
 /// An overwritten page costs a page of the log, and one at the checkpoint. The second one is spared
-/// if the page is overwritten again until then. Pages that the epoch before had as well are expected
-/// to be; of a file without one, half of them.
+/// if the page is overwritten again until then. That is expected of pages that the epoch before had
+/// as well, and of half the pages if there was none.
 pub fn is_written_anew(changes: &Changes) -> bool {
     // After a cut all pages are logged.
     let in_place = changes.cut().map_or(changes.below().div_ceil(PAGE_BYTES), |_| u64::MAX);
