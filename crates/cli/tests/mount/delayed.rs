@@ -1,11 +1,13 @@
 //! Files whose syncs are delayed, through the kernel.
 
-use super::{KIB, MIB, Mounted, bytes, create};
+use super::{KIB, MIB, Mounted, PATIENCE, bytes, create};
 use serde_json::Value;
 use std::{
     fs::{self, File},
     io::{ErrorKind, Write},
     os::unix::fs::FileExt,
+    thread,
+    time::Instant,
 };
 
 const HOUR: [&str; 2] = ["--delay-sync", "*.db=1h"];
@@ -71,7 +73,12 @@ fn syncs_fail_while_flash_is_full() {
     assert!(mounted.try_settle().is_err());
     let status = delayed(&mounted);
     assert!(status["failing"] != "" && status["files"] == 1, "{status}");
-    assert!(mounted.messages().contains("cannot be written"), "{}", mounted.messages());
+    // The words of the daemon arrive when its pipe is read.
+    let begun = Instant::now();
+    while !mounted.messages().contains("cannot be written") {
+        assert!(begun.elapsed() < PATIENCE, "{}", mounted.messages());
+        thread::yield_now();
+    }
     assert_eq!(file.sync_all().unwrap_err().kind(), ErrorKind::StorageFull);
     assert!(fs::read(mounted.at("a.db")).unwrap() == content);
     fs::remove_file(filler).unwrap();
