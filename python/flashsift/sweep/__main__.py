@@ -57,10 +57,10 @@ def parser() -> argparse.ArgumentParser:
     )
     for name, (value, text) in LISTS.items():
         cells.add_argument(f"--{name}", action="append", default=[], metavar=value, help=text)
-    for name, (value, text) in OPTIONS.items():
+    for name, (wanted, text) in OPTIONS.items():
         option = "--" + name.replace("_", "-")
-        if value:
-            cells.add_argument(option, metavar=value, help=text)
+        if wanted:
+            cells.add_argument(option, metavar=wanted, help=text)
         else:
             cells.add_argument(option, action="store_true", help=text)
     run = it.add_argument_group("workers")
