@@ -34,6 +34,17 @@ pub struct Mount {
     pub user: Option<(u32, u32)>,
 }
 
+impl Mount {
+    /// Whether both are mounts of one file system, a bind mount for example.
+    ///
+    /// The kernel gives the device number of an unmounted file system (major 0) to the next one.
+    /// If one of the two was read before that, only its source tells them apart.
+    #[must_use]
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        self.dev == other.dev && self.source == other.source
+    }
+}
+
 /// Returns all mounts of this namespace, each after the one below it.
 ///
 /// # Errors
@@ -192,6 +203,18 @@ mod tests {
         assert_eq!(mounts[3].point, Path::new(OsStr::from_bytes(b"/caf\xe9")));
         assert_eq!(mounts[3].source, "/srv/a\tb");
         assert_eq!(mounts[3].user, Some((1000, 100)));
+    }
+
+    /// `unmount` said of a mount that "the same file system is still mounted" at the place of a
+    /// stranger's: his mount, made in between, had got the number of the one just unmounted.
+    #[test]
+    fn a_number_given_to_the_next_file_system_makes_it_no_copy() {
+        let [gone, copy, next] = ["/srv/a /seen", "/srv/a /copy", "/srv/b /other"].map(|which| {
+            let (source, point) = which.split_once(' ').unwrap();
+            let line = format!("26 22 0:50 / {point} rw - fuse.flashsift {source} rw\n");
+            parse(line.as_bytes()).remove(0)
+        });
+        assert!(copy.is_copy_of(&gone) && !next.is_copy_of(&gone));
     }
 
     #[test]

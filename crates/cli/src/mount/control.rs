@@ -264,7 +264,7 @@ fn unmount_one(mount: &Mount, lazy: bool) -> anyhow::Result<()> {
 /// Waits until the daemon of a mount that is unmounted has ended.
 fn await_end(mount: &Mount) -> anyhow::Result<()> {
     let (point, backing) = (mount.point.display(), backing(mount));
-    if let Some(other) = mounts::all()?.into_iter().find(|other| other.dev == mount.dev) {
+    if let Some(other) = mounts::all()?.into_iter().find(|other| other.is_copy_of(mount)) {
         let other = other.point.display();
         tracing::info!("{point}: unmounted; the same file system is still mounted on {other}");
         return Ok(());
