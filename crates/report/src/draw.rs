@@ -211,10 +211,13 @@ impl Plot<'_> {
         let mut order: Vec<&Line> = lines.iter().collect();
         // Important lines are drawn last, on top.
         order.sort_by_key(|line| std::cmp::Reverse(line.ink));
+        let barred: Vec<_> = lines.iter().filter(|line| !line.within.is_empty()).collect();
         for line in order {
             self.open(&line.name, line.ink);
             self.path("line", &line.points);
-            self.error_bars(line);
+            if let Some(n) = barred.iter().position(|barred| std::ptr::eq(*barred, line)) {
+                self.error_bars(line, (2 * n as i32 - (barred.len() as i32 - 1)) * BAR_APART / 2);
+            }
             let few = line.points.len() <= MARKED_MAX;
             for at in &line.points {
                 if let (Ink::Series(n), true) = (line.ink, few) {
@@ -240,12 +243,14 @@ impl Plot<'_> {
         }
     }
 
-    /// Draws the range of each point as an upright bar with two caps.
-    fn error_bars(&mut self, line: &Line) {
-        const CAP: i32 = 3 * UNITS;
+    /// Draws the range of each point as an upright bar with two caps, `aside` of the point: bars of
+    /// several lines would cover each other.
+    fn error_bars(&mut self, line: &Line, aside: i32) {
+        const CAP: i32 = 2 * UNITS;
         let mut path = String::new();
         for ((x, _), (low, high)) in line.points.iter().zip(&line.within) {
             let ((x, bottom), (_, top)) = (self.at((*x, *low)), self.at((*x, *high)));
+            let x = x + aside;
             for y in [bottom, top] {
                 let _ = write!(path, "M{} {y}h{}", x - CAP, 2 * CAP);
             }
@@ -410,6 +415,8 @@ impl Plot<'_> {
     }
 }
 
+/// Distance between the error bars of two lines at the same point, in canvas units.
+const BAR_APART: i32 = 5 * UNITS;
 /// A line with more points has no markers.
 const MARKED_MAX: usize = 24;
 /// A line with more points has tooltips on some of them only.
@@ -581,6 +588,27 @@ mod tests {
         assert!(svg.contains("(25 to 75)"), "{svg}");
         assert_eq!(chart.columns()[3..], ["low", "high"]);
         assert_eq!(chart.rows()[0][3..], [25, 75]);
+    }
+
+    /// The bars of all policies lay on the same upright line, and the last covered the others.
+    #[test]
+    fn error_bars_of_several_lines_stand_apart() {
+        let axis = || Axis::new("x", Unit::Number).range(0.0, 100.0);
+        let mut chart = lines(axis(), axis(), vec![(50.0, 50.0)]);
+        let Marks::Lines(all) = &mut chart.marks else { panic!("lines") };
+        for line in all {
+            line.ink = Ink::Series(0);
+            line.within = vec![(25.0, 75.0)];
+        }
+        let svg = svg(&chart, Width::Wide, "label");
+        let paths = svg.split(r#"class="within" d=""#).skip(1);
+        let [one, other]: [Vec<[i32; 2]>; 2] = [0, 1].map(|n| {
+            let path = paths.clone().nth(n).unwrap().split('"').next().unwrap();
+            let begins = path.split('M').filter_map(|part| part.split_once(' ')?.0.parse().ok());
+            begins.map(|x: i32| [x, x + 4 * UNITS]).take(2).collect()
+        });
+        assert_eq!((one.len(), other.len()), (2, 2), "{svg}");
+        assert!(one[0][1] < other[0][0] && one[1][1] < other[1][0], "{one:?} {other:?}");
     }
 
     #[test]
