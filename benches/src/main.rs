@@ -111,6 +111,10 @@ struct Args {
     /// Run a command and print its peak memory (internal)
     #[arg(long, num_args = 1.., allow_hyphen_values = true, hide = true)]
     peak_of: Vec<String>,
+
+    /// Read a trace of a format and keep nothing (internal)
+    #[arg(long, num_args = 2, value_names = ["TRACE", "FORMAT"], hide = true)]
+    read: Vec<String>,
 }
 
 const REQUESTS: u64 = 20_000_000;
@@ -126,6 +130,9 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if !args.peak_of.is_empty() {
         return memory::print_peak(&args.peak_of);
+    }
+    if let [trace, format] = &*args.read {
+        return readers::read(Path::new(trace), format, &mut readers::Nothing).map(drop);
     }
     if args.saving_options.performed()? {
         return Ok(());

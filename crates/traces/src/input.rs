@@ -103,19 +103,17 @@ impl<'a> Input<'a> {
         Ok(Some(self.shown_line(bytes)))
     }
 
-    /// Takes the next line, with its end, if `take` does: it is given the bytes read so far, and
-    /// returns a result and the number of bytes used. Returns the line's number, and the result.
-    #[inline]
-    pub(crate) fn taken<'s, T>(
-        &'s mut self,
-        take: impl FnOnce(&'s [u8]) -> Option<(T, usize)>,
-    ) -> Option<(u64, T)> {
+    /// Returns the bytes that were read and not used, and the number of the line that begins there.
+    pub(crate) fn window(&mut self) -> (&[u8], u64) {
         self.begin += std::mem::take(&mut self.shown);
-        let (line, bytes) = take(&self.window[self.begin..self.end])?;
+        (&self.window[self.begin..self.end], self.line + 1)
+    }
+
+    /// Takes this many bytes of the window, which are so many lines with their ends.
+    pub(crate) fn used(&mut self, bytes: usize, lines: u64) {
         self.begin += bytes;
         self.offset += bytes as u64;
-        self.line += 1;
-        Some((self.line, line))
+        self.line += lines;
     }
 
     /// Returns the line of which this many bytes come next, and which is shown with its end.

@@ -307,7 +307,7 @@ impl Reader {
         let (major, minor) = numbers(device).expect("parsed with the line");
         let file =
             self.devices.file(device.as_bytes(), || device_name(major, minor), at_us, events)?;
-        let actions = match flags.actions(file, span) {
+        let (flush, access) = match flags.actions(file, span) {
             Ok(actions) => actions,
             Err(skip) => return Ok(Err(skip)),
         };
@@ -315,7 +315,7 @@ impl Reader {
         if !matches!(program, "" | "unknown" | "(null)") {
             self.processes.runs(pid, program.as_bytes(), at_us, events)?;
         }
-        for action in actions {
+        for action in [flush, access].into_iter().flatten() {
             events.push(Event { at_us, pid, tid: pid, action })?;
         }
         Ok(Ok(()))

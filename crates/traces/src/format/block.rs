@@ -1,6 +1,7 @@
 //! Shared parts of block-layer traces: sectors, the kernel's request flags, and one pseudo-file per
 //! device.
 
+use super::quick;
 use crate::{
     Error,
     events::{Events, Skip},
@@ -55,13 +56,13 @@ impl Rwbs {
         rest.iter().all(known).then_some(Self { op, flush, sync })
     }
 
-    /// Returns the events of such a request to `file`; `span` is its first sector and its number of
-    /// sectors.
+    /// Returns the flush and the access of such a request to `file`; `span` is its first sector and
+    /// its number of sectors.
     pub(super) fn actions(
         self,
         file: FileId,
         span: Option<(u64, u64)>,
-    ) -> Result<impl Iterator<Item = Action<'static>>, Skip> {
+    ) -> Result<(Option<Action<'static>>, Option<Action<'static>>), Skip> {
         let flush =
             self.flush.then_some(Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
         let access = span.and_then(|(sector, sectors)| {
@@ -77,7 +78,7 @@ impl Rwbs {
         });
         match flush.is_none() && access.is_none() {
             true => Err(Skip::Benign("request without data")),
-            false => Ok(flush.into_iter().chain(access)),
+            false => Ok((flush, access)),
         }
     }
 }
@@ -100,7 +101,7 @@ impl Devices {
         events: &mut Events<'_>,
     ) -> Result<FileId, Error> {
         match &self.last {
-            Some((last, file)) if **last == *device => return Ok(*file),
+            Some((last, file)) if quick::equal(last, device) => return Ok(*file),
             _ => {}
         }
         if let Some((device, &file)) = self.files.get_key_value(device) {

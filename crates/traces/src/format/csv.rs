@@ -247,12 +247,13 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     };
     let (mut reader, mut separator) = (None, None);
     loop {
-        if let Some(Reader::Requests(reader)) = &mut reader
-            && let Some((number, request)) = quick::line(input, |text| reader.quick(text))
-        {
-            events.at(number);
-            reader.request(&request, events)?;
-            continue;
+        if let Some(Reader::Requests(reader)) = &mut reader {
+            quick::while_taken(input, reader.separator, |number, text| {
+                let Some(request) = reader.quick(text) else { return Ok(false) };
+                events.at(number);
+                reader.request(&request, events)?;
+                Ok(true)
+            })?;
         }
         let Some(line) = input.line()? else { return Ok(()) };
         text_line(line, events, |text, events| {
@@ -419,44 +420,37 @@ impl Default for Request<'_> {
 
 impl Requests<'_> {
     /// Parses a line of ASCII without quotes, blanks around its fields, and missing values.
+    #[inline]
     fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Request<'a>> {
         let mut request = Request::default();
-        if self.in_order.is_empty() {
-            return None;
-        }
-        for (n, holds) in self.in_order.iter().enumerate() {
-            if n > 0 {
-                text.byte(self.separator)?;
-            }
-            let block_bytes = self.columns.block_bytes;
-            match holds {
-                Some(Holds::Time) => request.time = Some(Time::of(text.decimal()?)?),
-                Some(Holds::Offset) => request.offset = text.number()?.checked_mul(block_bytes)?,
-                Some(Holds::Len) => request.len = text.number()?.checked_mul(block_bytes)?,
-                Some(Holds::Pid) => request.pid = u32::try_from(text.number()?).ok()?,
+        let block_bytes = self.columns.block_bytes;
+        let mut columns = self.in_order.iter();
+        loop {
+            let holds = columns.next();
+            let (field, last) = text.next()?;
+            match holds.copied().flatten() {
+                Some(Holds::Time) => request.time = Some(Time::of(text.decimal(field)?)?),
+                Some(Holds::Offset) => {
+                    request.offset = text.number(field)?.checked_mul(block_bytes)?;
+                }
+                Some(Holds::Len) => request.len = text.number(field)?.checked_mul(block_bytes)?,
+                Some(Holds::Pid) => request.pid = u32::try_from(text.number(field)?).ok()?,
                 Some(Holds::Op) => {
-                    request.op = match text.field(self.separator)? {
+                    request.op = match text.bytes(field)? {
                         b"r" | b"R" | b"read" | b"Read" => Op::Read,
                         b"w" | b"W" | b"write" | b"Write" => Op::Write,
                         other => Op::parse(std::str::from_utf8(other).ok()?)?,
                     }
                 }
-                Some(Holds::File) => request.name = Some(plain(text.field(self.separator)?)?),
-                Some(Holds::Process) => {
-                    request.process = Some(plain(text.field(self.separator)?)?);
-                }
-                None => {
-                    if text.field(self.separator)?.starts_with(b"\"") {
-                        return None;
-                    }
-                }
+                Some(Holds::File) => request.name = Some(plain(text.bytes(field)?)?),
+                Some(Holds::Process) => request.process = Some(plain(text.bytes(field)?)?),
+                None if text.bytes(field)?.first() == Some(&b'"') => return None,
+                None => {}
+            }
+            if last {
+                return (columns.len() == 0 && !self.in_order.is_empty()).then_some(request);
             }
         }
-        if text.starts(&[self.separator]) {
-            text.field(b'"')?;
-        }
-        text.end()?;
-        Some(request)
     }
 
     fn whole<'a>(&self, fields: &[&'a str]) -> Result<Request<'a>, Skip> {
@@ -653,8 +647,9 @@ mod tests {
             let (mut lines, mut text, mut taken) = (Lines::default(), String::new(), 0);
             quick::testing::damaged(&samples, |line, n| {
                 let end = if n % 5 == 0 { "\r\n" } else { "\n" };
-                let quick =
-                    quick::testing::quick(&mut text, (line, end), |text| reader.quick(text));
+                let quick = quick::testing::quick(&mut text, (line, end), separator, |text| {
+                    reader.quick(text)
+                });
                 if let Some(request) = quick {
                     let fields = lines.split(line, separator);
                     assert_eq!(fields.and_then(|f| reader.whole(&f)), Ok(request), "{line:?}");

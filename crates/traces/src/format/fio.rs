@@ -98,27 +98,28 @@ impl Lines for Reader {
     /// `Err` of a header has no reason: it is neither an action nor damage.
     type Line<'a> = Result<Line<'a>, Option<Skip>>;
 
-    /// A read or write of the file of the line before, or of one without a space in its name.
+    const SEPARATOR: u8 = b' ';
+
+    /// A read or write of a file without a space in its name.
+    #[inline]
     fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Self::Line<'a>> {
-        let mut time = 0;
-        if self.version == Version::Three {
-            time = text.number()?;
-            text.byte(b' ')?;
-        }
-        let name = match self.last.as_ref().and_then(|(last, _)| text.same(last)) {
-            Some(name) => name,
-            None => text.field(b' ').filter(|name| !name.is_empty())?,
+        let time = match self.version {
+            Version::Two => None,
+            Version::Three => Some(text.field()?),
         };
-        text.byte(b' ')?;
-        let action = match text.starts(b"read ") {
-            true => Do::Read,
-            false if text.starts(b"write ") => Do::Write,
-            false => return None,
+        let (name, action, offset, len) =
+            (text.field()?, text.field()?, text.field()?, text.last()?);
+        let action = match text.bytes(action)? {
+            b"read" => Do::Read,
+            b"write" => Do::Write,
+            _ => return None,
         };
-        let offset = text.number()?;
-        text.byte(b' ')?;
-        let len = text.number()?;
-        text.end()?;
+        let name = text.bytes(name).filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()))?;
+        let (offset, len) = (text.number(offset)?, text.number(len)?);
+        let time = match time {
+            Some(time) => text.number(time)?,
+            None => 0,
+        };
         Some(Ok(Line { time, name, action, offset, len }))
     }
 
@@ -175,7 +176,6 @@ impl Do {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-
 struct Line<'a> {
     time: u64,
     name: &'a [u8],
@@ -244,7 +244,7 @@ impl Reader {
             self.at_us = time.saturating_sub(*self.first.get_or_insert(time));
         }
         let file = match &self.last {
-            Some((last, file)) if **last == *name => *file,
+            Some((last, file)) if quick::equal(last, name) => *file,
             _ => self.other_file(name, events)?,
         };
         let action = match action {

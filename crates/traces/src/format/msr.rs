@@ -80,21 +80,25 @@ impl Lines for Reader {
     /// `Err` of a header has no reason: it is neither a request nor damage.
     type Line<'a> = Result<Request<'a>, Option<Skip>>;
 
+    const SEPARATOR: u8 = b',';
+
+    /// A request of the disk of the line before.
+    #[inline]
     fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Self::Line<'a>> {
-        let ticks = text.number()?;
-        text.byte(b',')?;
-        let disk = text.same(self.devices.last()?)?;
-        text.byte(b',')?;
-        let write = text.starts(b"Write,");
-        if !write && !text.starts(b"Read,") {
+        let (ticks, host, number, op) =
+            (text.field()?, text.field()?, text.field()?, text.field()?);
+        let (offset, len, response_ticks) = (text.field()?, text.field()?, text.last()?);
+        let disk = text.both(host, number)?;
+        if !quick::equal(disk, self.devices.last()?) {
             return None;
         }
-        let offset = text.number()?;
-        text.byte(b',')?;
-        let len = text.number()?;
-        text.byte(b',')?;
-        let _response_ticks = text.number()?;
-        text.end()?;
+        let write = match text.bytes(op)? {
+            b"Write" => true,
+            b"Read" => false,
+            _ => return None,
+        };
+        let _response_ticks = text.number(response_ticks)?;
+        let (ticks, offset, len) = (text.number(ticks)?, text.number(offset)?, text.number(len)?);
         Some(Ok(Request { ticks, disk, write, offset, len }))
     }
 

@@ -1,5 +1,6 @@
 //! Emits the program of each process once.
 
+use super::quick;
 use crate::{Error, events::Events};
 use flashsift_core::event::{Action, Event, MaybeOwned};
 use foldhash::fast::FixedState;
@@ -18,7 +19,7 @@ impl Processes {
         at_us: u64,
         events: &mut Events<'_>,
     ) -> Result<(), Error> {
-        if pid == 0 || self.0.get(&pid).is_some_and(|known| **known == *name) {
+        if pid == 0 || self.0.get(&pid).is_some_and(|known| quick::equal(known, name)) {
             return Ok(());
         }
         self.0.insert(pid, name.into());

@@ -1,5 +1,6 @@
 //! A second parser for lines as nearly all are written. It reads the line where it lies in the
-//! window, so the line is neither searched for its end nor checked for UTF-8 first.
+//! window: one pass of vector instructions finds the ends of all fields of a block of bytes, and
+//! the fields of known lengths are then parsed independently of each other.
 //!
 //! Every line that it does not take goes to the whole parser. The tests of each format show that
 //! both give the same for each line that it does take.
@@ -10,12 +11,13 @@ use crate::{
     events::{Events, Skip},
     input::Input,
 };
-
-/// The longest field that is taken.
-const FIELD_BYTES_MAX: usize = 4096;
+use wide::u8x16;
 
 /// A reader of lines with two parsers.
 pub(super) trait Lines {
+    /// Ends a field within a line.
+    const SEPARATOR: u8;
+
     /// A parsed line, or the reason that it gives no event.
     type Line<'a>;
 
@@ -40,13 +42,14 @@ pub(super) fn lines<L: Lines>(
     reader: &mut L,
 ) -> Result<(), Error> {
     loop {
-        if let Some((number, line)) = line(input, |text| reader.quick(text)) {
+        while_taken(input, L::SEPARATOR, |number, text| {
+            let Some(line) = reader.quick(text) else { return Ok(false) };
             events.at(number);
             if let Err(skip) = reader.line(line, events)? {
                 events.skipped(skip, number);
             }
-            continue;
-        }
+            Ok(true)
+        })?;
         let Some(line) = input.line()? else { return Ok(()) };
         text_line(line, events, |text, events| {
             let line = reader.whole(text);
@@ -55,149 +58,266 @@ pub(super) fn lines<L: Lines>(
     }
 }
 
-/// Takes the next line and returns its number and what `parse` makes of it, if that is something.
+/// Calls `take` with the number and the text of each line of the window, until it takes one not.
 #[inline(always)]
-pub(super) fn line<'a, T>(
-    input: &'a mut Input<'_>,
-    parse: impl FnOnce(&mut Text<'a>) -> Option<T>,
-) -> Option<(u64, T)> {
-    input.taken(|rest| {
-        let mut text = Text { rest };
-        let line = parse(&mut text)?;
-        Some((line, rest.len() - text.rest.len()))
-    })
+pub(super) fn while_taken(
+    input: &mut Input<'_>,
+    separator: u8,
+    mut take: impl FnMut(u64, &mut Text<'_>) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let (window, first) = input.window();
+    let Some(mut text) = Text::new(window, separator) else { return Ok(()) };
+    let (mut bytes, mut lines) = (0, 0);
+    let taken = loop {
+        let taken = take(first + lines, &mut text);
+        if !matches!(taken, Ok(true)) {
+            break taken.map(drop);
+        }
+        bytes = text.at;
+        lines += 1;
+    };
+    input.used(bytes, lines);
+    taken
 }
 
-/// The rest of the window. Each method takes what it names, or returns `None`.
+/// The window from a line on. Each method takes what it names, or returns `None`.
 pub(super) struct Text<'a> {
-    rest: &'a [u8],
+    window: &'a [u8],
+    separator: u8,
+    /// Where the next field begins.
+    at: usize,
+    /// Where the block begins to which `marks` belong.
+    block: usize,
+    /// A bit for each byte that no field holds, the first lowest, without those taken: the
+    /// separator, control characters, and all that is not ASCII.
+    marks: u64,
+}
+
+/// Bytes whose marks are found at once.
+const BLOCK_BYTES: usize = 64;
+
+/// Where a field lies in the window.
+#[derive(Clone, Copy)]
+pub(super) struct Field {
+    begin: usize,
+    end: usize,
 }
 
 impl<'a> Text<'a> {
-    /// Takes this byte.
     #[inline(always)]
-    pub(super) fn byte(&mut self, byte: u8) -> Option<()> {
-        let (&first, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        (first == byte).then_some(())
+    fn new(window: &'a [u8], separator: u8) -> Option<Self> {
+        Some(Self { window, separator, at: 0, block: 0, marks: marks(window, 0, separator)? })
     }
 
-    /// Takes the next byte.
+    /// Takes the next byte that no field holds.
     #[inline(always)]
-    pub(super) fn any(&mut self) -> Option<u8> {
-        let (&first, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        Some(first)
-    }
-
-    /// Takes these bytes if they come next, and returns them as they stand here.
-    #[inline(always)]
-    pub(super) fn same(&mut self, with: &[u8]) -> Option<&'a [u8]> {
-        let (same, rest) =
-            self.rest.split_at_checked(with.len()).filter(|(same, _)| *same == with)?;
-        self.rest = rest;
-        Some(same)
-    }
-
-    /// Takes these bytes if they come next, and returns whether they do.
-    #[inline(always)]
-    pub(super) fn starts(&mut self, with: &[u8]) -> bool {
-        match self.rest.strip_prefix(with) {
-            Some(rest) => {
-                self.rest = rest;
-                true
-            }
-            None => false,
+    fn mark(&mut self) -> Option<(usize, u8)> {
+        while self.marks == 0 {
+            self.block += BLOCK_BYTES;
+            self.marks = marks(self.window, self.block, self.separator)?;
         }
+        let at = self.block + self.marks.trailing_zeros() as usize;
+        self.marks &= self.marks - 1;
+        Some((at, *self.window.get(at)?))
     }
 
-    /// Takes the end of the line.
+    /// Takes a field and the separator behind it.
     #[inline(always)]
-    pub(super) fn end(&mut self) -> Option<()> {
-        match self.any()? {
-            b'\n' => Some(()),
-            b'\r' => self.byte(b'\n'),
+    pub(super) fn field(&mut self) -> Option<Field> {
+        let (end, mark) = self.mark()?;
+        let begin = std::mem::replace(&mut self.at, end + 1);
+        (mark == self.separator).then_some(Field { begin, end })
+    }
+
+    /// Takes the last field of the line, and the end of the line.
+    #[inline(always)]
+    pub(super) fn last(&mut self) -> Option<Field> {
+        self.next().and_then(|(field, last)| last.then_some(field))
+    }
+
+    /// Takes a field and what is behind it. Returns whether that is the end of the line.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> Option<(Field, bool)> {
+        let (end, mark) = self.mark()?;
+        let begin = std::mem::replace(&mut self.at, end + 1);
+        let last = match mark {
+            mark if mark == self.separator => false,
+            b'\n' => true,
+            b'\r' => {
+                let (end, mark) = self.mark()?;
+                let follows = end == self.at && mark == b'\n';
+                self.at = end + 1;
+                follows.then_some(true)?
+            }
+            _ => return None,
+        };
+        Some((Field { begin, end }, last))
+    }
+
+    /// Returns a field's text, which is ASCII without control characters.
+    #[inline(always)]
+    pub(super) fn bytes(&self, field: Field) -> Option<&'a [u8]> {
+        self.window.get(field.begin..field.end)
+    }
+
+    /// Returns two fields and the separator between them.
+    #[inline(always)]
+    pub(super) fn both(&self, one: Field, next: Field) -> Option<&'a [u8]> {
+        self.window.get(one.begin..next.end)
+    }
+
+    /// Returns eight bytes of the window, the first lowest, each without the bits of `without`.
+    #[inline(always)]
+    fn eight_from(&self, at: usize, without: u8) -> Option<u64> {
+        let eight = self.window.get(at..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*eight) ^ repeated(without))
+    }
+
+    /// Returns the number that a field holds: at least one digit, and at most 19, which fit.
+    #[inline(always)]
+    pub(super) fn number(&self, Field { begin, end }: Field) -> Option<u64> {
+        const BASE: u64 = 100_000_000;
+        let first = |many: usize| Some(self.eight_from(begin, b'0')? << (64 - 8 * many));
+        let digits = end.checked_sub(begin)?;
+        match digits {
+            1..=8 => {
+                let only = first(digits)?;
+                are_digits(only).then(|| number_of(only))
+            }
+            9..=16 => {
+                let (high, low) = (first(digits - 8)?, self.eight_from(end - 8, b'0')?);
+                (are_digits(high) & are_digits(low))
+                    .then(|| number_of(high) * BASE + number_of(low))
+            }
+            17..=19 => {
+                let (high, low) = (first(digits - 16)?, self.eight_from(end - 8, b'0')?);
+                let middle = self.eight_from(end - 16, b'0')?;
+                (are_digits(high) & are_digits(middle) & are_digits(low))
+                    .then(|| (number_of(high) * BASE + number_of(middle)) * BASE + number_of(low))
+            }
             _ => None,
         }
     }
 
-    /// Takes digits: at least one, and at most 19, which fit.
+    /// Returns where a field has its first point.
     #[inline(always)]
-    pub(super) fn number(&mut self) -> Option<u64> {
-        self.digits().map(|(number, _)| number)
+    fn point(&self, Field { begin, end }: Field) -> Option<usize> {
+        let mut at = begin;
+        while at < end {
+            let other = self.eight_from(at, b'.')?;
+            // A borrow reaches later bytes only: the first is right.
+            let found = other.wrapping_sub(repeated(1)) & !other & repeated(0x80);
+            if found != 0 {
+                return Some(at + (found.trailing_zeros() / 8) as usize).filter(|at| *at < end);
+            }
+            at += 8;
+        }
+        None
     }
 
-    /// Takes digits, as [`Self::number`] does. Returns their number, and how many they are.
+    /// Returns the decimal number that a field holds: its digits without the point, and the number
+    /// of those behind it.
     #[inline(always)]
-    fn digits(&mut self) -> Option<(u64, usize)> {
-        const POWERS: [u64; 9] =
-            [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
-        let (mut number, mut digits) = (0u64, 0);
-        loop {
-            let next = u64::from_le_bytes(*self.rest.first_chunk()?) ^ repeated(b'0');
-            // The highest bit of each byte that is no digit. A carry reaches later bytes only.
-            let other = (next.wrapping_add(repeated(0x80 - 10)) | next) & repeated(0x80);
-            let many = (other.trailing_zeros() / 8) as usize;
-            if many > 0 {
-                number =
-                    number.wrapping_mul(POWERS[many]).wrapping_add(eight(next << (64 - 8 * many)));
-                digits += many;
-                self.rest = &self.rest[many..];
-            }
-            if many < 8 {
-                break;
-            }
-        }
-        (1..=19).contains(&digits).then_some((number, digits))
-    }
-
-    /// Takes a decimal number: its digits without the point, and the number of those behind it.
-    #[inline(always)]
-    pub(super) fn decimal(&mut self) -> Option<(u64, u32)> {
-        let (whole, before) = self.digits()?;
-        if self.rest.first() != Some(&b'.') {
-            return Some((whole, 0));
-        }
-        self.rest = &self.rest[1..];
-        let (part, behind) = self.digits()?;
-        if before + behind > 19 {
+    pub(super) fn decimal(&self, field: Field) -> Option<(u64, u32)> {
+        let Field { begin, end } = field;
+        let Some(point) = self.point(field) else { return Some((self.number(field)?, 0)) };
+        let whole = self.number(Field { begin, end: point })?;
+        let part = self.number(Field { begin: point + 1, end })?;
+        let behind = end - point - 1;
+        if point - begin + behind > 19 {
             return None;
         }
         let behind = behind as u32;
         Some((whole.checked_mul(10u64.checked_pow(behind)?)?.checked_add(part)?, behind))
     }
 
-    /// Takes ASCII up to `separator`, and the separator.
+    /// Returns the decimal number that a field holds, in millionths, unless it is so near to a half
+    /// of one that a float of it might be rounded to the other side.
     #[inline(always)]
-    pub(super) fn until(&mut self, separator: u8) -> Option<&'a [u8]> {
-        let field = self.field(separator)?;
-        self.byte(separator)?;
-        Some(field)
+    pub(super) fn millionths(&self, field: Field) -> Option<u64> {
+        let Field { begin, end } = field;
+        let point = self.point(field)?;
+        let whole = self.number(Field { begin, end: point })?;
+        let first = self.eight_from(point + 1, b'0')?;
+        let (first, last) = match end - point - 1 {
+            digits @ 1..=8 => (first & (u64::MAX >> (64 - 8 * digits)), 0),
+            9..=16 => (first, self.eight_from(end - 8, b'0')?),
+            _ => return None,
+        };
+        if !are_digits(first) || !are_digits(last) {
+            return None;
+        }
+        let part = number_of(first);
+        let up = match part % 100 {
+            49..=51 => return None,
+            hundredths => u64::from(hundredths > 50),
+        };
+        whole.checked_mul(1_000_000)?.checked_add(part / 100 + up)
     }
 
-    /// Takes ASCII up to `separator` or a control character, as the end of a line is.
+    /// Splits a field at the last `byte`, behind which is a number of at most seven digits.
     #[inline(always)]
-    pub(super) fn field(&mut self, separator: u8) -> Option<&'a [u8]> {
-        let mut at = 0;
-        loop {
-            let next = u64::from_le_bytes(*self.rest.get(at..)?.first_chunk()?);
-            let control = next.wrapping_sub(repeated(b' ')) & !next;
-            let same = next ^ repeated(separator);
-            let found =
-                (control | next | (same.wrapping_sub(repeated(1)) & !same)) & repeated(0x80);
-            if found != 0 {
-                // A borrow reaches later bytes only: the first is right.
-                at += (found.trailing_zeros() / 8) as usize;
-                break;
-            }
-            at += 8;
-            if at > FIELD_BYTES_MAX {
-                return None;
-            }
+    pub(super) fn numbered(&self, field: Field, byte: u8) -> Option<(Field, u64)> {
+        let Field { begin, end } = field;
+        let ends = match end.checked_sub(8) {
+            Some(at) => self.eight_from(at, b'0')?,
+            // The window begins with the field.
+            None if end == 0 => return None,
+            None => (self.eight_from(0, 0)? << (64 - 8 * end)) ^ repeated(b'0'),
+        };
+        let digits = (others(ends).leading_zeros() / 8) as usize;
+        if !(1..8).contains(&digits) {
+            return None;
         }
-        let (field, rest) = self.rest.split_at(at);
-        self.rest = rest;
-        Some(field)
+        let at = (end - digits).checked_sub(1)?;
+        let number = number_of(ends & (u64::MAX << (64 - 8 * digits)));
+        (at >= begin && *self.window.get(at)? == byte).then_some((Field { begin, end: at }, number))
+    }
+}
+
+/// Returns the marks of a block of the window; `None` behind its end.
+#[inline(always)]
+fn marks(window: &[u8], at: usize, separator: u8) -> Option<u64> {
+    let rest = window.get(at..).filter(|rest| !rest.is_empty())?;
+    if let Some(block) = rest.first_chunk() {
+        return Some(marks_of(block, separator));
+    }
+    let mut block = [0; BLOCK_BYTES];
+    block[..rest.len()].copy_from_slice(rest);
+    Some(marks_of(&block, separator))
+}
+
+#[inline(always)]
+fn marks_of(block: &[u8; BLOCK_BYTES], separator: u8) -> u64 {
+    let (separator, controls) = (u8x16::splat(separator), u8x16::splat(b' ' - 1));
+    let (parts, _) = block.as_chunks();
+    let mut marks = 0;
+    for (n, part) in parts.iter().enumerate() {
+        let part = u8x16::new(*part);
+        // The highest bit of each byte is taken: that of a byte itself is set if it is not ASCII.
+        let found = part.simd_eq(separator) | part.min(controls).simd_eq(part) | part;
+        marks |= u64::from(found.to_bitmask() as u16) << (16 * n);
+    }
+    marks
+}
+
+/// Whether two short texts are equal, without a call.
+#[inline(always)]
+pub(super) fn equal(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    match one.len() {
+        // What both chunks hold is compared twice.
+        8..=16 => {
+            one.first_chunk::<8>() == other.first_chunk()
+                && one.last_chunk::<8>() == other.last_chunk()
+        }
+        4..8 => {
+            one.first_chunk::<4>() == other.first_chunk()
+                && one.last_chunk::<4>() == other.last_chunk()
+        }
+        _ => one == other,
     }
 }
 
@@ -206,9 +326,22 @@ const fn repeated(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
+/// The highest bit of each byte of a word, without their '0', that is no digit. A carry reaches
+/// later bytes only: the first is right.
+#[inline(always)]
+fn others(word: u64) -> u64 {
+    (word.wrapping_add(repeated(0x80 - 10)) | word) & repeated(0x80)
+}
+
+/// Whether all bytes of a word, without their '0', are digits.
+#[inline(always)]
+fn are_digits(word: u64) -> bool {
+    others(word) == 0
+}
+
 /// The number of which this word has the eight digits, without their '0', the first lowest.
 #[inline(always)]
-fn eight(digits: u64) -> u64 {
+fn number_of(digits: u64) -> u64 {
     const EVERY_FOURTH: u64 = 0x0000_00ff_0000_00ff;
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     let high = (pairs & EVERY_FOURTH).wrapping_mul(100 + (1_000_000 << 32));
@@ -218,7 +351,8 @@ fn eight(digits: u64) -> u64 {
 
 #[cfg(test)]
 pub(super) mod testing {
-    use super::{Input, Lines, Text};
+    pub(in super::super) use super::Field;
+    use super::{Input, Lines, Text, equal};
     use crate::events::{Events, Kept};
     use rand::{RngExt as _, SeedableRng};
     use rand_pcg::Pcg64;
@@ -255,13 +389,14 @@ pub(super) mod testing {
     pub(in super::super) fn quick<'a, T>(
         text: &'a mut String,
         (line, end): (&str, &str),
+        separator: u8,
         parse: impl FnOnce(&mut Text<'a>) -> Option<T>,
     ) -> Option<T> {
         const NEXT: &str = "0,0,0,0,0,0,0,0\n";
         *text = format!("{line}{end}{NEXT}");
-        let mut text = Text { rest: text.as_bytes() };
+        let mut text = Text::new(text.as_bytes(), separator)?;
         let parsed = parse(&mut text)?;
-        assert_eq!(text.rest, NEXT.as_bytes(), "{line:?}: not taken whole");
+        assert_eq!(text.at, line.len() + end.len(), "{line:?}: not taken whole");
         Some(parsed)
     }
 
@@ -280,9 +415,8 @@ pub(super) mod testing {
 
         let mut text = String::new();
         let mut takes = |line: &str, end: &str| {
-            let Some(parsed) = quick(&mut text, (line, end), |text| reader.quick(text)) else {
-                return false;
-            };
+            let parsed = quick(&mut text, (line, end), L::SEPARATOR, |text| reader.quick(text));
+            let Some(parsed) = parsed else { return false };
             assert_eq!(parsed, reader.whole(line), "{line:?}");
             true
         };
@@ -293,23 +427,125 @@ pub(super) mod testing {
         });
     }
 
+    /// Parses a line of one field.
+    pub(in super::super) fn only<T>(
+        line: &str,
+        parse: impl Fn(&Text<'_>, Field) -> Option<T>,
+    ) -> Option<T> {
+        quick(&mut String::new(), (line, "\n"), b',', |text| {
+            let field = text.last()?;
+            parse(text, field)
+        })
+    }
+
     #[test]
     fn numbers_of_all_lengths() {
         for number in [0, 7, 42, 12_345_678, 123_456_789, 1 << 40, 9_999_999_999_999_999_999] {
-            for zeros in 0..3 {
+            for zeros in 0..12 {
                 let line = format!("{}{number}", "0".repeat(zeros));
-                let mut text = String::new();
-                let parsed = quick(&mut text, (&line, "\n"), |text| {
-                    let number = text.number()?;
-                    text.end()?;
-                    Some(number)
-                });
-                assert!(parsed == Some(number) || line.len() > 19, "{line}: {parsed:?}");
+                let parsed = only(&line, |text, field| text.number(field));
+                assert_eq!(parsed, (line.len() <= 19).then_some(number), "{line}");
             }
         }
-        for other in ["", "18446744073709551615", "-1", "+1", "x", " 1"] {
-            let mut text = String::new();
-            assert_eq!(quick(&mut text, (other, "\n"), |text| text.number()), None, "{other}");
+        for other in ["", "18446744073709551615", "-1", "+1", "x", " 1", "1234567890x", "x1234567"]
+        {
+            assert_eq!(only(other, |text, field| text.number(field)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn decimals() {
+        for (line, parsed) in [
+            ("0.5", Some((5, 1))),
+            ("164353.71699999997", Some((16_435_371_699_999_997, 11))),
+            ("123456789.25", Some((12_345_678_925, 2))),
+            ("12345678", Some((12_345_678, 0))),
+            (".5", None),
+            ("5.", None),
+            ("1.2.3", None),
+            ("12345678901.234567890", None),
+        ] {
+            assert_eq!(only(line, |text, field| text.decimal(field)), parsed, "{line}");
+        }
+    }
+
+    #[test]
+    fn millionths() {
+        for (line, parsed) in [
+            ("0.5", Some(500_000)),
+            ("164353.701", Some(164_353_701_000)),
+            ("164353.71699999997", Some(164_353_717_000)),
+            ("164353.7170000200", Some(164_353_717_000)),
+            ("1.23456789", Some(1_234_568)),
+            ("1.2345672", Some(1_234_567)),
+            ("1.2345675", None),
+            ("1.23456750000001", None),
+            ("1.23456749999999", None),
+            ("1.00000000000000001", None),
+            ("1.0000000x", None),
+            ("1.00000000x", None),
+            ("1.000000000x", None),
+            ("1", None),
+            ("1.", None),
+            (".1", None),
+        ] {
+            assert_eq!(only(line, |text, field| text.millionths(field)), parsed, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_number_behind_a_byte() {
+        let numbered = |before: &str, line: &str| {
+            let window = format!("{before}{line},----------\n");
+            let mut text = Text::new(window.as_bytes(), b',')?;
+            for _ in 0..before.len().min(1) {
+                text.last()?;
+            }
+            let field = text.field()?;
+            let (name, number) = text.numbered(field, b'-')?;
+            Some((String::from_utf8_lossy(text.bytes(name)?).into_owned(), number))
+        };
+        for (line, name, number) in
+            [("app-101", "app", 101), ("a-b-7", "a-b", 7), ("-1234567", "", 1_234_567)]
+        {
+            for before in ["", "\n", "before\n"] {
+                let parsed = numbered(before, line);
+                assert_eq!(parsed, Some((name.to_owned(), number)), "{before}{line}");
+            }
+        }
+        for other in ["app", "app-", "101", "app-12345678", "app-1x", "", "9"] {
+            assert_eq!(numbered("before\n", other), None, "{other}");
+            assert_eq!(numbered("", other), None, "{other}");
+        }
+    }
+
+    /// Marks are found in all places of a block, and behind it.
+    #[test]
+    fn fields_of_all_lengths() {
+        for before in 0..200 {
+            for len in [0, 1, 7, 8, 9, 63, 64, 65, 127, 128] {
+                let line = format!("{},{}\r\n", "a".repeat(before), "b".repeat(len));
+                let mut text = Text::new(line.as_bytes(), b',').unwrap();
+                let (one, other) = (text.field().unwrap(), text.last().unwrap());
+                assert_eq!(text.bytes(one).unwrap().len(), before);
+                assert_eq!(text.bytes(other).unwrap(), "b".repeat(len).as_bytes());
+                assert_eq!(text.at, line.len());
+                assert!(text.field().is_none() && text.next().is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn equal_texts() {
+        for len in 0..20 {
+            let text = vec![b'a'; len];
+            assert!(equal(&text, &text.clone()));
+            assert!(!equal(&text, &vec![b'a'; len + 1]));
+            for at in 0..len {
+                let mut other = text.clone();
+                other[at] = b'b';
+                assert!(!equal(&text, &other), "{len}, {at}");
+            }
         }
     }
 }

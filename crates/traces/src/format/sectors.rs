@@ -60,20 +60,22 @@ impl Lines for Reader {
     /// Whether it is a write, and its sector.
     type Line<'a> = Result<(bool, u64), Skip>;
 
+    const SEPARATOR: u8 = b' ';
+
     /// One letter and one space, as nearly all lines have.
+    #[inline]
     fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Self::Line<'a>> {
-        let write = match text.any()? {
-            b'r' => false,
-            b'w' => true,
+        let (op, sector) = (text.field()?, text.last()?);
+        let write = match text.bytes(op)? {
+            b"r" => false,
+            b"w" => true,
             _ => return None,
         };
-        text.byte(b' ')?;
-        let line = match text.starts(b"-1") {
-            true => Err(UNMAPPED),
-            false => Ok((write, text.number()?)),
-        };
-        text.end()?;
-        Some(line)
+        Some(match text.number(sector) {
+            Some(sector) => Ok((write, sector)),
+            None if text.bytes(sector)? == b"-1" => Err(UNMAPPED),
+            None => return None,
+        })
     }
 
     fn whole<'a>(&self, line: &'a str) -> Self::Line<'a> {

@@ -66,14 +66,15 @@ impl Requests {
             at_us,
             events,
         )?;
-        let actions = match flags.actions(file, (sectors > 0).then_some((sector, sectors))) {
+        let (flush, access) = match flags.actions(file, (sectors > 0).then_some((sector, sectors)))
+        {
             Ok(actions) => actions,
             Err(skip) => return Ok(Err(skip)),
         };
         if let Some(name) = by.name {
             self.processes.runs(by.pid, name.as_bytes(), at_us, events)?;
         }
-        for action in actions {
+        for action in [flush, access].into_iter().flatten() {
             events.push(Event { at_us, pid: by.pid, tid: by.tid, action })?;
         }
         Ok(Ok(()))
