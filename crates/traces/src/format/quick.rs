@@ -308,7 +308,7 @@ pub(super) fn equal(one: &[u8], other: &[u8]) -> bool {
         return false;
     }
     match one.len() {
-        // What both chunks hold is compared twice.
+        // Bytes that both chunks hold are compared twice.
         8..=16 => {
             one.first_chunk::<8>() == other.first_chunk()
                 && one.last_chunk::<8>() == other.last_chunk()
