@@ -12,7 +12,7 @@ use flashsift_core::{
 use flashsift_traces::{Error, events::Sink, format, open};
 use rand::{RngExt as _, SeedableRng};
 use rand_pcg::Pcg64;
-use std::{fmt::Write as _, path::Path, process::Command};
+use std::{fmt::Write as _, path::Path, process::Command, time::Instant};
 
 const LINES: u64 = 2_000_000;
 /// Lines whose instructions are counted.
@@ -86,15 +86,18 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     report.line(&format!(
         "{LINES} lines of single pages (seed {SEED}), from a file in the page cache, CPU time of \
          one thread. Required: at most {REQUIRED_NS} ns a line without densifying. Instructions \
-         are those that valgrind counts for {COUNTED_LINES} further lines.\n\n| format | bytes a \
-         line | copied by the kernel ns | read ns | of required | instructions a line | read and \
-         densified ns |\n|---|---:|---:|---:|---:|---:|---:|"
+         are those that valgrind counts for {COUNTED_LINES} further lines. The last two columns \
+         are by the clock: reading and densifying on one thread, and as `compare` does, with a \
+         thread that reads ahead.\n\n| format | bytes a line | copied by the kernel ns | read ns \
+         | of required | instructions a line | read and densified ns | on one thread, clock ns | \
+         ahead, clock ns |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     ));
     let folder = tempfile::tempdir()?;
     for (name, line) in FORMATS {
         let path = folder.path().join("trace");
         let bytes = write(&path, line, LINES)?;
         let (mut copied, mut read_s, mut dense) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut alone, mut ahead) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             let before = thread_cpu_s();
             std::io::copy(&mut std::fs::File::open(&path)?, &mut Count::default())?;
@@ -107,7 +110,12 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
                 Ok(spent_s)
             };
             read_s.push(timed(&mut Nothing)?);
+            let began = Instant::now();
             dense.push(timed(&mut Dense::default())?);
+            alone.push(began.elapsed().as_secs_f64());
+            let began = Instant::now();
+            open::read_ahead(&path, Some(name), &mut Dense::default(), &open::Limits::default())?;
+            ahead.push(began.elapsed().as_secs_f64());
         }
         let ns = |times: &mut [f64]| median(times) / LINES as f64 * 1e9;
         let read_ns = ns(&mut read_s);
@@ -121,12 +129,14 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
             _ => "no valgrind".to_owned(),
         };
         report.line(&format!(
-            "| `{}` | {:.0} | {:.1} | {read_ns:.1} | {:.2} × | {a_line} | {:.1} |",
+            "| `{}` | {:.0} | {:.1} | {read_ns:.1} | {:.2} × | {a_line} | {:.1} | {:.1} | {:.1} |",
             format::chosen(name)?.0.name,
             bytes as f64 / LINES as f64,
             ns(&mut copied),
             read_ns / REQUIRED_NS,
             ns(&mut dense),
+            ns(&mut alone),
+            ns(&mut ahead),
         ));
     }
     report.line("");

@@ -17,7 +17,12 @@ use flashsift_traces::{
     format, open,
 };
 use indicatif::{ProgressBar, ProgressStyle};
-use std::{io::IsTerminal, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tracing::{debug, info, warn};
 
 /// How a trace is read.
@@ -51,6 +56,10 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     if rate.is_finite() && rate > 0.0 { Ok(rate) } else { Err("not a positive number".to_owned()) }
 }
 
+/// [`open::read`] or [`open::read_ahead`].
+type Reading =
+    fn(&Path, Option<&str>, &mut dyn Sink, &open::Limits) -> Result<open::Outcome, Error>;
+
 impl Input {
     /// The name of the trace in output.
     pub(crate) fn name(&self) -> String {
@@ -65,14 +74,23 @@ impl Input {
         let limits = open::Limits::default();
         let bar = progress("reading", "{spinner} {msg} {bar:30} {bytes}/{total_bytes}");
         let mut watched = Watched { sink, bar: bar.clone(), progress: limits.progress.clone() };
-        let outcome = self.read_unwatched(&mut watched, &limits);
+        let outcome = self.read_by(open::read_ahead, &mut watched, &limits);
         bar.finish_and_clear();
         outcome
     }
 
-    /// The same without a bar: for a second reading.
+    /// The same on this thread, without a bar: for a second reading.
     pub(crate) fn read_unwatched(
         &self,
+        sink: &mut dyn Sink,
+        limits: &open::Limits,
+    ) -> Result<open::Outcome, Error> {
+        self.read_by(open::read, sink, limits)
+    }
+
+    fn read_by(
+        &self,
+        read: Reading,
         sink: &mut dyn Sink,
         limits: &open::Limits,
     ) -> Result<open::Outcome, Error> {
@@ -90,7 +108,7 @@ impl Input {
             }
             (None, format) => format.clone(),
         };
-        open::read(&self.trace, format.as_deref(), sink, limits)
+        read(&self.trace, format.as_deref(), sink, limits)
     }
 }
 

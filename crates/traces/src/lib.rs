@@ -5,6 +5,7 @@
 //! [`flashsift_core::event::Event`]s.
 #![forbid(unsafe_code)]
 
+mod ahead;
 pub mod annotations;
 pub mod anonymize;
 pub mod error;

@@ -7,7 +7,7 @@
 //! real trace reaches.
 
 use crate::{
-    Error,
+    Error, ahead,
     events::{Events, Origin, Sink, Skipped},
     format::{self, FormatSpec, HEAD_BYTES},
     input::Input,
@@ -17,11 +17,13 @@ use std::{
     fmt,
     fs::File,
     io::{self, BufRead, BufReader, Cursor, Read},
+    num::NonZero,
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    thread,
 };
 
 /// The result of reading a trace.
@@ -163,7 +165,34 @@ pub fn read(
     sink: &mut dyn Sink,
     limits: &Limits,
 ) -> Result<Outcome, Error> {
-    read_unnamed(path, format, sink, limits).map_err(|error| match error {
+    read_named(path, format, sink, limits, false)
+}
+
+/// The same with a thread of its own that reads and decompresses, some batches ahead of `sink`, if
+/// that is worthwhile for the format and the machine has another processor. The wall clock then
+/// counts the slower of the two.
+///
+/// # Errors
+///
+/// As of [`read`].
+pub fn read_ahead(
+    path: &Path,
+    format: Option<&str>,
+    sink: &mut dyn Sink,
+    limits: &Limits,
+) -> Result<Outcome, Error> {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    read_named(path, format, sink, limits, processors > 1)
+}
+
+fn read_named(
+    path: &Path,
+    format: Option<&str>,
+    sink: &mut dyn Sink,
+    limits: &Limits,
+    ahead: bool,
+) -> Result<Outcome, Error> {
+    read_unnamed(path, format, sink, limits, ahead).map_err(|error| match error {
         Error::At { .. } | Error::NoSuchFormat(_) | Error::Sink(_) => error,
         error => at(path, error),
     })
@@ -174,10 +203,11 @@ fn read_unnamed(
     format: Option<&str>,
     sink: &mut dyn Sink,
     limits: &Limits,
+    ahead: bool,
 ) -> Result<Outcome, Error> {
     let format = format.map(format::chosen).transpose()?;
     if path == Path::new("-") {
-        return read_with(io::stdin(), None, format, sink, limits);
+        return read_with(io::stdin(), None, format, sink, limits, ahead);
     }
     let file = File::open(path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => at(path, "there is no such file"),
@@ -197,7 +227,7 @@ fn read_unnamed(
         }),
         false => None,
     };
-    read_with(file, seekable, format, sink, limits)
+    read_with(file, seekable, format, sink, limits, ahead)
 }
 
 /// Reads a trace from any stream. `file` is the same trace to seek in, if it can be.
@@ -206,22 +236,23 @@ fn read_unnamed(
 ///
 /// The trace cannot be read, or the sink fails.
 pub fn read_stream(
-    stream: impl Read,
+    stream: impl Read + Send,
     file: Option<Seekable>,
     format: Option<&'static FormatSpec>,
     sink: &mut dyn Sink,
     limits: &Limits,
 ) -> Result<Outcome, Error> {
-    read_with(stream, file, format.map(|spec| (spec, "")), sink, limits)
+    read_with(stream, file, format.map(|spec| (spec, "")), sink, limits, false)
 }
 
 /// The same with options of the format.
 fn read_with(
-    stream: impl Read,
+    stream: impl Read + Send,
     file: Option<Seekable>,
     format: Option<(&'static FormatSpec, &str)>,
     sink: &mut dyn Sink,
     limits: &Limits,
+    ahead: bool,
 ) -> Result<Outcome, Error> {
     let (mut bytes, compression) = decompressed(stream, limits).map_err(|e| stopped(0, e))?;
     let mut head = Vec::with_capacity(HEAD_BYTES);
@@ -240,8 +271,23 @@ fn read_with(
         Some(chosen) => chosen,
         None => (format::detected(&head)?, ""),
     };
-    let mut bytes = Cursor::new(head).chain(bytes);
-    let mut input = match file.filter(|_| compression == Compression::None) {
+    let bytes = Cursor::new(head).chain(bytes);
+    let file = file.filter(|_| compression == Compression::None);
+    let ahead = ahead && (spec.ahead || compression != Compression::None);
+    let read =
+        |sink: &mut dyn Sink| decompressed_into(sink, bytes, file, compression, (spec, options));
+    if ahead { ahead::read(sink, read) } else { read(sink) }
+}
+
+/// Reads decompressed bytes of a known format.
+fn decompressed_into(
+    sink: &mut dyn Sink,
+    mut bytes: impl BufRead,
+    file: Option<Seekable>,
+    compression: Compression,
+    (spec, options): (&'static FormatSpec, &str),
+) -> Result<Outcome, Error> {
+    let mut input = match file {
         Some(file) => Input::with_file(&mut bytes, file),
         None => Input::new(&mut bytes),
     }
@@ -292,9 +338,9 @@ pub fn plain(path: &Path) -> Result<impl Read + use<>, Error> {
 }
 
 fn decompressed<'a>(
-    stream: impl Read + 'a,
+    stream: impl Read + Send + 'a,
     limits: &Limits,
-) -> io::Result<(Box<dyn BufRead + 'a>, Compression)> {
+) -> io::Result<(Box<dyn BufRead + Send + 'a>, Compression)> {
     let mut stream = BufReader::with_capacity(
         BUFFER_BYTES,
         Counted { stream, progress: limits.progress.clone() },
@@ -304,7 +350,7 @@ fn decompressed<'a>(
     (&mut stream).take(Compression::HEAD_BYTES as u64).read_to_end(&mut magic)?;
     let compression = Compression::of(&magic);
     let stream = Cursor::new(magic).chain(stream);
-    let unpacked: Box<dyn Read + 'a> = match compression {
+    let unpacked: Box<dyn Read + Send + 'a> = match compression {
         Compression::None => return Ok((Box::new(stream), compression)),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(stream)),
         Compression::Zstd => {
@@ -377,7 +423,7 @@ impl<R: BufRead> Read for Single<R> {
 
 /// A reader that stops an archive with an expansion beyond the limits.
 struct Guarded<'a> {
-    unpacked: Box<dyn Read + 'a>,
+    unpacked: Box<dyn Read + Send + 'a>,
     given: u64,
     limits: Limits,
 }

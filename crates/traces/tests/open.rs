@@ -3,6 +3,7 @@
 use flashsift_traces::{
     Error,
     events::Kept,
+    format,
     open::{self, Compression, Limits},
 };
 use std::{
@@ -59,10 +60,14 @@ impl Folder {
     }
 }
 
+/// Reads on this thread and ahead of it, which gives the same events, counts and errors.
 fn read(path: &Path) -> Result<(Kept, open::Outcome), Error> {
-    let mut kept = Kept::default();
-    let outcome = open::read(path, None, &mut kept, &Limits::default())?;
-    Ok((kept, outcome))
+    let (mut kept, mut ahead) = (Kept::default(), Kept::default());
+    let outcome = open::read(path, None, &mut kept, &Limits::default());
+    let outcome_ahead = open::read_ahead(path, None, &mut ahead, &Limits::default());
+    assert_eq!(format!("{outcome_ahead:?}"), format!("{outcome:?}"));
+    assert_eq!((ahead.about, &ahead.events), (kept.about, &kept.events));
+    Ok((kept, outcome?))
 }
 
 fn error(path: &Path) -> String {
@@ -93,6 +98,24 @@ fn every_compression_gives_the_same_events() {
 }
 
 /// Files of the older lzma program have no magic number and were once refused as "no trace format".
+#[test]
+fn every_format_is_read_ahead_alike() {
+    let folder = Folder::new();
+    for spec in format::ALL {
+        let mut sample = (spec.sample)();
+        read(&folder.file("plain", &sample)).unwrap();
+        read(&folder.file("packed", &gzip(&sample))).unwrap();
+        // Broken in the middle, and cut off.
+        let middle = sample.len() / 2;
+        sample[middle..].fill(0xff);
+        let _ = read(&folder.file("broken", &sample));
+        let _ = read(&folder.file("cut", &sample[..middle]));
+    }
+    let long: String = (0..100_000).map(|n| format!("w {n}\n")).collect();
+    let (kept, _) = read(&folder.file("long", long.as_bytes())).unwrap();
+    assert_eq!(kept.events.len(), 100_000);
+}
+
 #[test]
 fn an_lzma_file_is_opened() {
     let folder = Folder::new();

@@ -50,6 +50,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "blkparse's default text: `8,0 1 42 0.000123 1234 Q WS 1234567 + 8 [fio]`",
     detect,
     read,
+    ahead: true,
     sample: || SAMPLE.into(),
 };
 

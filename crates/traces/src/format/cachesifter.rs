@@ -65,6 +65,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "CacheSifter's kernel log: `->ms,vfs_r|vfs_w,path,io size,file size,position,inode,thread,name`",
     detect,
     read,
+    ahead: true,
     sample: || SAMPLE.into(),
 };
 

@@ -39,6 +39,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "CSV: as `import -o FILE.csv` writes it, or of any columns (--columns)",
     detect,
     read,
+    ahead: true,
     sample: || SAMPLE.as_bytes().to_vec(),
 };
 

@@ -38,6 +38,7 @@ pub(super) const V2: FormatSpec = FormatSpec {
     what: "fio's iolog, version 2: `NAME action [offset length]`",
     detect: |head| detect(head, HEADER_2),
     read: |input, events| read(input, events, Version::Two),
+    ahead: true,
     sample: || SAMPLE_2.into(),
 };
 
@@ -46,6 +47,7 @@ pub(super) const V3: FormatSpec = FormatSpec {
     what: "fio's iolog, version 3: `µs NAME action [offset length]`",
     detect: |head| detect(head, HEADER_3),
     read: |input, events| read(input, events, Version::Three),
+    ahead: true,
     sample: || SAMPLE_3.into(),
 };
 

@@ -36,6 +36,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "MobiGen: `thread µs op fd [offset] size` lines",
     detect,
     read,
+    ahead: true,
     sample: || SAMPLE.into(),
 };
 

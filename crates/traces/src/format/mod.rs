@@ -50,6 +50,8 @@ pub struct FormatSpec {
     pub detect: fn(head: &[u8]) -> Confidence,
     /// Reads the whole trace: declares its type, then pushes events and counts what it skips.
     pub read: fn(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error>,
+    /// Whether an event costs more to read than to pass on to another thread.
+    pub ahead: bool,
     /// A small trace in this format that [`FormatSpec::detect`] recognises and that holds a read or
     /// a write. The documentation shows it, and the tests and fuzzers mutate it.
     pub sample: fn() -> Vec<u8>,

@@ -33,6 +33,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "MSR-Cambridge CSV: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`",
     detect,
     read,
+    ahead: true,
     sample: || SAMPLE.into(),
 };
 

@@ -24,6 +24,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "libCacheSim's oracleGeneral: 24-byte records (time, object, size, next access)",
     detect,
     read,
+    ahead: false,
     sample,
 };
 

@@ -15,6 +15,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "flashsift's own store, as `import` and `record` write it",
     detect: |head| if head.starts_with(b"PAR1") { Confidence::Certain } else { Confidence::No },
     read,
+    ahead: true,
     sample: store::sample,
 };
 

@@ -51,6 +51,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "Pixel CSV: block requests `proces,device,rw_flag,sector,size,timestamp`",
     detect,
     read,
+    ahead: true,
     sample: || SAMPLE.as_bytes().to_vec(),
 };
 

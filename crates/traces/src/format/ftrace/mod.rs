@@ -48,6 +48,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "ftrace's text: trace, trace_pipe, `trace-cmd report`, atrace, systrace HTML",
     detect: |head| detect(head, false),
     read: |input, events| read(input, events, None),
+    ahead: true,
     sample: || SAMPLE.into(),
 };
 
@@ -56,6 +57,7 @@ pub(super) const BLOCK: FormatSpec = FormatSpec {
     what: "the block layer's requests in ftrace's text",
     detect: |head| detect(head, true),
     read: |input, events| read(input, events, Some(Space::Blocks)),
+    ahead: true,
     sample: || BLOCK_SAMPLE.into(),
 };
 

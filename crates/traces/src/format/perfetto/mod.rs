@@ -39,6 +39,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "Perfetto's binary trace, with ftrace events",
     detect: |head| detect(head, false),
     read: |input, events| read(input, events, None),
+    ahead: true,
     sample: sample::files,
 };
 
@@ -47,6 +48,7 @@ pub(super) const BLOCK: FormatSpec = FormatSpec {
     what: "the block layer's requests in Perfetto's trace",
     detect: |head| detect(head, true),
     read: |input, events| read(input, events, Some(Space::Blocks)),
+    ahead: true,
     sample: sample::requests,
 };
 

@@ -34,6 +34,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "strace -f -ttt -y (also without -f, -y or times)",
     detect,
     read,
+    ahead: true,
     sample: || SAMPLE.into(),
 };
 
