@@ -22,8 +22,8 @@ enum Message {
 ///
 /// # Errors
 ///
-/// The thread cannot be started, or what `read` or `sink` returned. If `sink` failed, `read` is
-/// told so with its next events.
+/// The thread cannot be started, or what `read` or `sink` returned. If `sink` failed, the next
+/// events of `read` are refused.
 pub(crate) fn read<T: Send>(
     sink: &mut dyn Sink,
     read: impl FnOnce(&mut dyn Sink) -> Result<T, Error> + Send,
@@ -35,7 +35,7 @@ pub(crate) fn read<T: Send>(
         let reader = reader.spawn_scoped(scope, move || {
             let mut ahead = Ahead { to, used, batch: Vec::with_capacity(BATCH) };
             let outcome = read(&mut ahead);
-            // What was read before an error counts as well.
+            // Events from before an error count as well.
             let last = ahead.pass_on();
             outcome.and_then(|outcome| last.map(|()| outcome))
         });
