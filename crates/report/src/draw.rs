@@ -211,7 +211,9 @@ impl Plot<'_> {
         let mut order: Vec<&Line> = lines.iter().collect();
         // Important lines are drawn last, on top.
         order.sort_by_key(|line| std::cmp::Reverse(line.ink));
-        let barred: Vec<_> = lines.iter().filter(|line| !line.within.is_empty()).collect();
+        // Of the others there may be dozens; their ranges stand in the tooltips.
+        let has_bars = |line: &&Line| line.ink != Ink::Other && !line.within.is_empty();
+        let barred: Vec<_> = lines.iter().filter(has_bars).collect();
         for line in order {
             self.open(&line.name, line.ink);
             self.path("line", &line.points);
@@ -575,8 +577,11 @@ mod tests {
         let axis = || Axis::new("x", Unit::Number).range(0.0, 100.0);
         let mut chart = lines(axis(), axis(), vec![(50.0, 50.0)]);
         let Marks::Lines(all) = &mut chart.marks else { panic!("lines") };
-        all[0].within = vec![(25.0, 75.0)];
+        for line in all {
+            line.within = vec![(25.0, 75.0)];
+        }
         let svg = svg(&chart, Width::Wide, "label");
+        assert_eq!(svg.matches("class=\"within\"").count(), 1, "`b` is of lesser interest");
         let path = svg.split(r#"class="within" d=""#).nth(1).unwrap().split('"').next().unwrap();
         let upright = path.rsplit('M').next().unwrap();
         let (low, high) = upright.split_once(' ').unwrap().1.split_once('V').unwrap();
