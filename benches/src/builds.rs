@@ -42,8 +42,8 @@ pub(crate) fn report(
     report.line(&format!(
         "Zipf(1.0), {REQUESTS} requests, {OBJECTS} objects, {FRAMES} frames, one core, the \
          fastest of {rounds} rounds. Required: the loops of the second program take at most 5 % \
-         longer, together.\n\n- first: `{}`\n- second: `{}`\n\n| policy | first, ns an access | second | \
-         second / first |\n|---|---:|---:|---:|",
+         longer, together.\n\n- first: `{}`\n- second: `{}`\n\n| policy | first, ns an access \
+         | second | second / first |\n|---|---:|---:|---:|",
         first.display(),
         second.display()
     ));

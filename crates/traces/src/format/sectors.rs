@@ -24,7 +24,7 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
     what: "`r|w SECTOR` lines, 512-byte sectors, -1 unmapped",
     detect,
     read,
-    ahead: true,
+    ahead: false,
     sample: || b"# a comment\nr 101530792\nw 101530793\nr -1\nw 8\nr 8\n".to_vec(),
 };
 
