@@ -127,6 +127,7 @@ soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTE
 	$(MAKE) --no-print-directory check-packages
 
 bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --readers, --mount, --saving …
+	@$(call install,valgrind:valgrind)
 	$(CARGO) build --release --locked -p flashsift-bench
 	target/release/flashsift-bench $(BENCH_ARGS)
 

@@ -181,7 +181,7 @@ pub struct Summary {
 /// Linux's `MAX_RW_COUNT`: no read or write moves more at once.
 pub const ACCESS_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// They fit into a core's own cache, from which the sink reads them.
+/// Events of a batch: so few that the sink reads them from the core's own cache.
 const BATCH: usize = 256;
 
 /// The output of a reader: it passes batches on to a [`Sink`] and keeps the counts.

@@ -341,7 +341,7 @@ mod tests {
                 taken += 1;
             }
         }
-        assert!(taken > 250_000, "{taken}");
+        assert!(taken > 300_000, "{taken}");
     }
 
     #[test]

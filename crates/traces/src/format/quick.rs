@@ -58,7 +58,7 @@ pub(super) fn lines<L: Lines>(
     }
 }
 
-/// Calls `take` with the number and the text of each line of the window, until it takes one not.
+/// Calls `take` with the number and the text of each line of the window, as long as it takes them.
 #[inline(always)]
 pub(super) fn while_taken(
     input: &mut Input<'_>,
@@ -255,7 +255,8 @@ impl<'a> Text<'a> {
         whole.checked_mul(1_000_000)?.checked_add(part / 100 + up)
     }
 
-    /// Splits a field at the last `byte`, behind which is a number of at most seven digits.
+    /// Splits a field at the last `byte`, which is no digit, and behind which is a number of at
+    /// most seven digits.
     #[inline(always)]
     pub(super) fn numbered(&self, field: Field, byte: u8) -> Option<(Field, u64)> {
         let Field { begin, end } = field;
@@ -326,8 +327,8 @@ const fn repeated(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// The highest bit of each byte of a word, without their '0', that is no digit. A carry reaches
-/// later bytes only: the first is right.
+/// The highest bit of each byte of a word, without their '0', that is no digit. Behind a byte that
+/// is not ASCII, a carry may also set the bit of a digit.
 #[inline(always)]
 fn others(word: u64) -> u64 {
     (word.wrapping_add(repeated(0x80 - 10)) | word) & repeated(0x80)
@@ -351,8 +352,7 @@ fn number_of(digits: u64) -> u64 {
 
 #[cfg(test)]
 pub(super) mod testing {
-    pub(in super::super) use super::Field;
-    use super::{Input, Lines, Text, equal};
+    use super::{Field, Input, Lines, Text, equal};
     use crate::events::{Events, Kept};
     use rand::{RngExt as _, SeedableRng};
     use rand_pcg::Pcg64;
