@@ -77,6 +77,9 @@ pub enum Error {
     /// The trace lacks a required fact.
     #[error("{0}")]
     Lacks(String),
+    /// The options of the format make no sense, whatever the trace holds.
+    #[error("{0}")]
+    Options(String),
     /// A trace could not be opened or written, or any of the other errors, with the name of the
     /// trace.
     #[error("{path}: {what}")]

@@ -2,7 +2,7 @@
 
 use crate::{Error, annotations::Annotations};
 use flashsift_core::event::{About, Action, Event, Space};
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt, mem};
 
 /// A consumer of events. It gets batches, so that a reader makes no virtual call per event.
 pub trait Sink {
@@ -42,7 +42,7 @@ impl Sink for Kept {
 }
 
 /// The reason for which a line or record gave no event. The phrase is a short constant such as
-/// "unmapped sector (-1)", shown to people as `24507 unmapped sector (-1) (first at 1234)`.
+/// "unmapped sector (-1)", shown to people as `24507 × unmapped sector (-1) (first at 1234)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
     /// The line was understood, and does not concern the cache: a comment, a duplicate, an unmapped
@@ -144,7 +144,8 @@ impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (reason, r)) in self.0.iter().enumerate() {
             let comma = if n > 0 { "; " } else { "" };
-            write!(f, "{comma}{} {reason} (first at {})", r.count, r.first)?;
+            // A reason is a singular: only with the sign does it read right behind any number.
+            write!(f, "{comma}{} × {reason} (first at {})", r.count, r.first)?;
         }
         Ok(())
     }
@@ -251,18 +252,61 @@ impl<'a> Events<'a> {
     /// # Errors
     ///
     /// The consumer of the events failed.
-    #[inline]
-    pub fn push(&mut self, mut event: Event<'static>) -> Result<(), Error> {
-        if let Err(skip) = possible(&event.action, self.len_max) {
-            self.skipped(skip, self.line);
-            return Ok(());
+    #[inline(always)]
+    pub fn push(&mut self, event: Event<'static>) -> Result<(), Error> {
+        let Event { at_us, pid, tid, action } = event;
+        // A reader makes an access of numbers, and they stay numbers until they are in the batch:
+        // nothing takes the event's address, neither a batch that grows nor the end of `action`.
+        match action {
+            Action::Read { file, open, offset, len } => {
+                mem::forget(action);
+                let Some(at_us) = self.possible(at_us, offset, len) else { return Ok(()) };
+                assert!(self.batch.len() < self.batch.capacity(), "full batches are passed on");
+                let action = Action::Read { file, open, offset, len };
+                self.batch.push(Event { at_us, pid, tid, action });
+            }
+            Action::Write { file, open, offset, len, sync } => {
+                mem::forget(action);
+                let Some(at_us) = self.possible(at_us, offset, len) else { return Ok(()) };
+                assert!(self.batch.len() < self.batch.capacity(), "full batches are passed on");
+                let action = Action::Write { file, open, offset, len, sync };
+                self.batch.push(Event { at_us, pid, tid, action });
+            }
+            action => return self.push_other(Event { at_us, pid, tid, action }),
         }
-        if event.at_us < self.last_us {
-            event.at_us = self.last_us;
-            self.summary.late += 1;
-        }
-        self.last_us = event.at_us;
+        self.pushed()
+    }
+
+    /// Adds an event of any kind.
+    #[inline(never)]
+    fn push_other(&mut self, mut event: Event<'static>) -> Result<(), Error> {
+        let checked = checked(&event.action, self.len_max);
+        let Some(at_us) = self.at_or_after(event.at_us, checked) else { return Ok(()) };
+        event.at_us = at_us;
         self.batch.push(event);
+        self.pushed()
+    }
+
+    /// Returns the time that a read or write gets; `None` if it cannot have happened.
+    #[inline(always)]
+    fn possible(&mut self, at_us: u64, offset: u64, len: u64) -> Option<u64> {
+        self.at_or_after(at_us, checked_access(offset, len, self.len_max))
+    }
+
+    /// Returns the time that an event gets; `None`, and a count, if it cannot have happened.
+    #[inline(always)]
+    fn at_or_after(&mut self, at_us: u64, possible: Result<(), Skip>) -> Option<u64> {
+        if let Err(skip) = possible {
+            self.skipped(skip, self.line);
+            return None;
+        }
+        self.summary.late += u64::from(at_us < self.last_us);
+        self.last_us = self.last_us.max(at_us);
+        Some(self.last_us)
+    }
+
+    #[inline(always)]
+    fn pushed(&mut self) -> Result<(), Error> {
         if self.batch.len() == BATCH { self.flush() } else { Ok(()) }
     }
 
@@ -316,12 +360,17 @@ impl<'a> Events<'a> {
         self.summary.skipped.merge(skipped);
     }
 
+    #[inline(never)]
     fn flush(&mut self) -> Result<(), Error> {
         self.summary.events += self.batch.len() as u64;
-        let access = |e: &&Event| matches!(e.action, Action::Read { .. } | Action::Write { .. });
-        self.summary.accesses += self.batch.iter().filter(access).count() as u64;
         let result = self.sink.events(&self.batch);
-        self.batch.clear();
+        for event in self.batch.drain(..) {
+            if matches!(event.action, Action::Read { .. } | Action::Write { .. }) {
+                self.summary.accesses += 1;
+                // It holds nothing, and not to look for that saves a call.
+                mem::forget(event);
+            }
+        }
         result
     }
 
@@ -339,17 +388,11 @@ impl<'a> Events<'a> {
     }
 }
 
-#[inline]
-fn possible(action: &Action, len_max: u64) -> Result<(), Skip> {
+fn checked(action: &Action, len_max: u64) -> Result<(), Skip> {
     let (offset, len) = match *action {
         Action::Read { offset, len, .. }
         | Action::Write { offset, len, .. }
-        | Action::Direct { offset, len, .. } => {
-            if len > len_max {
-                return Err(Skip::Damage("access longer than 2 GiB"));
-            }
-            (offset, len)
-        }
+        | Action::Direct { offset, len, .. } => return checked_access(offset, len, len_max),
         Action::Punch { offset, len, .. } => (offset, len),
         Action::Place { offset, len, at, .. } => (offset.max(at), len),
         // The length may be `u64::MAX`: to the end of the file.
@@ -357,6 +400,19 @@ fn possible(action: &Action, len_max: u64) -> Result<(), Skip> {
         Action::Truncate { size, .. } | Action::Size { size, .. } => (size, 0),
         _ => return Ok(()),
     };
+    checked_end(offset, len)
+}
+
+#[inline(always)]
+fn checked_access(offset: u64, len: u64, len_max: u64) -> Result<(), Skip> {
+    if len > len_max {
+        return Err(Skip::Damage("access longer than 2 GiB"));
+    }
+    checked_end(offset, len)
+}
+
+#[inline(always)]
+fn checked_end(offset: u64, len: u64) -> Result<(), Skip> {
     match offset.checked_add(len) {
         Some(end) if end <= i64::MAX as u64 => Ok(()),
         _ => Err(Skip::Damage("offset beyond 2^63")),

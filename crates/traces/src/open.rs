@@ -193,7 +193,7 @@ fn read_named(
     ahead: bool,
 ) -> Result<Outcome, Error> {
     read_unnamed(path, format, sink, limits, ahead).map_err(|error| match error {
-        Error::At { .. } | Error::NoSuchFormat(_) | Error::Sink(_) => error,
+        Error::At { .. } | Error::NoSuchFormat(_) | Error::Options(_) | Error::Sink(_) => error,
         error => at(path, error),
     })
 }

@@ -225,7 +225,7 @@ fn a_trace_without_accesses_is_an_error_with_counts() {
     let folder = Folder::new();
     let unmapped = error(&folder.file("unmapped", b"r -1\nw -1\n"));
     assert!(
-        unmapped.ends_with("no read or write: 2 unmapped sector (-1) (first at 1)"),
+        unmapped.ends_with("no read or write: 2 × unmapped sector (-1) (first at 1)"),
         "{unmapped}"
     );
 

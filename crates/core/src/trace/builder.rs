@@ -21,15 +21,42 @@ use std::sync::Arc;
 /// Blocks of 64 pages that [`TraceBuilder::near`] covers: 256 GiB of a device, in at most 4 MiB.
 const NEAR_BLOCKS: u64 = 1 << 20;
 
-/// Sixty-four neighbouring pages of a file and which of them are touched.
+/// Sixty-four neighbouring pages of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Leaf {
     file: u64,
     /// Number of the first page / 64.
     block: u64,
+}
+
+/// A leaf's touched pages, and the rank of the first of them.
+#[derive(Clone, Copy, Default)]
+struct Ranked {
     touched: u64,
-    /// Rank of the first touched page, once ranks are known.
     rank: u32,
 }
+
+/// The pages of an access, as the builder's steps hold them.
+#[derive(Clone, Copy, Default)]
+struct Piece {
+    /// The leaf of the first page.
+    leaf: u32,
+    /// The bits of the step beside kind and count.
+    bits: u32,
+    /// How many pages; 0: the access is empty, and has no leaf.
+    pages: u32,
+}
+
+impl Piece {
+    /// Returns the place of the first page in its leaf.
+    #[inline(always)]
+    fn first(&self) -> u32 {
+        self.bits >> BUILDER
+    }
+}
+
+/// Events whose leaves are looked up together.
+const TOGETHER: usize = 32;
 
 /// Takes events and builds a [`Trace`].
 ///
@@ -45,11 +72,13 @@ pub struct TraceBuilder {
     steps: Vec<Step>,
     times: Times,
     leaves: Vec<Leaf>,
+    /// The touched pages of each leaf. They lie apart, because most accesses need nothing else.
+    touched: Vec<u64>,
     leaf_at: HashMap<(u64, u64), u32, FixedState>,
     /// The leaf of each block at the beginning of file 0, plus one; 0: none. A block trace's
     /// device, or a dense object trace, is found there without hashing.
     near: Vec<u32>,
-    /// The leaf in which the last request ended; the next request often begins there.
+    /// The leaf that `leaf_at` gave last; the next request often begins there.
     last_leaf: u32,
     /// (File, first page, first page after the range.)
     ranges: Vec<(FileId, u64, u64)>,
@@ -119,6 +148,7 @@ impl TraceBuilder {
             steps: Vec::new(),
             times: Times::default(),
             leaves: Vec::new(),
+            touched: Vec::new(),
             leaf_at: HashMap::default(),
             near: Vec::new(),
             last_leaf: 0,
@@ -154,7 +184,8 @@ impl TraceBuilder {
         // content for a moment.
         let held = self.steps.capacity() * size_of::<Step>()
             + self.times.low.capacity() * size_of::<u32>()
-            + self.leaves.capacity() * size_of::<Leaf>()
+            + self.leaves.capacity() * (size_of::<Leaf>() + size_of::<Ranked>())
+            + self.touched.capacity() * size_of::<u64>()
             + self.leaf_at.capacity() * (size_of::<((u64, u64), u32)>() + 1)
             + self.ranges.capacity() * size_of::<(FileId, u64, u64)>()
             + self.step_tables.held_bytes()
@@ -170,19 +201,80 @@ impl TraceBuilder {
                 requests: self.totals.requests,
             });
         }
-        match self.tables.operations {
-            false => events.iter().try_for_each(|event| self.push(event)),
-            true => events.iter().try_for_each(|event| {
-                let steps = self.steps.len();
-                self.push(event)?;
-                self.operations.push(event, steps, self.steps.len());
-                Ok(())
-            }),
+        match self.tables == Tables::default() {
+            true => self.extend_with::<false>(events),
+            false => self.extend_with::<true>(events),
         }
     }
 
-    #[inline]
-    fn push(&mut self, event: &Event) -> Result<(), TraceError> {
+    /// Takes events, for side tables as well, or for none.
+    fn extend_with<const TABLES: bool>(&mut self, events: &[Event<'_>]) -> Result<(), TraceError> {
+        for events in events.chunks(TOGETHER) {
+            // Several loops, each as short as can be: the processor then waits for many leaves at
+            // once.
+            let mut pieces = [Piece::default(); TOGETHER];
+            for (event, piece) in events.iter().zip(&mut pieces) {
+                let (Action::Read { file, offset, len, .. }
+                | Action::Write { file, offset, len, .. }
+                | Action::Direct { file, offset, len, .. }) = event.action
+                else {
+                    continue;
+                };
+                *piece = self.piece(file, offset, len)?;
+            }
+            for piece in pieces.iter().filter(|piece| piece.pages > 0) {
+                let first = piece.first();
+                let here = piece.pages.min(64 - first);
+                self.touched[piece.leaf as usize] |= (!0 >> (64 - here)) << first;
+            }
+            for (event, piece) in events.iter().zip(&pieces) {
+                let steps = self.steps.len();
+                self.push::<TABLES>(event, piece)?;
+                if TABLES && self.tables.operations {
+                    self.operations.push(event, steps, self.steps.len());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn push<const TABLES: bool>(
+        &mut self,
+        event: &Event<'_>,
+        piece: &Piece,
+    ) -> Result<(), TraceError> {
+        if TABLES {
+            self.push_to_tables(event);
+        }
+        match event.action {
+            Action::Read { file, offset, len, .. } => {
+                self.access::<TABLES>(event.at_us, StepKind::Read, piece, (file, offset, len))?;
+            }
+            Action::Write { file, offset, len, sync, .. } => {
+                let kind = if sync { StepKind::WriteSync } else { StepKind::Write };
+                self.access::<TABLES>(event.at_us, kind, piece, (file, offset, len))?;
+            }
+            Action::Direct { file, offset, len, write, .. } => {
+                let kind = if write { StepKind::DirectWrite } else { StepKind::DirectRead };
+                self.access::<TABLES>(event.at_us, kind, piece, (file, offset, len))?;
+            }
+            // The kernel's own work, perhaps long after the last access: results are the same
+            // without it.
+            Action::Place { file, offset, len, at } => {
+                if TABLES && self.tables.places {
+                    self.places.placed(event.at_us, file, offset, len, at);
+                }
+                return Ok(());
+            }
+            _ => self.other(event),
+        }
+        self.totals.duration_us = self.totals.duration_us.max(event.at_us);
+        Ok(())
+    }
+
+    /// Takes what the side tables, but those of steps, take from an event.
+    fn push_to_tables(&mut self, event: &Event<'_>) {
         self.process = event.pid;
         if self.tables.names {
             self.names.push(&event.action);
@@ -201,14 +293,12 @@ impl TraceBuilder {
             }
             self.reads.push(&event.action, self.about.knows.opens);
         }
+    }
+
+    /// Takes an event that is no access.
+    #[inline(never)]
+    fn other(&mut self, event: &Event<'_>) {
         match event.action {
-            Action::Read { file, offset, len, .. } => {
-                self.access(event.at_us, StepKind::Read, file, offset, len)?;
-            }
-            Action::Write { file, offset, len, sync, .. } => {
-                let kind = if sync { StepKind::WriteSync } else { StepKind::Write };
-                self.access(event.at_us, kind, file, offset, len)?;
-            }
             Action::Sync { file, offset, len, data_only } => {
                 self.totals.syncs += 1;
                 let end =
@@ -238,10 +328,6 @@ impl TraceBuilder {
                     self.created.push(file);
                 }
             }
-            Action::Direct { file, offset, len, write, .. } => {
-                let kind = if write { StepKind::DirectWrite } else { StepKind::DirectRead };
-                self.access(event.at_us, kind, file, offset, len)?;
-            }
             Action::Create(ref create) => {
                 self.created.push(create.file);
                 self.first_names.named(create.file, &create.name);
@@ -251,7 +337,11 @@ impl TraceBuilder {
             }
             Action::Process { .. } => {}
             Action::Bind { file, ref name } => self.first_names.named(file, name),
-            Action::Close { .. }
+            Action::Read { .. }
+            | Action::Write { .. }
+            | Action::Direct { .. }
+            | Action::Place { .. }
+            | Action::Close { .. }
             | Action::Size { .. }
             | Action::Link { .. }
             | Action::Rename { .. }
@@ -262,36 +352,16 @@ impl TraceBuilder {
             | Action::ControlGroup { .. }
             | Action::MemoryPressure { .. }
             | Action::Foreground { .. } => {}
-            // The kernel's own work, perhaps long after the last access: results are the same
-            // without it.
-            Action::Place { file, offset, len, at } => {
-                if self.tables.places {
-                    self.places.placed(event.at_us, file, offset, len, at);
-                }
-                return Ok(());
-            }
         }
-        self.totals.duration_us = self.totals.duration_us.max(event.at_us);
-        Ok(())
     }
 
-    #[inline]
-    fn access(
-        &mut self,
-        at_us: u64,
-        kind: StepKind,
-        file: FileId,
-        offset: u64,
-        len: u64,
-    ) -> Result<(), TraceError> {
-        let owner = file;
+    /// Returns the pages of an access, with the leaf of the first.
+    #[inline(always)]
+    fn piece(&mut self, file: FileId, offset: u64, len: u64) -> Result<Piece, TraceError> {
         let (file, page, pages, partial) = match self.unit {
             // Identifiers stand in for pages, so that neighbours share a leaf.
             Unit::Request => (0, file.0, 1, 0),
-            Unit::Page if len == 0 => {
-                self.totals.empty_requests += 1;
-                return Ok(());
-            }
+            Unit::Page if len == 0 => return Ok(Piece::default()),
             Unit::Page => {
                 let end = offset.saturating_add(len);
                 let (page, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
@@ -303,7 +373,24 @@ impl TraceBuilder {
                 (file.0, page, pages, head | tail)
             }
         };
+        let (block, first) = (page / 64, (page % 64) as u32);
+        Ok(Piece { leaf: self.leaf(file, block)?, bits: partial | first << BUILDER, pages })
+    }
+
+    #[inline(always)]
+    fn access<const TABLES: bool>(
+        &mut self,
+        at_us: u64,
+        kind: StepKind,
+        piece: &Piece,
+        (file, offset, len): (FileId, u64, u64),
+    ) -> Result<(), TraceError> {
         let totals = &mut self.totals;
+        let Piece { leaf, bits, pages } = *piece;
+        if pages == 0 {
+            totals.empty_requests += 1;
+            return Ok(());
+        }
         let (requests, count) = match kind {
             StepKind::Read => (&mut totals.requests, &mut totals.read_accesses),
             StepKind::DirectRead => (&mut totals.direct_requests, &mut totals.direct_reads),
@@ -312,64 +399,84 @@ impl TraceBuilder {
         };
         *count += u64::from(pages);
         *requests += 1;
-        let leaf = self.touch(file, page / 64, page % 64, u64::from(pages))?;
         let mut step = Step::new(kind, leaf, pages);
-        step.bits |= partial | ((page % 64) as u32) << BUILDER;
-        let bytes = match self.unit {
-            Unit::Request => Bytes::PAGE,
-            Unit::Page => Bytes {
-                from: (offset % PAGE_BYTES) as u16,
-                to: ((offset.saturating_add(len) - 1) % PAGE_BYTES) as u16 + 1,
-            },
-        };
-        self.step_tables.push(self.tables, bytes, self.process, owner, self.reads.row);
+        step.bits |= bits;
+        let here = 64 - piece.first();
+        if here < pages {
+            self.touch_behind(self.leaves[leaf as usize], pages - here)?;
+        }
+        if TABLES {
+            let bytes = match self.unit {
+                Unit::Request => Bytes::PAGE,
+                Unit::Page => Bytes {
+                    from: (offset % PAGE_BYTES) as u16,
+                    to: ((offset.saturating_add(len) - 1) % PAGE_BYTES) as u16 + 1,
+                },
+            };
+            self.step_tables.push(self.tables, bytes, self.process, file, self.reads.row);
+        }
         self.step(at_us, step);
         Ok(())
     }
 
-    /// Marks `pages` pages of a block, beginning with page `first`, as touched. Returns the leaf of
-    /// the first.
-    #[inline]
-    fn touch(&mut self, file: u64, block: u64, first: u64, pages: u64) -> Result<u32, TraceError> {
-        let leaf = self.leaf(file, block)?;
-        let here = pages.min(64 - first);
-        self.leaves[leaf as usize].touched |= (!0 >> (64 - here)) << first;
-        let mut left = pages - here;
-        let mut block = block;
+    /// Marks the next pages behind a leaf as touched.
+    fn touch_behind(
+        &mut self,
+        Leaf { file, mut block }: Leaf,
+        pages: u32,
+    ) -> Result<(), TraceError> {
+        let mut left = pages;
         while left > 0 {
             block += 1;
             let here = left.min(64);
             let leaf = self.leaf(file, block)?;
-            self.leaves[leaf as usize].touched |= !0 >> (64 - here);
+            self.touched[leaf as usize] |= !0 >> (64 - here);
             left -= here;
         }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn leaf(&mut self, file: u64, block: u64) -> Result<u32, TraceError> {
+        if file == 0 && block < NEAR_BLOCKS {
+            return match self.near.get(block as usize) {
+                Some(&leaf) if leaf != 0 => Ok(leaf - 1),
+                _ => self.new_near_leaf(block),
+            };
+        }
+        match self.leaves.get(self.last_leaf as usize) {
+            Some(last) if *last == (Leaf { file, block }) => Ok(self.last_leaf),
+            _ => self.far_leaf(file, block),
+        }
+    }
+
+    #[cold]
+    fn new_near_leaf(&mut self, block: u64) -> Result<u32, TraceError> {
+        let leaf = self.new_leaf(0, block)?;
+        let block = block as usize;
+        if block >= self.near.len() {
+            self.near.resize(block + 1, 0);
+        }
+        self.near[block] = leaf + 1;
         Ok(leaf)
     }
 
-    #[inline]
-    fn leaf(&mut self, file: u64, block: u64) -> Result<u32, TraceError> {
-        if let Some(last) = self.leaves.get(self.last_leaf as usize)
-            && (last.file, last.block) == (file, block)
-        {
-            return Ok(self.last_leaf);
-        }
-        let fresh = u32::try_from(self.leaves.len()).map_err(|_| TraceError::TooManyPages)?;
-        self.last_leaf = if file == 0 && block < NEAR_BLOCKS {
-            let block = block as usize;
-            if block >= self.near.len() {
-                self.near.resize(block + 1, 0);
-            }
-            if self.near[block] == 0 {
-                self.near[block] = fresh + 1;
-            }
-            self.near[block] - 1
-        } else {
-            *self.leaf_at.entry((file, block)).or_insert(fresh)
-        };
-        if self.last_leaf == fresh {
-            self.leaves.push(Leaf { file, block, touched: 0, rank: 0 });
+    #[inline(never)]
+    fn far_leaf(&mut self, file: u64, block: u64) -> Result<u32, TraceError> {
+        let fresh = self.leaves.len();
+        let number = u32::try_from(fresh).map_err(|_| TraceError::TooManyPages)?;
+        self.last_leaf = *self.leaf_at.entry((file, block)).or_insert(number);
+        if self.last_leaf == number {
+            self.new_leaf(file, block)?;
         }
         Ok(self.last_leaf)
+    }
+
+    fn new_leaf(&mut self, file: u64, block: u64) -> Result<u32, TraceError> {
+        let fresh = u32::try_from(self.leaves.len()).map_err(|_| TraceError::TooManyPages)?;
+        self.leaves.push(Leaf { file, block });
+        self.touched.push(0);
+        Ok(fresh)
     }
 
     fn range(&mut self, at_us: u64, kind: StepKind, file: FileId, from: u64, to: u64) {
@@ -398,23 +505,24 @@ impl TraceBuilder {
         drop(std::mem::take(&mut self.leaf_at));
         self.created.sort_unstable();
         self.created.dedup();
-        let (mut runs, mut pages) = rank(&mut self.leaves, self.unit)?;
+        let (mut ranked, mut runs, mut pages) = rank(&self.leaves, &self.touched, self.unit)?;
         let touched_pages = pages;
         if self.tables.reads_ahead_pages > 0 && self.unit == Unit::Page {
             // Then all touched pages of a leaf lie in one run.
             let within = self.tables.reads_ahead_pages.max(64);
             let sizes = &self.sizes;
             (runs, pages) = widened(&runs, within, |file| sizes.get(&file).copied().unwrap_or(0))?;
-            rank_within(&mut self.leaves, &runs);
+            rank_within(&self.leaves, &mut ranked, &runs);
         }
         runs.shrink_to_fit();
         let collector = std::mem::take(&mut self.operations);
         let mut operations =
             if self.tables.operations { collector.finish() } else { Operations::default() };
         let ranges = std::mem::take(&mut self.ranges);
-        let leaves = std::mem::take(&mut self.leaves);
+        drop(std::mem::take(&mut self.leaves));
+        drop(std::mem::take(&mut self.touched));
         if ranges.is_empty() {
-            self.steps.iter_mut().for_each(|step| *step = step.ranked(&leaves));
+            self.steps.iter_mut().for_each(|step| *step = step.ranked(&ranked));
         } else {
             // A range may contain no page of the trace, or need several steps.
             let (steps, times) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.times));
@@ -436,7 +544,7 @@ impl TraceBuilder {
                 let at = times.get(n).unwrap_or(0);
                 let kind = step.kind();
                 if !matches!(kind, StepKind::Sync | StepKind::SyncAll | StepKind::Drop) {
-                    let step = step.ranked(&leaves);
+                    let step = step.ranked(&ranked);
                     self.step_tables.push_from(&step_tables, n);
                     self.step(at, step);
                     step.range().for_each(|page| live.insert(page));
@@ -597,7 +705,7 @@ fn size_after(action: &Action) -> Option<(FileId, u64)> {
 
 impl Step {
     #[inline(always)]
-    fn ranked(self, leaves: &[Leaf]) -> Self {
+    fn ranked(self, leaves: &[Ranked]) -> Self {
         let leaf = &leaves[self.first as usize];
         let below = (1 << (self.bits >> BUILDER)) - 1;
         Self {
@@ -607,17 +715,22 @@ impl Step {
     }
 }
 
-/// Sets the rank of every leaf's first page, in (file, page) order. Returns the runs of touched
-/// pages, for units that have a place, and the number of pages.
-fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> {
+/// Ranks the first touched page of every leaf, in (file, page) order. Returns also the runs of
+/// touched pages, for units that have a place, and the number of pages.
+fn rank(
+    leaves: &[Leaf],
+    touched: &[u64],
+    unit: Unit,
+) -> Result<(Vec<Ranked>, Vec<Run>, u32), TraceError> {
     let mut order: Vec<u32> = (0..leaves.len() as u32).collect();
     order.sort_unstable_by_key(|n| (leaves[*n as usize].file, leaves[*n as usize].block));
+    let mut ranked = vec![Ranked::default(); leaves.len()];
     let mut runs: Vec<Run> = Vec::new();
     let mut pages: u32 = 0;
     for n in order {
-        let leaf = &mut leaves[n as usize];
-        leaf.rank = pages;
-        let mut rest = if unit == Unit::Page { leaf.touched } else { 0 };
+        let (leaf, touched) = (leaves[n as usize], touched[n as usize]);
+        ranked[n as usize] = Ranked { touched, rank: pages };
+        let mut rest = if unit == Unit::Page { touched } else { 0 };
         while rest != 0 {
             let first = rest.trailing_zeros();
             let len = (rest >> first).trailing_ones();
@@ -627,31 +740,31 @@ fn rank(leaves: &mut [Leaf], unit: Unit) -> Result<(Vec<Run>, u32), TraceError> 
                     run.pages += len
                 }
                 _ => {
-                    let rank = leaf.rank + (leaf.touched & ((1 << first) - 1)).count_ones();
+                    let rank = pages + (touched & ((1 << first) - 1)).count_ones();
                     runs.push(Run { first: rank, pages: len, file: FileId(leaf.file), page });
                 }
             }
             rest &= !((!0 >> (64 - len)) << first);
         }
         pages = pages
-            .checked_add(leaf.touched.count_ones())
+            .checked_add(touched.count_ones())
             .filter(|pages| *pages < u32::MAX)
             .ok_or(TraceError::TooManyPages)?;
     }
-    Ok((runs, pages))
+    Ok((ranked, runs, pages))
 }
 
 /// Gives every leaf the rank that its first page has in runs that hold all pages between its
 /// touched ones.
-fn rank_within(leaves: &mut [Leaf], runs: &[Run]) {
-    for leaf in leaves.iter_mut().filter(|leaf| leaf.touched != 0) {
+fn rank_within(leaves: &[Leaf], ranked: &mut [Ranked], runs: &[Run]) {
+    let touched = leaves.iter().zip(ranked).filter(|(_, ranked)| ranked.touched != 0);
+    for (leaf, ranked) in touched {
         let (file, block) = (FileId(leaf.file), leaf.block * 64);
-        let first = block + u64::from(leaf.touched.trailing_zeros());
+        let first = block + u64::from(ranked.touched.trailing_zeros());
         let n = runs.partition_point(|run| (run.file, run.page) <= (file, first)) - 1;
         let behind = block.wrapping_sub(runs[n].page) as u32;
         // The run may begin inside the leaf: the pages before have no ranks, and are not asked for.
-        leaf.rank = runs[n].first.wrapping_add(behind);
-        leaf.touched = !0;
+        *ranked = Ranked { touched: !0, rank: runs[n].first.wrapping_add(behind) };
     }
 }
 

@@ -244,6 +244,30 @@ proptest! {
         }
     }
 
+    /// Events are taken some at a time, and the leaves of those are looked up together. A trace is
+    /// the same however they come, with and without side tables.
+    #[test]
+    fn batches_change_nothing(actions in prop::collection::vec(action(), 0..100)) {
+        let events: Vec<_> = actions.iter().enumerate().map(|(n, action)| {
+            Event { at_us: n as u64, pid: n as u32, tid: 0, action: action.clone() }
+        }).collect();
+        let tables = Tables { bytes: true, owners: true, places: true, ..Tables::default() };
+        for (tables, one_by_one) in
+            [(Tables::default(), build(&actions)), (tables, build_with_tables(&actions, 0))]
+        {
+            let mut builder =
+                TraceBuilder::new(about(true), Unit::Page, u64::MAX).with_tables(tables);
+            builder.extend(&events).unwrap();
+            let trace = builder.finish().unwrap();
+            prop_assert_eq!(trace.steps(), one_by_one.steps());
+            prop_assert_eq!((trace.runs(), trace.totals()), (one_by_one.runs(), one_by_one.totals()));
+            for n in 0..trace.steps().len() {
+                prop_assert_eq!(trace.at_us(n), one_by_one.at_us(n));
+                prop_assert!(!tables.owners || trace.owner(n) == one_by_one.owner(n));
+            }
+        }
+    }
+
     /// The untouched pages are those inside their file's size and near a touched page of it: each
     /// once, in (file, page) order, with ranks after those of the touched pages.
     #[test]

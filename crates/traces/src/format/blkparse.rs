@@ -43,7 +43,7 @@ use crate::{
     events::{Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Event};
+use flashsift_core::event::About;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "blkparse",
@@ -308,18 +308,14 @@ impl Reader {
         let (major, minor) = numbers(device).expect("parsed with the line");
         let file =
             self.devices.file(device.as_bytes(), || device_name(major, minor), at_us, events)?;
-        let (flush, access) = match flags.actions(file, span) {
-            Ok(actions) => actions,
-            Err(skip) => return Ok(Err(skip)),
-        };
+        if let Err(skip) = flags.gives_event(span.is_some()) {
+            return Ok(Err(skip));
+        }
         // blkparse's placeholders for an unknown name.
         if !matches!(program, "" | "unknown" | "(null)") {
             self.processes.runs(pid, program.as_bytes(), at_us, events)?;
         }
-        for action in [flush, access].into_iter().flatten() {
-            events.push(Event { at_us, pid, tid: pid, action })?;
-        }
-        Ok(Ok(()))
+        flags.push((at_us, pid, pid), file, span, events).map(Ok)
     }
 }
 
@@ -351,7 +347,7 @@ fn is_summary(line: &str) -> bool {
 mod tests {
     use super::*;
     use crate::format::testing;
-    use flashsift_core::event::Action;
+    use flashsift_core::event::{Action, Event};
 
     fn read_lines(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();
@@ -393,9 +389,9 @@ mod tests {
         );
         assert_eq!(
             skipped,
-            "5 blkparse's summary (first at 12); 1 completion (C) (first at 7); 1 issue (D) \
-             (first at 6); 1 message (m) (first at 10); 2 plug, unplug (P, U) (first at 4); 1 \
-             remap (A) (first at 1); 1 request allocated (G) (first at 3)"
+            "5 × blkparse's summary (first at 12); 1 × completion (C) (first at 7); 1 × issue (D) \
+             (first at 6); 1 × message (m) (first at 10); 2 × plug, unplug (P, U) (first at 4); 1 \
+             × remap (A) (first at 1); 1 × request allocated (G) (first at 3)"
         );
     }
 
@@ -414,7 +410,7 @@ mod tests {
             ["0 0 0 is /dev/block/8:0", "0 697 runs app main", "0 697 0 ws 105705472 4096"],
             "{skipped}"
         );
-        assert_eq!(skipped, "1 completion (C) (first at 3); 1 remap (A) (first at 1)");
+        assert_eq!(skipped, "1 × completion (C) (first at 3); 1 × remap (A) (first at 1)");
         let (events, skipped) = read_lines(&only(&["C"]));
         assert_eq!(
             events,
@@ -430,10 +426,10 @@ mod tests {
         let issued = only(&["D"]);
         let (events, skipped) = read_lines(&(issued.repeat(4000) + &only(&["Q"])));
         assert_eq!(events.len(), read_lines(&only(&["Q"])).0.len());
-        assert_eq!(skipped, "4000 issue (D) (first at 1)");
+        assert_eq!(skipped, "4000 × issue (D) (first at 1)");
         let (events, skipped) = read_lines(&(issued.repeat(5000) + &only(&["Q"])));
         assert_eq!(events.iter().filter(|event| event.contains(" ws ")).count(), 5000);
-        assert!(skipped.starts_with("4 queued request"), "{skipped}");
+        assert!(skipped.starts_with("4 × queued request"), "{skipped}");
     }
 
     #[test]
@@ -455,7 +451,7 @@ mod tests {
                 "4 10 0 w 4096 8192",
             ]
         );
-        assert_eq!(skipped, "1 SCSI command (first at 3); 1 request without data (first at 2)");
+        assert_eq!(skipped, "1 × SCSI command (first at 3); 1 × request without data (first at 2)");
         let (events, skipped) = read_lines(
             "7,0 1 0 1.000000000 9 C FN 0 [0]\n7,0 1 0 1.000001000 9 C WS 8 [0]\n\
              7,0 1 0 1.000002000 9 C W 8 + 8 [-5]\n\
@@ -466,7 +462,10 @@ mod tests {
             events,
             ["0 0 0 is /dev/block/7:0", "0 0 0 sync", "2 0 0 sync", "3 0 0 r 4096 4096"]
         );
-        assert_eq!(skipped, "1 failed request (first at 3); 1 request without data (first at 2)");
+        assert_eq!(
+            skipped,
+            "1 × failed request (first at 3); 1 × request without data (first at 2)"
+        );
     }
 
     #[test]
@@ -480,7 +479,7 @@ mod tests {
         assert_eq!(events.iter().filter(|event| event.contains(" r ")).count(), 2);
         assert_eq!(
             skipped,
-            "1 remap (A) (first at 4); 1 remap (A) from a device that is in the trace too: the \
+            "1 × remap (A) (first at 4); 1 × remap (A) from a device that is in the trace too: the \
              request counts at both (first at 2)"
         );
     }
@@ -499,10 +498,10 @@ mod tests {
         assert_eq!(events.len(), 3, "{events:?}");
         assert_eq!(
             skipped,
-            "1 access longer than 2 GiB (first at 10); 1 action that blkparse does not have \
-             (first at 5); 2 line that is cut short (first at 2); 4 line that is not of \
-             blkparse's default output (formats made by -f or -F are not read) (first at 4); 1 \
-             offset beyond 2^63 (first at 8); 1 unknown RWBS flags (first at 6)"
+            "1 × access longer than 2 GiB (first at 10); 1 × action that blkparse does not have \
+             (first at 5); 2 × line that is cut short (first at 2); 4 × line that is not of \
+             blkparse's default output (formats made by -f or -F are not read) (first at 4); 1 × \
+             offset beyond 2^63 (first at 8); 1 × unknown RWBS flags (first at 6)"
         );
         assert_eq!(detect(b"0.000123 Q 8,0 R 8 8\n0.000123 Q 8,0 R 8 8\n"), Confidence::No);
     }
@@ -520,7 +519,7 @@ mod tests {
                        Events (7,1): 636 entries\nSkips: 0 forward (0 -   0.0%)\n\
                        === sda ===\n  CPU  0:                  123 events,        6 KiB data\n";
         let (_, skipped) = read_lines(&(only(&["Q"]) + summary));
-        assert_eq!(skipped, "13 blkparse's summary (first at 5)");
+        assert_eq!(skipped, "13 × blkparse's summary (first at 5)");
         assert_eq!(
             read_lines(&(only(&["Q"]) + summary + &only(&["Q"]))).0.len(),
             read_lines(&only(&["Q"])).0.len() + 5

@@ -56,29 +56,46 @@ impl Rwbs {
         rest.iter().all(known).then_some(Self { op, flush, sync })
     }
 
-    /// Returns the flush and the access of such a request to `file`; `span` is its first sector and
-    /// its number of sectors.
-    pub(super) fn actions(
+    /// Whether a request of data, or of none, gives an event.
+    pub(super) fn gives_event(self, has_data: bool) -> Result<(), Skip> {
+        match self.flush || (has_data && self.op != Op::None) {
+            true => Ok(()),
+            false => Err(Skip::Benign("request without data")),
+        }
+    }
+
+    /// Emits the flush and the access of such a request to `file`, at a time and by a process and a
+    /// thread; `span` is its first sector and its number of sectors.
+    #[inline(always)]
+    pub(super) fn push(
         self,
+        (at_us, pid, tid): (u64, u32, u32),
         file: FileId,
         span: Option<(u64, u64)>,
-    ) -> Result<(Option<Action<'static>>, Option<Action<'static>>), Skip> {
-        let flush =
-            self.flush.then_some(Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
-        let access = span.and_then(|(sector, sectors)| {
-            let (offset, len) =
-                (sector.saturating_mul(SECTOR_BYTES), sectors.saturating_mul(SECTOR_BYTES));
-            match self.op {
-                Op::Read => Some(Action::Read { open: None, file, offset, len }),
-                Op::Write => Some(Action::Write { open: None, file, offset, len, sync: self.sync }),
-                // As in a file, the contents of a discarded range are lost.
-                Op::Discard => Some(Action::Punch { file, offset, len }),
-                Op::None => None,
+        events: &mut Events<'_>,
+    ) -> Result<(), Error> {
+        if self.flush {
+            let action = Action::Sync { file, offset: 0, len: u64::MAX, data_only: false };
+            events.push(Event { at_us, pid, tid, action })?;
+        }
+        let Some((sector, sectors)) = span else { return Ok(()) };
+        let offset = sector.saturating_mul(SECTOR_BYTES);
+        let len = sectors.saturating_mul(SECTOR_BYTES);
+        match self.op {
+            Op::Read => {
+                let action = Action::Read { open: None, file, offset, len };
+                events.push(Event { at_us, pid, tid, action })
             }
-        });
-        match flush.is_none() && access.is_none() {
-            true => Err(Skip::Benign("request without data")),
-            false => Ok((flush, access)),
+            Op::Write => {
+                let action = Action::Write { open: None, file, offset, len, sync: self.sync };
+                events.push(Event { at_us, pid, tid, action })
+            }
+            Op::Discard => {
+                // As in a file, the contents of a discarded range are lost.
+                let action = Action::Punch { file, offset, len };
+                events.push(Event { at_us, pid, tid, action })
+            }
+            Op::None => Ok(()),
         }
     }
 }

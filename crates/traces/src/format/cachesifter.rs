@@ -475,13 +475,13 @@ mod tests {
             ]
         );
         for part in [
-            "1 bio-r or bio-w line (a request of the page cache to storage) (first at 3)",
-            "1 read at the end of its file (first at 5)",
-            "1 other line of the kernel's log (first at 1)",
-            "1 inode under another path, of the size it had: taken for a rename (first at 4)",
-            "1 file smaller than it was left: taken for a truncation (first at 6)",
-            "1 inode under another path, of another size: taken for another file (first at 7)",
-            "1 path with another inode: taken for another file (first at 8)",
+            "1 × bio-r or bio-w line (a request of the page cache to storage) (first at 3)",
+            "1 × read at the end of its file (first at 5)",
+            "1 × other line of the kernel's log (first at 1)",
+            "1 × inode under another path, of the size it had: taken for a rename (first at 4)",
+            "1 × file smaller than it was left: taken for a truncation (first at 6)",
+            "1 × inode under another path, of another size: taken for another file (first at 7)",
+            "1 × path with another inode: taken for another file (first at 8)",
         ] {
             assert!(skipped.contains(part), "{part}: {skipped}");
         }
@@ -557,7 +557,7 @@ mod tests {
         let (mut events, skipped) = of(&before);
         events.retain(|event| !event.ends_with(" had 0"));
         assert_eq!((events.len(), &*skipped), (40, ""));
-        assert_eq!(of(&after), (events, format!("1 {AFTER} (first at 1)")));
+        assert_eq!(of(&after), (events, format!("1 × {AFTER} (first at 1)")));
         // Seven such files prove nothing.
         let (_, skipped) = of(&after[..21]);
         assert!(!skipped.contains(AFTER), "{skipped}");
@@ -580,10 +580,10 @@ mod tests {
         assert_eq!(events[..4], first);
         assert!(events.contains(&"0 8 1 r 0 10".into()), "{events:?}");
         for part in [
-            "5 vfs_r or vfs_w line that is cut short or broken (first at 2)",
-            "1 offset beyond 2^63 (first at 9)",
-            "1 unlink line (first at 10)",
-            "3 other line of the kernel's log (first at 11)",
+            "5 × vfs_r or vfs_w line that is cut short or broken (first at 2)",
+            "1 × offset beyond 2^63 (first at 9)",
+            "1 × unlink line (first at 10)",
+            "3 × other line of the kernel's log (first at 11)",
         ] {
             assert!(skipped.contains(part), "{part}: {skipped}");
         }

@@ -249,7 +249,16 @@ impl Reader {
             Some((last, file)) if quick::equal(last, name) => *file,
             _ => self.other_file(name, events)?,
         };
+        let (at_us, held) = (self.at_us, self.times.is_none());
         let action = match action {
+            Do::Read if !held => {
+                let action = Action::Read { open: None, file, offset, len };
+                return events.push(Event { at_us, pid: 0, tid: 0, action });
+            }
+            Do::Write if !held => {
+                let action = Action::Write { open: None, file, offset, len, sync: false };
+                return events.push(Event { at_us, pid: 0, tid: 0, action });
+            }
             Do::Open => Action::Open { open: None, file, created: false },
             Do::Close => Action::Close { open: None, file },
             Do::Read => Action::Read { open: None, file, offset, len },
@@ -411,8 +420,8 @@ mod tests {
         );
         assert_eq!(
             skipped,
-            "1 `wait` in a log of version 3 (first at 5); 6 line that is not `[time] name action \
-             [offset length]` (first at 6); 1 offset beyond 2^63 (first at 11)"
+            "1 × `wait` in a log of version 3 (first at 5); 6 × line that is not `[time] name \
+             action [offset length]` (first at 6); 1 × offset beyond 2^63 (first at 11)"
         );
     }
 }

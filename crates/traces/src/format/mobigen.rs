@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(events.iter().filter_map(read).collect::<Vec<_>>(), [0, 2]);
         assert!(matches!(events.last().unwrap().action, Action::Gone { .. }));
         assert!(
-            skipped.contains("2 open with a truncated name") && skipped.contains("1 unlink"),
+            skipped.contains("2 × open with a truncated name") && skipped.contains("1 × unlink"),
             "{skipped}"
         );
     }
@@ -330,7 +330,7 @@ mod tests {
             events.iter().filter(|event| matches!(event.action, Action::Open { .. })).count(),
             2
         );
-        assert!(skipped.contains("1 open made up for a descriptor that is open"), "{skipped}");
+        assert!(skipped.contains("1 × open made up for a descriptor that is open"), "{skipped}");
     }
 
     #[test]
@@ -342,7 +342,8 @@ mod tests {
              1 18446744073709551615 read 5 1\n",
         );
         assert_eq!(events.len(), 2, "{skipped}");
-        for part in ["offset beyond", "more than 2 GiB", "5 line that is not", "1 operation"] {
+        for part in ["offset beyond", "more than 2 GiB", "5 × line that is not", "1 × operation"]
+        {
             assert!(skipped.contains(part), "{part}: {skipped}");
         }
     }

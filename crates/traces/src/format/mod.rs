@@ -114,7 +114,7 @@ pub fn chosen(text: &str) -> Result<(&'static FormatSpec, &str), Error> {
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
     let spec = named(name)?;
     if !options.is_empty() && spec.name != csv::SPEC.name {
-        return Err(Error::Lacks(format!("the format {} takes no options", spec.name)));
+        return Err(Error::Options(format!("the format {} takes no options", spec.name)));
     }
     Ok((spec, options))
 }

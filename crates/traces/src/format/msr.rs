@@ -120,11 +120,12 @@ impl Lines for Reader {
         // This is the naming scheme of the set's files.
         let name = || String::from_utf8_lossy(disk).replacen(',', "_", 1).into();
         let file = self.devices.file(disk, name, at_us, events)?;
-        let action = match write {
-            true => Action::Write { open: None, file, offset, len, sync: false },
-            false => Action::Read { open: None, file, offset, len },
-        };
-        events.push(Event { at_us, pid: 0, tid: 0, action }).map(Ok)
+        let mut push = |action| events.push(Event { at_us, pid: 0, tid: 0, action });
+        match write {
+            true => push(Action::Write { open: None, file, offset, len, sync: false }),
+            false => push(Action::Read { open: None, file, offset, len }),
+        }
+        .map(Ok)
     }
 }
 
@@ -218,9 +219,9 @@ mod tests {
         assert_eq!(events, ["0 is h_0", "0 0 r 0 1", "1 is H_0", "2 1 w 4096 1", "2 0 r 7 1"]);
         assert_eq!(
             skipped,
-            "1 access longer than 2 GiB (first at 10); 7 line that is not \
-             `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` (first at 2); 1 offset \
-             beyond 2^63 (first at 9)"
+            "1 × access longer than 2 GiB (first at 10); 7 × line that is not \
+             `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` (first at 2); 1 \
+             × offset beyond 2^63 (first at 9)"
         );
         assert_eq!(detect(b"5,h,0,Read,0,1\n"), Confidence::No);
     }

@@ -171,7 +171,7 @@ mod tests {
             })
             .collect();
         assert_eq!(seen, [(0, 7, 512), (0, 8, 4096), (1_000_000, 7, 512), (2_000_000, 7, 512)]);
-        assert_eq!(testing::skipped(&summary), "1 request of size 0 (first at 4)");
+        assert_eq!(testing::skipped(&summary), "1 × request of size 0 (first at 4)");
     }
 
     #[test]

@@ -44,7 +44,7 @@ use crate::{
     events::{Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Event};
+use flashsift_core::event::About;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "pixel",
@@ -272,19 +272,13 @@ impl Reader {
         let disguised =
             flags.op == Op::Read && (process.starts_with(b"f2fs_discard") || sectors > SECTORS_MAX);
         let flags = if disguised { Rwbs { op: Op::Discard, ..flags } } else { flags };
-        let (flush, access) = match flags.actions(file, Some((sector, sectors))) {
-            Ok(actions) => actions,
-            Err(skip) => return Ok(Err(skip)),
-        };
+        if let Err(skip) = flags.gives_event(true) {
+            return Ok(Err(skip));
+        }
         if process != b"<...>" {
             self.processes.runs(pid, process, at_us, events)?;
         }
-        if let Some(action) = flush {
-            events.push(Event { at_us, pid, tid: pid, action })?;
-        }
-        if let Some(action) = access {
-            events.push(Event { at_us, pid, tid: pid, action })?;
-        }
+        flags.push((at_us, pid, pid), file, Some((sector, sectors)), events)?;
         Ok(if disguised { Err(DISCARD) } else { Ok(()) })
     }
 }
@@ -301,7 +295,7 @@ fn name_of(device: &[u8]) -> Box<str> {
 mod tests {
     use super::*;
     use crate::format::testing;
-    use flashsift_core::event::Action;
+    use flashsift_core::event::{Action, Event};
     use std::collections::HashMap;
 
     fn accesses(text: &str) -> (Vec<String>, String) {
@@ -362,7 +356,7 @@ mod tests {
         );
         assert_eq!(
             skipped,
-            "1 read that must be a discard (first at 7); 2 request issued again by another \
+            "1 × read that must be a discard (first at 7); 2 × request issued again by another \
              process (first at 4)"
         );
     }
@@ -372,7 +366,7 @@ mod tests {
         let twice = "a-1,8,W,16,8,5.000\nu-2,8,W,16,8,5.001\nk-3,8,W,80,8,5.0015\na-1,8,W,16,8,5.002\nu-2,8,W,16,8,5.003\n";
         let (events, skipped) = accesses(twice);
         assert_eq!(events.iter().filter(|e| e.contains("w 8192")).count(), 2, "{events:?}");
-        assert_eq!(skipped, "2 request issued again by another process (first at 2)");
+        assert_eq!(skipped, "2 × request issued again by another process (first at 2)");
 
         let (events, _) = accesses("a-1,8,W,16,8,5.000\na-1,8,W,16,8,5.001\nb-2,8,W,16,8,5.0111\n");
         assert_eq!(
@@ -422,9 +416,9 @@ mod tests {
         );
         assert_eq!(
             skipped,
-            "1 access longer than 2 GiB (first at 9); 5 line that is not \
-             `proces,device,rw_flag,sector,size,timestamp` (first at 5); 1 offset beyond 2^63 \
-             (first at 8); 1 unknown rw_flag (first at 4)"
+            "1 × access longer than 2 GiB (first at 9); 5 × line that is not \
+             `proces,device,rw_flag,sector,size,timestamp` (first at 5); 1 × offset beyond 2^63 \
+             (first at 8); 1 × unknown rw_flag (first at 4)"
         );
     }
 

@@ -93,11 +93,12 @@ impl Lines for Reader {
             Err(skip) => return Ok(Err(skip)),
         };
         let (file, offset, len) = (FileId(0), sector.saturating_mul(SECTOR_BYTES), SECTOR_BYTES);
-        let action = match write {
-            true => Action::Write { open: None, file, offset, len, sync: false },
-            false => Action::Read { open: None, file, offset, len },
-        };
-        events.push(Event { at_us: 0, pid: 0, tid: 0, action }).map(Ok)
+        let mut push = |action| events.push(Event { at_us: 0, pid: 0, tid: 0, action });
+        match write {
+            true => push(Action::Write { open: None, file, offset, len, sync: false }),
+            false => push(Action::Read { open: None, file, offset, len }),
+        }
+        .map(Ok)
     }
 }
 
@@ -144,9 +145,9 @@ mod tests {
         );
         assert_eq!(
             testing::skipped(&summary),
-            "1 comment (first at 1); 1 line that is not UTF-8 (first at 11); 5 line that is not \
-             `r|w SECTOR` (first at 6); 1 offset beyond 2^63 (first at 9); 1 unmapped sector (-1) \
-             (first at 5)"
+            "1 × comment (first at 1); 1 × line that is not UTF-8 (first at 11); 5 × line that is \
+             not `r|w SECTOR` (first at 6); 1 × offset beyond 2^63 (first at 9); 1 × unmapped \
+             sector (-1) (first at 5)"
         );
     }
 
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!((reads, events.len() - reads), (52310, 14124));
         assert_eq!(
             testing::skipped(&summary),
-            "11 comment (first at 90942); 24507 unmapped sector (-1) (first at 17611)"
+            "11 × comment (first at 90942); 24507 × unmapped sector (-1) (first at 17611)"
         );
     }
 }

@@ -289,10 +289,10 @@ fn the_sample_is_read() {
     );
     assert_eq!(
         testing::skipped(&summary),
-        "3 event lost by the kernel: its buffer was full (first at 16); 1 other tracepoint (first \
-         at 15); 1 read from a file of unknown size: rounded to whole pages, perhaps past its end \
-         (first at 14); 1 request of the block layer, behind the page cache (a format ending in \
-         -block reads these) (first at 19)"
+        "3 × event lost by the kernel: its buffer was full (first at 16); 1 × other tracepoint \
+         (first at 15); 1 × read from a file of unknown size: rounded to whole pages, perhaps past \
+         its end (first at 14); 1 × request of the block layer, behind the page cache (a format \
+         ending in -block reads these) (first at 19)"
     );
 }
 
@@ -312,7 +312,7 @@ fn a_trace_of_requests_is_one_of_blocks() {
     assert_eq!(events, expected);
     assert_eq!(
         testing::skipped(&summary),
-        "1 other tracepoint (first at 5); 1 tracepoint that repeats a more exact one \
+        "1 × other tracepoint (first at 5); 1 × tracepoint that repeats a more exact one \
          (first at 3)"
     );
     assert_eq!(read_lines(&SPEC, BLOCK_SAMPLE).0, expected, "there is nothing else in it");
@@ -346,7 +346,7 @@ fn a_trace_of_both_sides_is_read_as_files_or_as_requests() {
     assert_eq!(events.last().expect("a request"), "0 88/88 0 ws 1048576 4096");
     assert_eq!(
         testing::skipped(&summary),
-        "2 tracepoint before the page cache (a format without -block reads these) (first at 1)"
+        "2 × tracepoint before the page cache (a format without -block reads these) (first at 1)"
     );
 }
 
@@ -358,7 +358,8 @@ fn a_request_given_back_is_issued_once() {
                  k-2 [0] 1.3: block_rq_issue: 8,0 R 4096 () 8 + 8 [k]\n";
     let (events, summary) = read_lines(&BLOCK, again);
     assert_eq!(events.iter().filter(|event| event.contains(" r ")).count(), 2, "{events:?}");
-    assert!(testing::skipped(&summary).contains("1 request issued again"), "{:?}", summary.skipped);
+    let skipped = testing::skipped(&summary);
+    assert!(skipped.contains("1 × request issued again"), "{skipped}");
 }
 
 /// An access becomes one event, from the most exact tracepoint in the trace.
@@ -386,7 +387,7 @@ fn of_several_tracepoints_one_is_believed() {
         (&*len, &*skipped),
         (
             "9000",
-            "1 access of which only the request is known: less may have been moved (first at 1)"
+            "1 × access of which only the request is known: less may have been moved (first at 1)"
         )
     );
     assert_eq!(writes(&[ANDROID]).0, "5");
@@ -434,10 +435,10 @@ fn traces_of_old_android_kernels_are_read() {
     );
     assert_eq!(
         testing::skipped(&summary),
-        "2 access of which only the request is known: less may have been moved (first at 1); \
-         2 access to an unnamed file system: taken as of the one F2FS, else the one ext4 (first at \
-         1); 1 other tracepoint (first at 2); 1 read that missed the page cache; reads that hit \
-         are not in the trace (first at 1)"
+        "2 × access of which only the request is known: less may have been moved (first at 1); \
+         2 × access to an unnamed file system: taken as of the one F2FS, else the one ext4 (first \
+         at 1); 1 × other tracepoint (first at 2); 1 × read that missed the page cache; reads that \
+         hit are not in the trace (first at 1)"
     );
 }
 
@@ -453,7 +454,7 @@ fn systrace_pages_hold_the_same() {
     );
     let (events, summary) = read_lines(&SPEC, &page);
     assert_eq!(events, read_lines(&SPEC, SAMPLE).0);
-    assert!(testing::skipped(&summary).contains("2 line of systrace's other data (first at 7)"));
+    assert!(testing::skipped(&summary).contains("2 × line of systrace's other data (first at 7)"));
     assert_eq!(summary.skipped.damaged(), 0, "{:?}", summary.skipped);
     assert_eq!(detect(page.as_bytes(), false), Confidence::Likely);
     let old: String = SAMPLE.lines().flat_map(|line| [line, "\\n\\\n"]).collect();
@@ -530,8 +531,8 @@ fn damage_is_counted() {
     );
     assert_eq!(
         testing::skipped(&summary),
-        "1 line that ftrace does not print (first at 4); 1 tracepoint whose text lacks a field \
-         that is needed (first at 2); 3 tracepoint with numbers that cannot be (first at 3)"
+        "1 × line that ftrace does not print (first at 4); 1 × tracepoint whose text lacks a field \
+         that is needed (first at 2); 3 × tracepoint with numbers that cannot be (first at 3)"
     );
     assert_eq!((summary.accesses, summary.late), (3, 1), "no time goes back");
 }

@@ -9,7 +9,6 @@ use crate::{
     },
     tracepoint::Dev,
 };
-use flashsift_core::event::Event;
 use std::collections::HashSet;
 
 /// A request of the block layer.
@@ -66,17 +65,13 @@ impl Requests {
             at_us,
             events,
         )?;
-        let (flush, access) = match flags.actions(file, (sectors > 0).then_some((sector, sectors)))
-        {
-            Ok(actions) => actions,
-            Err(skip) => return Ok(Err(skip)),
-        };
+        let span = (sectors > 0).then_some((sector, sectors));
+        if let Err(skip) = flags.gives_event(span.is_some()) {
+            return Ok(Err(skip));
+        }
         if let Some(name) = by.name {
             self.processes.runs(by.pid, name.as_bytes(), at_us, events)?;
         }
-        for action in [flush, access].into_iter().flatten() {
-            events.push(Event { at_us, pid: by.pid, tid: by.tid, action })?;
-        }
-        Ok(Ok(()))
+        flags.push((at_us, by.pid, by.tid), file, span, events).map(Ok)
     }
 }

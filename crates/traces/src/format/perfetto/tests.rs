@@ -40,9 +40,9 @@ fn the_sample_is_read() {
     );
     assert_eq!(
         skipped,
-        "3 event lost by the kernel: its buffer was full (first at 5); 1 other tracepoint (first \
-         at 3); 1 packet of another kind than ftrace's (first at 1); 1 request of the block \
-         layer, behind the page cache (a format ending in -block reads these) (first at 4)"
+        "3 × event lost by the kernel: its buffer was full (first at 5); 1 × other tracepoint \
+         (first at 3); 1 × packet of another kind than ftrace's (first at 1); 1 × request of the \
+         block layer, behind the page cache (a format ending in -block reads these) (first at 4)"
     );
 }
 
@@ -213,10 +213,10 @@ fn losses_are_noted() {
     .concat();
     assert_eq!(
         read_lines(&SPEC, &trace).1,
-        "1 bundle of events before which some were lost (first at 2); 14 event lost by the \
-         kernel: its buffer was full (first at 6); 1 packet before which some were lost: \
-         Perfetto's buffer was full (first at 2); 1 packet of another kind than ftrace's (first \
-         at 3); 1 packet that is cut short at the end of the trace (first at 6)"
+        "1 × bundle of events before which some were lost (first at 2); 14 × event lost by the \
+         kernel: its buffer was full (first at 6); 1 × packet before which some were lost: \
+         Perfetto's buffer was full (first at 2); 1 × packet of another kind than ftrace's (first \
+         at 3); 1 × packet that is cut short at the end of the trace (first at 6)"
     );
 }
 
@@ -239,7 +239,7 @@ fn compressed_packets_are_read() {
     assert_eq!(events.len(), 1);
     assert_eq!(
         skipped,
-        "3 compressed packets that cannot be unpacked, or are packed twice (first at 2)"
+        "3 × compressed packets that cannot be unpacked, or are packed twice (first at 2)"
     );
 }
 
@@ -291,6 +291,6 @@ fn unreadable_traces_name_the_reason() {
         bundle(0, &[generic(6, 1, "f2fs_dataread_end", &[("ino", Is::Number(5))]), write(5, 1, 0)]);
     assert_eq!(
         read_lines(&SPEC, &lacking).1,
-        "1 tracepoint that lacks a field that is needed (first at 1)"
+        "1 × tracepoint that lacks a field that is needed (first at 1)"
     );
 }

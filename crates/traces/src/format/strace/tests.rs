@@ -176,7 +176,7 @@ fn an_exec_in_a_thread_goes_on_under_the_leader() {
 1 read(4, "", 4) = 4
 "#;
     assert_eq!(accesses(text), [(false, 0, 0, 4)]);
-    assert!(read_text(text).1.contains("1 descriptor opened before the trace"));
+    assert!(read_text(text).1.contains("1 × descriptor opened before the trace"));
 }
 
 #[test]
@@ -191,9 +191,11 @@ fn the_target_shown_beside_a_descriptor_identifies_its_file() {
 "#;
     assert_eq!(accesses(text), [(false, 0, 0, 10), (false, 1, 50, 10), (false, 2, 0, 10)]);
     let (_, skipped) = read_text(text);
-    for part in
-        ["1 read at an offset from before", "1 descriptor that leads elsewhere", "2 pipe, socket"]
-    {
+    for part in [
+        "1 × read at an offset from before",
+        "1 × descriptor that leads elsewhere",
+        "2 × pipe, socket",
+    ] {
         assert!(skipped.contains(part), "{part}: {skipped}");
     }
 }

@@ -260,7 +260,7 @@ fn a_sync_of_an_older_directory_is_left_out() {
     machine.finish();
     let synced = machine.drain().filter(|event| matches!(event.action, Action::Sync { .. }));
     assert_eq!(synced.count(), 3);
-    assert_eq!(machine.skipped().to_string(), "2 fsync of a directory (first at 1)");
+    assert_eq!(machine.skipped().to_string(), "2 × fsync of a directory (first at 1)");
     assert_eq!(host.0, 3, "each file is looked up once");
 }
 
