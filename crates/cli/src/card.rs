@@ -85,7 +85,7 @@ pub(crate) fn reproduce(input: &Input, outcome: &open::Outcome) -> Reproduce {
     ];
     left_out(&mut card, "", &outcome.skipped);
     if let Some(origin) = &outcome.origin {
-        card.push(("imported from".to_owned(), origin.trace.clone()));
+        card.push(("origin".to_owned(), origin.trace.clone()));
         left_out(&mut card, " on import", &origin.skipped);
     }
     Reproduce { card, ..command() }

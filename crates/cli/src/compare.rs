@@ -40,23 +40,30 @@ mod verdict;
 /// Run a trace through every policy at several cache sizes: hits, reads and writes at storage
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift compare trace.xz                                  every policy at five sizes
-  flashsift compare trace.xz --policy lru,clock:insert_ref=1 --memory 4MiB,64MiB --drain
-  flashsift compare trace.xz --report report.html             the same as a page with figures
-  flashsift compare trace.xz --policy lru,mglru --writeback evict       only evictions write
-  flashsift compare trace.xz --writeback linux --writeback linux,cluster:128KiB --drain
-  flashsift compare trace.xz --policy spatialclock --memory 16M --after-cache out/
-  flashsift compare trace.xz --metadata ext4 --drain              with journal and metadata
-  flashsift compare trace.xz --device microsd-2012,ufs-3.1        with time and wear on devices
-  flashsift compare trace.xz --system all --writeback hf --memory 16MiB --device ufs-3.1
-  flashsift compare trace.xz --system hybrid-flush:pages=64,hybrid-flush:pages=1024
-  flashsift compare trace.parquet --policy lru --readahead off,linux:32k,linux:128k
-  flashsift compare trace.parquet --sift all --memory 32MiB     which cache files deserve flash
-  flashsift compare trace.parquet --sift drop-all,touch --droppable '*/thumbnails/*'
-  flashsift compare trace.parquet --sift all --memory 16MiB,64MiB --report sifters.html
-  flashsift compare trace.parquet --sift controller --explain '*/thumbnails/a*'   why each went
-  flashsift compare huge.oracleGeneral.zst --sample 1%          estimates, with their error
-  flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000 --json")]
+  flashsift compare trace.xz                       every policy at five sizes
+  flashsift compare trace.xz --report report.html  as a page with figures
+  flashsift compare trace.xz --policy lru,clock:insert_ref=1 \\
+      --memory 4MiB,64MiB --drain
+  flashsift compare huge.oracleGeneral.zst --sample 1%     estimates
+  flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000
+
+Writing, and the device:
+  flashsift compare trace.xz --writeback evict     only evictions write
+  flashsift compare trace.xz --writeback linux \\
+      --writeback linux,cluster:128KiB --drain
+  flashsift compare trace.xz --metadata ext4       with journal and metadata
+  flashsift compare trace.xz --device ufs-3.1      with time and wear
+  flashsift compare trace.xz --policy spatialclock --memory 16M \\
+      --after-cache out/
+  flashsift compare trace.xz --policy lru --readahead off,linux:32k,linux:128k
+  flashsift compare trace.xz --system all --writeback hf --memory 16MiB
+
+Sifters:
+  flashsift compare t.parquet --sift all           which files deserve flash
+  flashsift compare t.parquet --sift drop-all,touch --droppable '*/thumbnails/*'
+  flashsift compare t.parquet --sift all --memory 16MiB,64MiB --report s.html
+  flashsift compare t.parquet --sift controller \\
+      --explain '*/thumbnails/a*'                  why each was dropped")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
@@ -568,12 +575,23 @@ fn print_tables(
 ) -> anyhow::Result<()> {
     let columns = text::columns().unwrap_or(120);
     let mut notes: Vec<Note> = Vec::new();
+    let mut tables: Vec<Vec<u8>> = Vec::new();
     for run in runs {
-        print_sizes(out, run, columns)?;
+        let mut of_run = Vec::new();
+        print_sizes(&mut of_run, run, columns)?;
+        tables.push(of_run);
+    }
+    // One policy has no best.
+    let any_best = tables.iter().any(|table| table.contains(&b'*'));
+    for (run, tables) in runs.iter().zip(&tables) {
+        out.write_all(tables)?;
         writeln!(out)?;
         for note in run.results.notes() {
             if !notes.contains(&note) {
-                let legend = if note == Note::Units { "* best of its column. " } else { "" };
+                let legend = match any_best && note == Note::Units {
+                    true => "* best of its column. ",
+                    false => "",
+                };
                 write!(out, "{}", text::labelled("", 0, &format!("{legend}{note}"), columns))?;
                 notes.push(note);
             }

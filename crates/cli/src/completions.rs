@@ -1,5 +1,6 @@
 //! `flashsift completions` and `flashsift man`: the command line as shells and man(1) want it.
 
+use crate::records;
 use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
@@ -9,8 +10,9 @@ use tracing::info;
 /// Print the completions of a shell: the subcommands and options that Tab proposes
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift completions bash > ~/.local/share/bash-completion/completions/flashsift
-  flashsift completions zsh > ~/.zfunc/_flashsift          (with ~/.zfunc in $fpath)
+  flashsift completions bash \\
+      > ~/.local/share/bash-completion/completions/flashsift
+  flashsift completions zsh > ~/.zfunc/_flashsift     with ~/.zfunc in $fpath
   flashsift completions fish > ~/.config/fish/completions/flashsift.fish")]
 pub(crate) struct Args {
     /// Shell that reads the completions
@@ -31,9 +33,9 @@ pub(crate) struct ManArgs {
 pub(crate) fn run(args: &Args, command: &Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(command), "flashsift", &mut script);
-    let mut out = std::io::stdout().lock();
+    let mut out = records::Output::rows(false);
     out.write_all(&script)?;
-    Ok(out.flush()?)
+    out.finish()
 }
 
 /// Returns the command without its hidden subcommands, which Tab would propose.

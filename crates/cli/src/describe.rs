@@ -31,14 +31,17 @@ pub(crate) mod text;
 #[command(after_help = "Examples:
   flashsift describe trace.xz
   flashsift describe trace.xz --top 20
-  flashsift describe trace.xz --device ufs-3.1 --capacity 128GiB    with years of its flash
-  flashsift describe trace.xz --metadata ext4                 also journal and metadata
+  flashsift describe trace.xz --device ufs-3.1 --capacity 128GiB      years
+  flashsift describe trace.xz --metadata ext4         journal and metadata, too
+  flashsift describe trace.xz --report trace.html     as a page with figures
+  flashsift describe trace.xz --json | jq .fate
+
+Pages that are read ahead in vain, by program and by file:
   flashsift describe trace.xz --readahead linux:128k --memory 256MiB
-                                       also what is read ahead in vain, by program and by file
-  flashsift describe trace.parquet --sift
-                                       also which cache files deserve flash, and which sifter
-  flashsift describe trace.xz --report trace.html             the same as a page with figures
-  flashsift describe trace.xz --json | jq .fate")]
+
+Files of caches, and the sifter to use:
+  flashsift describe trace.parquet --sift")]
+#[command(group = clap::ArgGroup::new("simulates").args(["readahead", "sift"]).multiple(true))]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
@@ -68,11 +71,11 @@ pub(crate) struct Args {
 
     /// With --readahead: size of the page cache; default: 256MiB. With --sift: memory of the page
     /// cache and the sifter; default: 32MiB
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_memory)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_memory, requires = "simulates")]
     memory: Option<u32>,
 
     /// With --readahead: policy of the page cache, with parameters as name:key=value
-    #[arg(long, value_name = "POLICY", default_value = "mglru")]
+    #[arg(long, value_name = "POLICY", default_value = "mglru", requires = "readahead")]
     policy: String,
 
     #[command(flatten)]

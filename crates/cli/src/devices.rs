@@ -77,7 +77,7 @@ fn from_file(path: &Path) -> anyhow::Result<LabelledProfile> {
 #[command(after_help = "Examples:
   flashsift devices
   flashsift devices microsd-2012 ufs-3.1
-  flashsift devices ufs-3.1 --toml > mine.toml       to edit, for --device mine.toml")]
+  flashsift devices ufs-3.1 --toml > my.toml     to edit, for --device my.toml")]
 pub(crate) struct Args {
     /// Devices to show in full; default: one line for each device
     #[arg(value_name = "DEVICE")]

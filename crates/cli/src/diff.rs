@@ -87,6 +87,8 @@ struct Diff {
     traces: [String; 2],
     /// Each policy of a comparison, and whether it is better or worse than before.
     judged: Vec<(String, String)>,
+    /// Options that one run alone has and that count more, with the run: before or after.
+    uncommon: Vec<(&'static str, &'static str)>,
 }
 
 /// A quantity of a cell that is better if it is larger, or smaller.
@@ -95,22 +97,46 @@ struct Measure {
     /// Its value is the sum of these fields of a cell. The first must be there.
     fields: &'static [&'static str],
     more_is_better: bool,
+    /// Whether it counts the same with and without the options of [`COUNT_MORE`].
+    is_common: bool,
+}
+
+/// Options of `compare` that count more writes, each with a field that only runs with it have.
+const COUNT_MORE: [(&str, &str); 2] = [("--drain", "drained"), ("--metadata", "journal_writes")];
+
+/// Returns the options that one run alone has, with the run.
+fn uncommon(before: &Saved, after: &Saved) -> Vec<(&'static str, &'static str)> {
+    let has = |saved: &Saved, field: &str| saved.values.keys().any(|(_, known)| known == field);
+    let in_one =
+        |(option, field): (&'static str, &str)| match (has(before, field), has(after, field)) {
+            (true, false) => Some((option, "before")),
+            (false, true) => Some((option, "after")),
+            _ => None,
+        };
+    COUNT_MORE.into_iter().filter_map(in_one).collect()
 }
 
 const MEASURES: [Measure; 5] = [
-    Measure { name: "hits", fields: &["hits"], more_is_better: true },
-    Measure { name: "reads", fields: &["device_reads"], more_is_better: false },
+    Measure { name: "hits", fields: &["hits"], more_is_better: true, is_common: true },
+    Measure { name: "reads", fields: &["device_reads"], more_is_better: false, is_common: true },
     Measure {
         name: "writes",
         fields: &["device_writes", "dirty_left", "nvm_left"],
         more_is_better: false,
+        is_common: true,
     },
     Measure {
         name: "non-sequential writes",
         fields: &["nonsequential_writes"],
         more_is_better: false,
+        is_common: false,
     },
-    Measure { name: "time on the device", fields: &["elapsed_s"], more_is_better: false },
+    Measure {
+        name: "time on the device",
+        fields: &["elapsed_s"],
+        more_is_better: false,
+        is_common: false,
+    },
 ];
 
 impl Measure {
@@ -167,9 +193,11 @@ fn judge(before: &Saved, after: &Saved) -> Vec<(String, String)> {
         let policy = of.split_once(" at ").map_or(&**of, |(policy, _)| policy);
         cells.entry(policy).or_default().insert(of);
     }
+    let all_common = uncommon(before, after).is_empty();
     let judged = |cells: &BTreeSet<&str>| {
         let said: Vec<_> = MEASURES
             .iter()
+            .filter(|measure| all_common || measure.is_common)
             .filter_map(|measure| {
                 let change = |cell: &&str| {
                     let pair = measure.of(before, cell).zip(measure.of(after, cell));
@@ -396,6 +424,7 @@ impl Diff {
             only_after: theirs.difference(&ours).cloned().collect(),
             cpu_ns: median(before).zip(median(after)),
             traces,
+            uncommon: uncommon(before, after),
             judged: match before.kind {
                 RunKind::Compare => judge(before, after),
                 RunKind::Describe => Vec::new(),
@@ -427,6 +456,12 @@ impl Diff {
             out.push(format!(
                 "The runs are of different traces: {} before, {} after.",
                 self.traces[0], self.traces[1]
+            ));
+        }
+        for (option, when) in &self.uncommon {
+            out.push(format!(
+                "Only the run {when} has {option}, which counts more writes: non-sequential writes \
+                 and the time on the device are not judged."
             ));
         }
         let fields = self.by_field();
@@ -658,6 +693,30 @@ mod tests {
             words.contains("By policy, after beside before:\n  arc  worse: hits −10 %"),
             "{words}"
         );
+    }
+
+    /// A run with `--drain` was "worse" than one without by its non-sequential writes, though only
+    /// pages were counted that the other run left dirty. Such runs count different things.
+    #[test]
+    fn what_one_run_alone_counts_is_not_judged() {
+        let cell = |rest: &str| {
+            parse(&format!(
+                r#"{{"schema":1,"trace":"t","policy":"lru","frames":256,"memory_bytes":1048576,"hits":9,{rest}}}"#
+            ))
+            .unwrap()
+        };
+        let before = cell(r#""device_writes":90,"dirty_left":10,"nonsequential_writes":50"#);
+        let after =
+            cell(r#""device_writes":100,"dirty_left":0,"drained":10,"nonsequential_writes":60"#);
+        let diff = Diff::of(&before, &after);
+        assert_eq!(diff.judged, [("lru".to_owned(), "the same".to_owned())]);
+        assert!(
+            diff.sentences()[0].starts_with("Only the run after has --drain, which counts more"),
+            "{:?}",
+            diff.sentences()
+        );
+        let both = Diff::of(&after, &after);
+        assert!(both.uncommon.is_empty());
     }
 
     #[test]

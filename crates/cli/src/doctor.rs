@@ -32,12 +32,13 @@ mod text;
   sudo flashsift doctor
   sudo flashsift doctor --for 1h --report doctor.html
   sudo flashsift doctor /home --for 10m
-  sudo flashsift doctor --for 1h --device emmc-5.1     with the years that such flash lasts
+  sudo flashsift doctor --for 1h --device emmc-5.1     with the years it lasts
   sudo flashsift doctor --json | jq '.remedies[0]'
 
-The saving of a remedy is estimated: the recorded accesses run again with the change, in models of
-the kernel's write-back and of ext4's journal. A longer time gives narrower intervals. Ctrl-C ends
-the watch and shows the result so far.")]
+The saving of a remedy is estimated: the recorded accesses run again with the
+change, in models of the kernel's write-back and of ext4's journal. A longer
+time gives narrower intervals. Ctrl-C ends the watch and shows the result so
+far.")]
 pub(crate) struct Args {
     /// Files or directories whose file systems are watched; default: all that can be
     #[arg(value_name = "PATH")]

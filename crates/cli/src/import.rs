@@ -27,9 +27,11 @@ use tracing::{info, warn};
 #[command(after_help = "Examples:
   flashsift import app.strace.xz -o app.parquet
   flashsift import - --format strace -o app.parquet < app.strace
-  flashsift import app.parquet -o app.csv                        the same rows as text
-  flashsift import log.csv --columns time=ts,file=path,op=rw,offset=off,len=bytes -o log.parquet
-  flashsift import raw.parquet -o day.parquet --pauses pauses.csv --requests requests.jsonl")]
+  flashsift import app.parquet -o app.csv               the same rows as text
+  flashsift import log.csv -o log.parquet \\
+      --columns time=ts,file=path,op=rw,offset=off,len=bytes
+  flashsift import raw.parquet -o day.parquet \\
+      --pauses pauses.csv --requests requests.jsonl")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,

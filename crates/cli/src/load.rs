@@ -33,7 +33,7 @@ pub(crate) struct Input {
     pub(crate) trace: PathBuf,
 
     /// Format of the trace, if its content does not identify it
-    #[arg(long, value_name = "NAME", value_parser = format_name, help = format!("Format of the trace, if its content does not identify it: {}", format::names()))]
+    #[arg(long, value_name = "NAME", value_parser = format_name, help = format_help())]
     pub(crate) format: Option<String>,
 
     /// Columns of a CSV file: time=, file=, op=, offset=, len=, pid= and process= with the name or
@@ -45,6 +45,11 @@ pub(crate) struct Input {
     /// Requests a second: gives times to a trace that has none
     #[arg(long, value_name = "N", value_parser = rate, allow_negative_numbers = true)]
     pub(crate) rate: Option<f64>,
+}
+
+/// Help of `--format`, with the formats.
+pub(crate) fn format_help() -> String {
+    format!("Format of the trace, if its content does not identify it: {}", format::names())
 }
 
 pub(crate) fn format_name(text: &str) -> Result<String, Error> {
@@ -147,7 +152,8 @@ pub(crate) fn progress(message: &'static str, template: &str) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template(template).expect("templates are constants");
-    let bar = ProgressBar::new(0).with_style(style).with_message(message);
+    // Of no length yet: a bar of length 0 is drawn full.
+    let bar = ProgressBar::no_length().with_style(style).with_message(message);
     bar.enable_steady_tick(Duration::from_millis(100));
     logging::keep_below(&bar);
     bar
@@ -291,7 +297,7 @@ impl Loaded {
 pub(crate) fn log_left_out(outcome: &open::Outcome) {
     log_skipped(&outcome.skipped);
     if let Some(origin) = &outcome.origin {
-        info!(target: DETAIL, "imported from {}", origin.trace);
+        info!(target: DETAIL, "origin: {}", origin.trace);
         log_skipped(&origin.skipped);
     }
     if outcome.late > 0 {

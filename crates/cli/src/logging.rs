@@ -36,12 +36,14 @@ pub(crate) const DETAIL: &str = "flashsift::detail";
 /// How much is logged: `-v` adds debugging messages, `-q` leaves warnings and errors.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Verbosity {
+    // Both stand behind a command's own options, before --help.
     /// Log more to standard error: -v debugging messages, -vv all
-    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet",
+        display_order = 990)]
     verbose: u8,
 
     /// Log less: -q only warnings and errors, -qq only errors
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 991)]
     quiet: u8,
 }
 

@@ -1,10 +1,15 @@
 //! The binary: parses arguments, connects the parts, schedules, and prints. All decisions are in
 //! the core.
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use logging::Verbosity;
 use mount::{control, explain, foreground, helper, sift, top, trial};
-use std::{ffi::OsString, io, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    process::ExitCode,
+};
 use usage::Usage;
 
 mod card;
@@ -44,28 +49,28 @@ mod watch;
     version,
     max_term_width = 110,
     after_help = "Examples:
-  flashsift describe trace.xz                     reads and writes, and how long written data lasts
-  flashsift compare trace.xz                      every policy at five sizes, as a table
-  flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB --json
-  sudo flashsift record -o t.parquet -- PROGRAM   the reads and writes of a program
-  sudo flashsift doctor                           writers of this machine's flash, and remedies
-  flashsift compare trace.xz --report r.html      the same as a page with figures
-  flashsift recommend trace.xz                    settings that would write less, and their price
-  sudo flashsift tune readahead --live /          what the kernel reads ahead in vain
-  flashsift diff before.json after.json           the differences between two saved runs
-  flashsift replay after.parquet --target /mnt/card/file       the time that a real device takes
-  flashsift profile --target /mnt/card/file -o card.toml       measure a card, for compare --device
-  flashsift mount ~/.cache/chromium ~/.cache/chromium          keep new files in RAM first
-  flashsift top                                   the mounts, refreshed each second
-  flashsift policies mglru                        purpose, parameters and costs of a policy
-  flashsift devices                               modelled devices, and the wear of your flash
-  flashsift import trace.xz -o trace.parquet      convert any format into flashsift's Parquet format
+  flashsift describe trace.xz                      reads, writes, lifetimes
+  flashsift compare trace.xz                       every policy at five sizes
+  flashsift compare trace.xz --policy lru,spatialclock --memory 4MiB,64MiB
+  flashsift compare trace.xz --report r.html       as a page with figures
+  flashsift recommend trace.xz                     settings that write less
+  flashsift diff before.json after.json            differences of two saved runs
+  sudo flashsift record -o t.parquet -- PROGRAM    reads and writes of a program
+  sudo flashsift doctor                            programs that write to flash
+  sudo flashsift tune readahead --live /           pages read ahead in vain
+  flashsift replay t.parquet --target /mnt/card/f  time on a real device
+  flashsift profile --target /mnt/card/f -o c.toml  constants of a real card
+  flashsift mount ~/.cache/pip ~/.cache/pip        new files stay in RAM first
+  flashsift top                                    the mounts, each second
+  flashsift policies mglru                         parameters and costs
+  flashsift devices                                modelled devices, and wear
+  flashsift import trace.xz -o trace.parquet       any format into Parquet
   flashsift synth zipf --requests 1M -o zipf.parquet
-  flashsift train *.parquet -o model.safetensors               a model for a sifter; needs Python
-  flashsift sweep *.parquet --policy all --device all          many traces, on all cores; likewise
+  flashsift train *.parquet -o model.safetensors   a model; needs Python
+  flashsift sweep *.parquet --policy all           many traces; needs Python
 
-Exit status: 0: success; 1: failure, also because of the content of the trace; 2: invalid command \
-                  line."
+Exit status: 0: success; 1: failure, also because of the content of the trace;
+2: invalid command line."
 )]
 struct Cli {
     #[command(flatten)]
@@ -117,13 +122,30 @@ fn main() -> ExitCode {
         return mount_helper(words);
     }
     let words: Vec<_> = words.collect();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => return printed(&help),
+    };
     logging::start(cli.verbosity);
     match run(cli.command, &words) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of our output has closed it (`| head`).
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
+    }
+}
+
+/// Prints a help text or the version. clap's own `exit` ignores an output that takes nothing.
+fn printed(help: &clap::Error) -> ExitCode {
+    let done = help.print().and_then(|()| io::stdout().flush()).context("writing the help");
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            logging::start(Verbosity::default());
+            failed(&error)
+        }
     }
 }
 
@@ -200,15 +222,34 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     tracing::error!("{error:#}");
     ExitCode::from(match error.downcast_ref::<replay::Interrupted>() {
         Some(interrupted) => interrupted.exit_code(),
-        None if error.is::<Usage>() => 2,
+        None if error.is::<Usage>() || is_of_options(error) => 2,
         None => 1,
     })
 }
 
+/// Whether the options of a format make no sense, such as those of `--columns`.
+fn is_of_options(error: &anyhow::Error) -> bool {
+    use flashsift_traces::Error;
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(Error::Options(_))))
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
-    })
+    error.chain().any(|cause| io_kind(cause) == Some(io::ErrorKind::BrokenPipe))
+}
+
+/// Returns the kind of an error of input or output. Those that serde_json and csv hold are not
+/// among the sources of their errors.
+fn io_kind(cause: &(dyn std::error::Error + 'static)) -> Option<io::ErrorKind> {
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        return Some(error.kind());
+    }
+    if let Some(error) = cause.downcast_ref::<serde_json::Error>() {
+        return error.io_error_kind();
+    }
+    match cause.downcast_ref::<csv::Error>()?.kind() {
+        csv::ErrorKind::Io(error) => Some(error.kind()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -218,6 +259,34 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Examples with comments once were wrapped in the middle of a line, at 80 columns.
+    #[test]
+    fn examples_fit_a_terminal_of_80_columns() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines() {
+                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    /// The options of all commands were once mixed with those of each.
+    #[test]
+    fn options_of_all_commands_come_last() {
+        let mut command = Cli::command();
+        command.build();
+        let compare = command.find_subcommand_mut("compare").expect("it is a command");
+        let help = compare.render_help().to_string();
+        let options = help.split("\nExamples:").next().unwrap_or_default();
+        let flags = options.lines().filter_map(|line| line.trim_start().split(',').next());
+        let short: Vec<&str> = flags.filter(|flag| flag.len() == 2).collect();
+        assert_eq!(short[short.len() - 3..], ["-v", "-q", "-h"], "{help}");
+        let verbose = options.find("-v, --verbose").expect("it is an option");
+        assert!(options[verbose..].lines().count() <= 4, "{help}");
     }
 
     #[test]

@@ -34,13 +34,14 @@ use flashsift_mount::{
 #[command(after_help = "Examples:
   flashsift mount ~/.cache/chromium ~/.cache/chromium     in place
   flashsift unmount ~/.cache/chromium                     the end of it
-  sudo flashsift mount /data/app /mnt/app --lose-at-most 10m --budget 64MiB --settled '*.log'
+  sudo flashsift mount /data/app /mnt/app --lose-at-most 10m --settled '*.log'
   sudo mount -t fuse.flashsift /data/app /mnt/app -o lose_at_most=10m,budget=64M
-  flashsift mount --enable ~/.cache/chromium --budget 64MiB    in place, at every start from now on
+  flashsift mount --enable ~/.cache/chromium              at every start
   flashsift mount --disable ~/.cache/chromium             and undone
-  flashsift mount ~/.cache ~/.cache --sift controller --dry-run    which files could be dropped?
-  flashsift sift on ~/.cache                              drop them from now on
-  flashsift mount ~/.cache ~/.cache --metrics 127.0.0.1:9101    for Prometheus
+  flashsift mount ~/.cache ~/.cache --sift controller --dry-run
+  flashsift status ~/.cache                               what would be dropped
+  flashsift sift on ~/.cache                              drop files from now on
+  flashsift mount ~/.cache ~/.cache --metrics 127.0.0.1:9101     for Prometheus
 
 A file for --config has the same settings; the command line overrides them:
   lose-at-most = \"10m\"

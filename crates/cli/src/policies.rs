@@ -1,25 +1,32 @@
 //! `flashsift policies`: the list of replacement policies as text, as JSON, and as
-//! docs/policies.md.
+//! docs/policies.md; the list of sifters as text and JSON.
 
 use crate::{records, text, usage::Usage};
 use flashsift_core::{
     duration::Exact,
-    params::{self, Param},
+    params::{self, Param, ParamKind, Params},
     policy::{self, Kind, PolicySpec, Selection},
+    sift,
 };
 use serde::Serialize;
 use std::{fmt::Write as _, io::Write as _};
 
-/// List the replacement policies: purpose, goal, parameters and costs
+/// List the replacement policies, or the sifters: purpose, parameters and costs
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift policies
   flashsift policies spatialclock mglru
-  flashsift policies --json | jq -r .policy")]
+  flashsift policies --json | jq -r .policy
+  flashsift policies --sifters       the sifters, for --sift
+  flashsift policies controller      one of them")]
 pub(crate) struct Args {
-    /// Policies to list; default: all
-    #[arg(value_name = "POLICY")]
-    policies: Vec<String>,
+    /// Policies or sifters to list; default: all policies
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// List sifters. A name that only a sifter has needs no --sifters
+    #[arg(long)]
+    sifters: bool,
 
     /// Print one JSON object for each policy, one on a line
     #[arg(long)]
@@ -30,23 +37,49 @@ pub(crate) struct Args {
     csv: bool,
 
     /// Print a page of documentation
-    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "sifters"])]
     markdown: bool,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let named: Result<Vec<&PolicySpec>, _> =
-        args.policies.iter().map(|text| Selection::parse(text).map(|policy| policy.spec)).collect();
-    let named = named.map_err(|error| Usage(error.to_string()))?;
-    let chosen = if named.is_empty() { policy::ALL.iter().collect() } else { named };
-    let page = match (args.json || args.csv, args.markdown) {
-        (true, _) => json(&chosen)?,
-        (_, true) => markdown(&chosen),
-        _ => terminal(&chosen, text::columns().unwrap_or(110)),
-    };
+    let page =
+        if args.sifters || name_sifters(args) { of_sifters(args)? } else { of_policies(args)? };
     let mut out = records::Output::rows(args.csv);
     out.write_all(page.as_bytes())?;
     out.finish()
+}
+
+/// Whether all names are those of sifters, and none that of a policy.
+fn name_sifters(args: &Args) -> bool {
+    let is_sifter =
+        |text: &String| sift::Selection::parse(text).is_ok() && Selection::parse(text).is_err();
+    !args.markdown && !args.names.is_empty() && args.names.iter().all(is_sifter)
+}
+
+fn of_policies(args: &Args) -> anyhow::Result<String> {
+    let named: Result<Vec<&PolicySpec>, _> =
+        args.names.iter().map(|text| Selection::parse(text).map(|policy| policy.spec)).collect();
+    let named = named.map_err(|error| Usage(error.to_string()))?;
+    let chosen = if named.is_empty() { policy::ALL.iter().collect() } else { named };
+    Ok(match (args.json || args.csv, args.markdown) {
+        (true, _) => json(&chosen)?,
+        (_, true) => markdown(&chosen),
+        _ => terminal(chosen.iter().map(|spec| (spec.name, spec.what, facts(spec)))),
+    })
+}
+
+fn of_sifters(args: &Args) -> anyhow::Result<String> {
+    let named: Result<Vec<&sift::Spec>, _> = args
+        .names
+        .iter()
+        .map(|text| sift::Selection::parse(text).map(|found| found.spec))
+        .collect();
+    let named = named.map_err(|error| Usage(error.to_string()))?;
+    let chosen = if named.is_empty() { sift::ALL.iter().collect() } else { named };
+    Ok(match args.json || args.csv {
+        true => json_of_sifters(&chosen)?,
+        false => terminal(chosen.iter().map(|spec| (spec.name, spec.what, sifter_facts(spec)))),
+    })
 }
 
 fn kind(spec: &PolicySpec) -> &'static str {
@@ -58,10 +91,31 @@ fn kind(spec: &PolicySpec) -> &'static str {
     }
 }
 
+/// Returns where a sifter can run.
+fn runs(spec: &sift::Spec) -> &'static str {
+    let takes_model = spec.params.iter().any(|param| matches!(param.kind, ParamKind::Text));
+    match ((spec.offline)(&Params::default()), takes_model) {
+        (false, _) => "in simulation and in a mount",
+        (true, true) => {
+            "in simulation, and with a model in a mount; without a model it knows the future"
+        }
+        (true, false) => "in simulation alone, as it knows the future",
+    }
+}
+
 const PARAMETER: &str = "parameter";
 
+/// Facts about a policy or a sifter: labels and texts.
+type Facts = Vec<(&'static str, String)>;
+
+/// Facts about a sifter, after its name and purpose.
+fn sifter_facts(spec: &sift::Spec) -> Facts {
+    let parameters = spec.params.iter().map(|param| (PARAMETER, param.to_string()));
+    parameters.chain([("runs", runs(spec).to_owned()), ("paper", spec.paper.to_owned())]).collect()
+}
+
 /// Facts about a policy, after its name and purpose.
-fn facts(spec: &PolicySpec) -> Vec<(&'static str, String)> {
+fn facts(spec: &PolicySpec) -> Facts {
     let mut facts = vec![("optimises", spec.goal.to_owned()), ("use it", spec.when.to_owned())];
     facts.extend(spec.params.iter().map(|param| (PARAMETER, param.to_string())));
     facts.extend([
@@ -73,14 +127,16 @@ fn facts(spec: &PolicySpec) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn terminal(specs: &[&PolicySpec], columns: usize) -> String {
+/// Formats names, purposes and facts.
+fn terminal<'a>(entries: impl Iterator<Item = (&'a str, &'a str, Facts)>) -> String {
+    let columns = text::columns().unwrap_or(110);
     let mut out = String::new();
-    for spec in specs {
+    for (name, what, facts) in entries {
         if !out.is_empty() {
             out.push('\n');
         }
-        out.push_str(&text::labelled(&format!("{}: ", spec.name), 0, spec.what, columns));
-        for (label, fact) in facts(spec) {
+        out.push_str(&text::labelled(&format!("{name}: "), 0, what, columns));
+        for (label, fact) in facts {
             out.push_str(&text::labelled(&format!("  {label}"), 13, &fact, columns));
         }
     }
@@ -141,6 +197,16 @@ struct PolicyRecord<'a> {
 }
 
 #[derive(Serialize)]
+struct SifterRecord<'a> {
+    schema: u32,
+    sifter: &'a str,
+    what: &'a str,
+    parameters: Vec<Parameter<'a>>,
+    runs: &'static str,
+    paper: &'a str,
+}
+
+#[derive(Serialize)]
 struct Parameter<'a> {
     name: &'a str,
     what: &'a str,
@@ -171,6 +237,22 @@ impl<'a> From<&'a Param> for Parameter<'a> {
         };
         Self { name: param.name, what: param.what, values }
     }
+}
+
+fn json_of_sifters(specs: &[&sift::Spec]) -> serde_json::Result<String> {
+    let mut out = String::new();
+    for spec in specs {
+        out += &serde_json::to_string(&SifterRecord {
+            schema: 1,
+            sifter: spec.name,
+            what: spec.what,
+            parameters: spec.params.iter().map(Parameter::from).collect(),
+            runs: runs(spec),
+            paper: spec.paper,
+        })?;
+        out.push('\n');
+    }
+    Ok(out)
 }
 
 fn json(specs: &[&PolicySpec]) -> serde_json::Result<String> {

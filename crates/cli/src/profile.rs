@@ -36,12 +36,13 @@ use tracing::info;
 /// that work at the same time, an SLC cache, and the memory for the mapping table.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  sudo flashsift profile --target /dev/mmcblk1 --yes-destroy-data -o my-card.toml
-  flashsift profile --target /mnt/card/file -o my-card.toml
-  flashsift compare trace.xz --device my-card.toml
+  sudo flashsift profile --target /dev/mmcblk1 --yes-destroy-data -o card.toml
+  flashsift profile --target /mnt/card/file -o card.toml
+  flashsift compare trace.xz --device card.toml
 
-The target, or its first --span, is overwritten. A target in use is refused, as by replay. A slow
-card takes some minutes. Comments in the profile list values that the measurement does not show.")]
+The target, or its first --span, is overwritten. A target in use is refused, as
+by replay. A slow card takes some minutes. Comments in the profile list values
+that the measurement does not show.")]
 pub(crate) struct Args {
     /// File or block device to measure; a file that does not exist is created, and removed at the
     /// end

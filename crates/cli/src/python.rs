@@ -8,6 +8,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
 };
+use tracing::info;
 
 /// Variable that names the program for the Python package.
 const PROGRAM: &str = "FLASHSIFT";
@@ -23,8 +24,14 @@ pub(crate) struct External {
 }
 
 impl External {
-    /// Replaces this process by Python. Returns only if that fails.
-    pub(crate) fn run(&self, own: &[&OsStr], words: &[OsString]) -> anyhow::Result<()> {
+    /// Replaces this process by Python. Returns only if that fails, or if the package is missing
+    /// and `words` ask for help: then this prints `help`, which is shorter than the package's.
+    pub(crate) fn run(
+        &self,
+        own: &[&OsStr],
+        words: &[OsString],
+        mut help: clap::Command,
+    ) -> anyhow::Result<()> {
         let install = format!("python3 -m pip install './python[{}]'", self.extra);
         let python = python();
         let shown = python.to_string_lossy().into_owned();
@@ -35,16 +42,24 @@ impl External {
             .stderr(Stdio::null())
             .status();
         let what = self.what;
-        match has_package {
-            Ok(status) if status.success() => {}
-            Ok(_) => bail!(
+        let missing = match has_package {
+            Ok(status) if status.success() => None,
+            Ok(_) => Some(format!(
                 "`{shown}` has no package flashsift, which {what}; in flashsift's sources: \
                  {install}"
-            ),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                bail!("`{shown}` is not installed; this command needs Python 3.10, then {install}")
-            }
+            )),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(format!(
+                "`{shown}` is not installed; this command needs Python 3.10, then {install}"
+            )),
             Err(error) => return Err(error).with_context(|| format!("cannot start `{shown}`")),
+        };
+        if let Some(missing) = missing {
+            if !words.iter().any(|word| word == "--help" || word == "-h") {
+                bail!("{missing}");
+            }
+            help.print_long_help()?;
+            info!("{missing}");
+            return Ok(());
         }
         let mut command = Command::new(&python);
         if let (None, Ok(program)) = (std::env::var_os(PROGRAM), std::env::current_exe()) {

@@ -45,13 +45,12 @@ use tracing::{info, warn};
   sudo flashsift record -o t.parquet --pid 1234 --exact
   flashsift describe t.parquet
 
-By default a read is exact to the page (the kernel reports whole pages), a write to the byte. \
-                        --exact adds system calls:
-then reads are exact to the byte too, at about twice the cost. Accesses that bypass the page cache \
-                        (O_DIRECT) are
-recorded as such. Not recorded: reads of pages that are mapped already, sync_file_range, file \
-                        systems other than ext4
-and F2FS. SEMANTICS.md has the details.")]
+By default a read is exact to the page (the kernel reports whole pages), a write
+to the byte. --exact adds system calls: then reads are exact to the byte too, at
+about twice the cost. Accesses that bypass the page cache (O_DIRECT) are
+recorded as such. Not recorded: reads of pages that are mapped already,
+sync_file_range, file systems other than ext4 and F2FS. SEMANTICS.md has the
+details.")]
 pub(crate) struct Args {
     /// Path of the trace to write
     #[arg(short, long, value_name = "FILE")]

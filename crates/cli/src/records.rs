@@ -4,7 +4,6 @@
 //! joined by dots; a list is JSON in its cell. A command with one object for everything prints rows
 //! of a key and a value instead.
 
-use anyhow::Context;
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
@@ -105,36 +104,37 @@ impl Output {
 
     /// Prints everything that is still to be printed.
     pub(crate) fn finish(self) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = Self::rows(false);
         match self {
-            Self::Plain(mut out) => out.flush(),
+            Self::Plain(_) => {}
             Self::Rows(json) => {
                 let mut table = Table::default();
                 for record in serde_json::Deserializer::from_slice(&json).into_iter() {
                     table.push(&record?);
                 }
                 table.write(&mut out)?;
-                out.flush()
             }
-            Self::Keys(json) => {
-                write_keys(&mut out, serde_json::from_slice(&json)?)?;
-                out.flush()
-            }
+            Self::Keys(json) => write_keys(&mut out, serde_json::from_slice(&json)?)?,
         }
-        .context("writing to standard output")
+        Ok(out.flush()?)
     }
+}
+
+/// Adds to an error what was being written. The kind stays: a closed pipe is no failure.
+fn of_result(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("writing the result: {error}"))
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(out) => out.write(bytes),
+            Self::Plain(out) => out.write(bytes).map_err(of_result),
             Self::Rows(json) | Self::Keys(json) => json.write(bytes),
         }
     }
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Plain(out) => out.flush(),
+            Self::Plain(out) => out.flush().map_err(of_result),
             Self::Rows(_) | Self::Keys(_) => Ok(()),
         }
     }

@@ -44,21 +44,27 @@ mod report;
 /// it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift compare trace.xz --policy lru,spatialclock --memory 16M --after-cache out/
+  flashsift compare trace.xz --policy lru --memory 16M --after-cache out/
   flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file
-  flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file --device my-card.toml
-  flashsift replay requests.blkparse --target /mnt/card/file --timing recorded --queue-depth 32
-  sudo flashsift replay out/trace.lru.4096.parquet --target /dev/mmcblk1 --yes-destroy-data --json
-  flashsift replay out/trace.fslru.4096.parquet --target /mnt/card/file --nvm pcm-board
+  flashsift replay out/trace.lru.4096.parquet --target /mnt/card/file \\
+      --device my-card.toml
+  flashsift replay requests.blkparse --target /mnt/card/file \\
+      --timing recorded --queue-depth 32
+  sudo flashsift replay out/trace.lru.4096.parquet --target /dev/mmcblk1 \\
+      --yes-destroy-data --json
+  flashsift replay out/trace.fslru.4096.parquet --target /mnt/card/file \\
+      --nvm pcm-board
 
-A file that does not exist is created, filled, and removed at the end, even if flashsift is killed;
---keep keeps it. An existing file, or a block device, is written to only with --yes-destroy-data. A
-device that is mounted, even in part, or in use in any other way is refused. Ctrl-C ends a replay
-with a report of the requests performed so far, and exit code 130 (128 + the number of the signal).
+A file that does not exist is created, filled, and removed at the end, even if
+flashsift is killed; --keep keeps it. An existing file, or a block device, is
+written to only with --yes-destroy-data. A device that is mounted, even in part,
+or in use in any other way is refused. Ctrl-C ends a replay with a report of the
+requests performed so far, and exit code 130 (128 + the number of the signal).
 
-Requests start in the order of the trace, at most --queue-depth at a time. A request that overlaps
-one in flight waits for it. A sync waits for all earlier requests, and all later ones wait for it.
-Requests longer than 1 MiB are split into pieces.")]
+Requests start in the order of the trace, at most --queue-depth at a time. A
+request that overlaps one in flight waits for it. A sync waits for all earlier
+requests, and all later ones wait for it. Requests longer than 1 MiB are split
+into pieces.")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,

@@ -24,8 +24,10 @@ use tracing::info;
 /// Write a synthetic trace; the same seed gives the same trace
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift synth zipf --requests 20M --pages 1M --as oracle-general -o zipf.oracleGeneral
-  flashsift synth mixed --requests 1M --pages 100k --writes 0.3 --seed 7 -o mixed.parquet
+  flashsift synth zipf --requests 20M --pages 1M \\
+      --as oracle-general -o zipf.oracleGeneral
+  flashsift synth mixed --requests 1M --pages 100k --writes 0.3 --seed 7 \\
+      -o mixed.parquet
   flashsift synth loop --requests 1M --pages 50k --lap 10k -o loop.parquet")]
 pub(crate) struct Args {
     /// Choice of pages

@@ -2,8 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Rows under a header, with a newline at the end. The columns listed in `words` are aligned to the
-/// left, the others to the right.
+/// Rows under a header, two columns in as all other tables, with a newline at the end. The columns
+/// listed in `words` are aligned to the left, the others to the right.
 pub(crate) fn plain(rows: &[Vec<String>], words: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).force_no_tty();
@@ -17,5 +17,18 @@ pub(crate) fn plain(rows: &[Vec<String>], words: &[usize]) -> String {
             CellAlignment::Right
         });
     }
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    table.lines().map(|line| format!(" {}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    /// Tables of `recommend`, `tune`, `diff`, sifters and samples began one column before those of
+    /// `compare` and `describe`.
+    #[test]
+    fn a_table_begins_two_columns_in() {
+        let rows = [["policy", "hits"], ["lru", "1"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(plain(&rows, &[0]), "  policy  hits\n  lru        1\n");
+    }
 }

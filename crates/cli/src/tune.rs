@@ -40,23 +40,28 @@ enum Setting {
 /// back. Changes are in a journal.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift tune readahead t.parquet                       the effect of each size on a trace
-  flashsift tune readahead t.parquet --top 30              more programs and files
-  flashsift tune readahead t.parquet --memory 64MiB --device emmc-5.1 --linux kernel=6.1
-  sudo flashsift tune readahead t.parquet --on /home --apply       set the proposed size
-  sudo flashsift tune readahead --live / --for 10m         what is read ahead in vain, and by whom
-  sudo flashsift tune readahead --live / --for 10m --propose       record meanwhile, and propose
-  sudo flashsift tune readahead --live / --for 10m --apply         the same, and set the proposal
-  flashsift tune readahead --set 64k --on mmcblk0          what would be written where
-  sudo flashsift tune readahead --set 64k --on /home --apply
-  flashsift tune readahead --status                        changes, and what is left of them
-  sudo flashsift tune readahead --undo /home               restore the value from before
+  flashsift tune readahead t.parquet               the effect of each size
+  flashsift tune readahead t.parquet --top 30      more programs and files
+  flashsift tune readahead t.parquet --memory 64MiB --device emmc-5.1 \\
+      --linux kernel=6.1
+  sudo flashsift tune readahead t.parquet --on /home --apply    set the proposal
+  flashsift tune readahead --status                changes, and what is left
+  sudo flashsift tune readahead --undo /home       restore the value from before
   sudo flashsift tune readahead --undo all
 
-A device is a name (sda2, dm-0), a path in /dev, or a directory of the mounted file system. The
-value belongs to the mounted file system's backing device, which the output names. Files that are
-open keep the old value. The kernel forgets the value at a restart; the output has a udev rule that
-sets it.")]
+Count the pages read ahead in vain, by program; also propose or set a size:
+  sudo flashsift tune readahead --live / --for 10m
+  sudo flashsift tune readahead --live / --for 10m --propose
+  sudo flashsift tune readahead --live / --for 10m --apply
+
+Show the change, and make it:
+  flashsift tune readahead --set 64k --on mmcblk0
+  sudo flashsift tune readahead --set 64k --on /home --apply
+
+A device is a name (sda2, dm-0), a path in /dev, or a directory of the mounted
+file system. The value belongs to the mounted file system's backing device,
+which the output names. Files that are open keep the old value. The kernel
+forgets the value at a restart; the output has a udev rule that sets it.")]
 #[command(group = clap::ArgGroup::new("form").required(true)
     .args(["trace", "live", "set", "undo", "status"]))]
 #[command(group = clap::ArgGroup::new("changed").args(["on", "live"]))]

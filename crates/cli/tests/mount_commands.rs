@@ -793,20 +793,23 @@ fn status_shows_what_reached_flash_and_what_ext4_would_write() {
     bed.succeeds(&["unmount"], &[&seen]);
 }
 
-/// Three messages of these commands went past `-q` and past the journal.
+/// Three messages of these commands went past `-q` and past the journal. `settle` without mounts
+/// did not say that it had nothing to do.
 #[test]
 fn a_quiet_status_without_mounts_says_nothing() {
     let test = "a_quiet_status_without_mounts_says_nothing";
     let Some(_bed) = Bed::new(test) else { return };
-    let says = |flags: &str| {
-        let output = with_only(&[], &format!("{FLASHSIFT} {flags} status"));
+    let says = |words: &str| {
+        let output = with_only(&[], &format!("{FLASHSIFT} {words}"));
         assert!(output.status.success());
         (text(output.stdout), text(output.stderr))
     };
     let nothing = String::new();
     let said = "flashsift: nothing is mounted by flashsift\n".to_owned();
-    assert_eq!(says(""), (nothing.clone(), said));
-    assert_eq!(says("-q"), (nothing.clone(), nothing));
+    for command in ["status", "settle"] {
+        assert_eq!(says(command), (nothing.clone(), said.clone()));
+        assert_eq!(says(&format!("-q {command}")), (nothing.clone(), nothing.clone()));
+    }
 }
 
 /// The unit that `--enable` writes mounts and unmounts, as systemd would do it.

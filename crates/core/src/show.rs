@@ -45,9 +45,14 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// Prints a count with its noun: `1 request`, `1 234 requests`.
+/// Prints a count with its noun: `1 request`, `1 234 requests`, `2 accesses`.
 pub fn counted(n: u64, what: &str) -> String {
-    format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
+    let ending = match n {
+        1 => "",
+        _ if what.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{} {what}{ending}", count(n))
 }
 
 /// Prints a share with two digits: `38 %`, `3.2 %`, `< 0.1 %`. A share near 0 or 1 is never printed
@@ -129,6 +134,7 @@ mod tests {
             [0, 1, 2].map(|n| counted(n, "request")),
             ["0 requests", "1 request", "2 requests"]
         );
+        assert_eq!([1, 2].map(|n| counted(n, "access")), ["1 access", "2 accesses"]);
         assert_eq!(duration(320_000_000), "5 min 20 s");
         assert_eq!([0, 1, 319_100, 3_200_000].map(duration), ["0.0 s", "1 ms", "320 ms", "3.2 s"]);
         let shares = [0.0, 0.000_01, 0.032_1, 0.099_6, 0.384, 0.994, 0.999_999, 1.0].map(share);

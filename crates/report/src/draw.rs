@@ -306,7 +306,7 @@ impl Plot<'_> {
             let at = self.at(point.at);
             let mark = match point.ink {
                 Ink::Series(n) => marker(n, at),
-                _ => format!(r#"<path class="mark" d="{}"/>"#, circle(at, 3 * UNITS)),
+                _ => dot(at),
             };
             self.out.push_str(&mark);
             self.hit(point.at, &self.hover_text(point.at));
@@ -453,6 +453,11 @@ pub(crate) fn marker(series: u8, at: (i32, i32)) -> String {
         }
     };
     format!(r#"<path class="mark" d="{path}"/>"#)
+}
+
+/// Returns the path of the small dot that stands for a point without a marker of its own.
+pub(crate) fn dot(at: (i32, i32)) -> String {
+    format!(r#"<path class="mark" d="{}"/>"#, circle(at, 3 * UNITS))
 }
 
 fn circle((x, y): (i32, i32), r: i32) -> String {

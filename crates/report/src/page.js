@@ -1,6 +1,7 @@
 // Tooltips, arrow keys, highlighting, sorting, downloads. The page reads without it.
 "use strict";
 (() => {
+  document.documentElement.classList.add("scripts");
   const tip = document.getElementById("tip");
   let at = null;
 

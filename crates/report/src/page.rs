@@ -3,7 +3,7 @@
 use crate::{
     canvas::UNITS,
     chart::{Chart, Ink, Marks, Unit},
-    draw::{self, Width, marker},
+    draw::{self, Width, dot, marker},
 };
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::json;
@@ -186,7 +186,7 @@ impl Page {
                         @if !self.lead.is_empty() {
                             section #in-short {
                                 h2 { "In short" }
-                                ul.lead { @for sentence in &self.lead { li { (unbroken(sentence)) } } }
+                                ul.lead { @for sentence in &self.lead { li { (options_whole(&unbroken(sentence))) } } }
                             }
                         }
                         nav aria-label="Contents" {
@@ -212,8 +212,8 @@ impl Section {
                 h2 { (self.title) }
                 @for block in &self.blocks {
                     @match block {
-                        Block::Words(words) => p { (words) },
-                        Block::Note(words) => p.note { (words) },
+                        Block::Words(words) => p { (options_whole(words)) },
+                        Block::Note(words) => p.note { (options_whole(words)) },
                         Block::Paper(words) => p.paper { (words) },
                         Block::List(lines) => (list(lines)),
                         Block::Figure(figure) => (figure.html()),
@@ -249,7 +249,17 @@ fn unbroken(words: &str) -> String {
 }
 
 fn list(lines: &[(String, String)]) -> Markup {
-    html! { dl { @for (label, value) in lines { div { dt { (label) } dd { (unbroken(value)) } } } } }
+    html! { dl { @for (label, value) in lines { div { dt { (label) } dd { (options_whole(&unbroken(value))) } } } } }
+}
+
+/// Keeps each option on one line: a browser breaks `--policy` behind its hyphens.
+fn options_whole(words: &str) -> Markup {
+    html! {
+        @for (n, word) in words.split(' ').enumerate() {
+            @if n > 0 { " " }
+            @if word.contains("--") { span.option { (word) } } @else { (word) }
+        }
+    }
 }
 
 impl Figure {
@@ -262,12 +272,15 @@ impl Figure {
                 legend.push((name, ink));
             }
         }
-        let bars = self
-            .views
-            .iter()
-            .flat_map(|view| &view.panels)
-            .all(|chart| !matches!(chart.marks, Marks::Lines(_) | Marks::Points { .. }));
-        if !bars {
+        let charts = || self.views.iter().flat_map(|view| &view.panels);
+        let points = charts().all(|chart| matches!(chart.marks, Marks::Points { .. }));
+        let lines = charts().any(|chart| matches!(chart.marks, Marks::Lines(_)));
+        let swatches = match (points, lines) {
+            (true, _) => Swatches::Points,
+            (_, true) => Swatches::Lines,
+            _ => Swatches::Areas,
+        };
+        if swatches != Swatches::Areas {
             // Important series come first.
             legend.sort_by_key(|(_, ink)| *ink);
         }
@@ -275,7 +288,7 @@ impl Figure {
             figure #(self.id) {
                 figcaption {
                     h3 { (self.title) }
-                    @if !self.caption.is_empty() { p.caption { (unbroken(&self.caption)) } }
+                    @if !self.caption.is_empty() { p.caption { (options_whole(&unbroken(&self.caption))) } }
                     @if !self.paper.is_empty() { p.paper { (self.paper) } }
                 }
                 @if self.views.len() > 1 {
@@ -291,7 +304,7 @@ impl Figure {
                 div.views {
                     @for view in &self.views { (self.view(view)) }
                 }
-                @if (2..=LEGEND_MAX).contains(&legend.len()) { (legend_html(&legend, bars)) }
+                @if (2..=LEGEND_MAX).contains(&legend.len()) { (legend_html(&legend, swatches)) }
                 div.tools {
                     button type="button" data-get="svg" { "SVG" }
                     button type="button" data-get="csv" { "CSV" }
@@ -338,11 +351,19 @@ impl Figure {
     }
 }
 
-/// `areas`: the entries stand for areas, not lines.
-fn legend_html(legend: &[(String, Ink)], areas: bool) -> Markup {
+/// The marks that the entries of a legend stand for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Swatches {
+    Areas,
+    Lines,
+    Points,
+}
+
+fn legend_html(legend: &[(String, Ink)], swatches: Swatches) -> Markup {
+    const MIDDLE: (i32, i32) = (10 * UNITS, 6 * UNITS);
     let swatch = |ink: Ink| {
-        let shape = match (areas, ink) {
-            (true, _) => {
+        let shape = match (swatches, ink) {
+            (Swatches::Areas, _) => {
                 format!(
                     r#"<path class="patch" d="M{0} {1}h{2}v{2}h-{2}z"/>"#,
                     4 * UNITS,
@@ -350,8 +371,10 @@ fn legend_html(legend: &[(String, Ink)], areas: bool) -> Markup {
                     10 * UNITS
                 )
             }
-            (_, Ink::Series(n)) => line() + &marker(n, (10 * UNITS, 6 * UNITS)),
-            _ => line(),
+            (Swatches::Points, Ink::Series(n)) => marker(n, MIDDLE),
+            (Swatches::Points, _) => dot(MIDDLE),
+            (Swatches::Lines, Ink::Series(n)) => line() + &marker(n, MIDDLE),
+            (Swatches::Lines, _) => line(),
         };
         let view = format!("0 0 {} {}", 20 * UNITS, 12 * UNITS);
         html! { svg.(ink.class()) viewBox=(view) aria-hidden="true" { (PreEscaped(shape)) } }
@@ -374,13 +397,21 @@ const BROAD: usize = 10;
 
 impl Table {
     fn html(&self) -> Markup {
+        // A header is aligned as the cells below it.
+        let is_number = |n: usize| {
+            n > 0 && self.rows.iter().any(|row| row.get(n).is_some_and(|cell| cell.value.is_some()))
+        };
         html! {
             details.table.broad[self.columns.len() > BROAD] #(self.id) open[self.open] {
                 summary { (self.title) }
                 div.scroll {
                     table {
                         thead {
-                            tr { @for column in &self.columns { th scope="col" { button type="button" { (column) } } } }
+                            tr {
+                                @for (n, column) in self.columns.iter().enumerate() {
+                                    th.number[is_number(n)] scope="col" { button type="button" { (column) } }
+                                }
+                            }
                         }
                         tbody {
                             @for row in &self.rows {
@@ -406,7 +437,7 @@ impl Reproduce {
         html! {
             section #reproduce {
                 h2 { "How to reproduce this" }
-                @if !self.commands.is_empty() { pre { @for command in &self.commands { code { (command) "\n" } } } }
+                @if !self.commands.is_empty() { pre { @for command in &self.commands { code { (options_whole(command)) "\n" } } } }
                 (list(&self.card))
             }
         }
@@ -424,5 +455,38 @@ mod tests {
             "4.7\u{a0}% of 16\u{a0}MiB in 3\u{a0}s, 5 some 2\u{a0}B"
         );
         assert_eq!(unbroken("a % b s"), "a % b s");
+    }
+
+    /// On paper, `--` and `policy` of one option stood on two lines.
+    #[test]
+    fn no_line_ends_within_an_option() {
+        assert_eq!(
+            options_whole("give --policy lru (or --drain), a-b").into_string(),
+            "give <span class=\"option\">--policy</span> lru (or <span class=\"option\">--drain),\
+             </span> a-b"
+        );
+        assert_eq!(options_whole("a < b").into_string(), "a &lt; b");
+    }
+
+    /// Headers of text were aligned right over text that is aligned left, and the legend of points
+    /// showed the line of a bound that no figure has.
+    #[test]
+    fn headers_and_legends_match_what_they_name() {
+        let table = Table {
+            id: "t".to_owned(),
+            title: "T".to_owned(),
+            columns: ["what", "field", "before"].map(str::to_owned).to_vec(),
+            rows: vec![vec![Cell::text("a"), Cell::text("b"), Cell::value(Unit::Count, 1.0)]],
+            open: true,
+        };
+        let html = table.html().into_string();
+        assert_eq!(html.matches("<th class=\"number\"").count(), 1, "{html}");
+        assert!(html.contains("<th class=\"number\" scope=\"col\"><button type=\"button\">before"));
+        let legend = [("lru".to_owned(), Ink::Series(0)), ("belady".to_owned(), Ink::Bound)];
+        let lines = legend_html(&legend, Swatches::Lines).into_string();
+        let points = legend_html(&legend, Swatches::Points).into_string();
+        assert_eq!(lines.matches("class=\"line\"").count(), 2, "{lines}");
+        assert_eq!(points.matches("class=\"line\"").count(), 0, "{points}");
+        assert_eq!(points.matches("class=\"mark\"").count(), 2, "{points}");
     }
 }

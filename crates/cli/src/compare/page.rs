@@ -79,7 +79,7 @@ impl Comparison<'_> {
             figures.push(Block::Figure(pareto(self, inks, lead)));
             figures.push(Block::Figure(fates(self, lead)));
             figures.extend(programs(self, lead).map(Block::Figure));
-            figures.extend(places(self, lead).map(Block::Figure));
+            figures.extend(places(self, inks, lead).map(Block::Figure));
         } else {
             figures.push(by_size("reads", "Read from storage", READS));
             figures.extend(on_devices.map(Block::Figure));
@@ -559,7 +559,7 @@ fn programs(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
 
 /// Draws the places on the device where two policies write, one after the other: the reference, and
 /// the other policy with the fewest non-sequential writes.
-fn places(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
+fn places(run: &Comparison<'_>, inks: &Inks, lead: usize) -> Option<Figure> {
     let size = &run.sizes()[lead];
     let grids = run.places?.at_size(size.frames)?;
     let most = |of: &dyn Fn(&flashsift_report::Patch) -> f64| {
@@ -571,7 +571,7 @@ fn places(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
     };
     let (x_most, y_most) = (most(&|patch| patch.x.1), most(&|patch| patch.y.1));
     let y_least = y_most - most(&|patch| y_most - patch.y.0);
-    let panels = grids.iter().zip([1, 0]).filter_map(|((policy, grid), series)| {
+    let panels = grids.iter().filter_map(|(policy, grid)| {
         let patches = grid
             .patches()
             .into_iter()
@@ -580,7 +580,7 @@ fn places(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
                 ..patch
             })
             .collect();
-        let layer = Layer { name: "pages written".to_owned(), ink: Ink::Series(series), patches };
+        let layer = Layer { name: "pages written".to_owned(), ink: inks.of(policy), patches };
         let device = size.row(policy)?.outcome.device;
         Some(Chart {
             title: format!(
@@ -706,8 +706,9 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
     out.extend(devices.filter_map(|device| years(run, rows, device)));
     let most = 1.0 - found.cold_accesses as f64 / size.verdict.accesses.max(1) as f64;
     out.push(format!(
-        "No cache of any size hits more than {}: the rest are first accesses.",
-        percent(most)
+        "No cache of any size hits more than {}: the rest are {}.",
+        percent(most),
+        verdict::cold_words(found.unit)
     ));
     if run.loaded.trace.about().side == flashsift_core::event::Side::After {
         out.push(

@@ -1,8 +1,7 @@
 //! `compare --sample`: estimates from samples of the pages, with their error.
 
 use super::{Args, log_notes, modes, request, schedule, size};
-use crate::{load, table, text, usage::Usage};
-use anyhow::Context;
+use crate::{load, records, table, text, usage::Usage};
 use flashsift_core::{
     event::{About, Event, Space},
     page::PAGE_BYTES,
@@ -122,7 +121,7 @@ pub(super) fn run(args: &Args, rate: f64) -> anyhow::Result<()> {
             size::of_cache(*small, request.unit)
         );
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = records::Output::rows(false);
     for (modes, rows) in &lines {
         match args.json {
             true => print_json(&mut out, &name, &request, *modes, rate, &sampled, rows)?,
@@ -140,7 +139,7 @@ pub(super) fn run(args: &Args, rate: f64) -> anyhow::Result<()> {
         let columns = text::columns().unwrap_or(120);
         write!(out, "\n{}", text::labelled("", 0, &legend, columns))?;
     }
-    out.flush().context("writing to standard output")
+    out.finish()
 }
 
 /// Returns the policies that can be sampled. One that cannot is an error if it was named.

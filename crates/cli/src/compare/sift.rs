@@ -199,8 +199,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let outcome = args.input.read(&mut kept)?;
     load::log_left_out(&outcome);
     let about = kept.about.context("the reader gave no trace")?;
-    let mut sifting = Sifting::new(&kept.events, about, Droppable::matching(&args.droppable))
-        .map_err(|error| Usage(error.to_string()))?;
+    let mut sifting = Sifting::new(&kept.events, about, Droppable::matching(&args.droppable))?;
     for (path, model) in models {
         sifting.add_model(path, model);
     }
@@ -366,8 +365,9 @@ pub(crate) fn sifters(texts: &[String]) -> anyhow::Result<Vec<Selection>> {
     Ok(chosen)
 }
 
+/// A share in percent, with the minus sign of typography.
 fn percent(share: f64) -> String {
-    format!("{:.1}", 100.0 * share)
+    format!("{:.1}", 100.0 * share).replace('-', "−")
 }
 
 fn print_table(out: &mut impl Write, cells: &[Cell]) -> anyhow::Result<()> {
@@ -455,9 +455,10 @@ fn legend(droppable_files: usize, stock: &Cell) -> String {
     format!(
         "{} can be dropped. Without a sifter, {} of the {} of file data that reach flash are \
          theirs. kept: the share of these that does not reach flash. again: bytes of dropped files \
-         that applications fetch again, as a share of the same bytes; they reach flash or not like \
-         all others. later: both in the second half of the trace. At the end all files in RAM are \
-         written, which makes the figures of short traces worse.",
+         that applications fetch again, as a share of the same bytes. A file that is fetched again \
+         is a new file, which may be dropped or written. later: both in the second half of the \
+         trace. At the end all files in RAM are written, which makes the figures of short traces \
+         worse.",
         size::counted(droppable_files as u64, "file"),
         size::bytes(own),
         size::bytes(own + others),

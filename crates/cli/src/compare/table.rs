@@ -501,7 +501,8 @@ pub(super) fn cells(rows: &[Row<'_>], drain: bool) -> (Vec<String>, Vec<Vec<repo
             Kind::Heuristic => format!("{} (offline)", row.cell.policy),
         };
         let values = columns.iter().map(|column| report::Cell {
-            text: (column.show)(row),
+            // Blanks that align a share in a terminal: `54 ( 14 %)`.
+            text: (column.show)(row).replace("(  ", "(").replace("( ", "("),
             value: Some((column.value)(row)),
             strong: is_best(rows, row, column),
         });

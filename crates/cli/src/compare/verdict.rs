@@ -45,12 +45,14 @@ pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
         },
         than: "points more than",
         value: |best, accesses| format!("{:.2} %", best.count as f64 / accesses as f64 * 100.0),
+        undecided: "undecided",
     };
     let fewest = Criterion {
         pick: |verdict| verdict.writes.as_ref().map(|writes| &writes.fewest),
         margin: |best, _| best.reference.map(|lru| (lru - best.count) as f64 / lru as f64),
         than: "% fewer than",
         value: |best, _| size::count(best.count),
+        undecided: "undecided without --drain",
     };
     let fewest_nonsequential = Criterion {
         pick: |verdict| verdict.writes.as_ref()?.fewest_nonsequential.as_ref(),
@@ -89,6 +91,8 @@ struct Criterion {
     than: &'static str,
     /// The best's count, if there is only one size.
     value: fn(&Best<'_>, u64) -> String,
+    /// The words where no policy can be named.
+    undecided: &'static str,
 }
 
 impl Criterion {
@@ -119,7 +123,7 @@ impl Criterion {
                 return if winners == Winners::All {
                     format!("all alike{at}")
                 } else {
-                    format!("open{at}")
+                    format!("{}{at}", self.undecided)
                 };
             };
             let mut part = format!("{}{at}", names(policies));
@@ -143,7 +147,7 @@ impl Criterion {
 enum Winners<'a> {
     Some(&'a [&'a str]),
     All,
-    /// The statement needs a drain.
+    /// No policy can be named: [`Criterion::undecided`] says why.
     Open,
 }
 
@@ -174,6 +178,7 @@ fn on_devices(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
         },
         than: "% less time than",
         value: |best, _| size::duration(best.count),
+        undecided: "undecided",
     };
     let lives = Criterion {
         margin: |best, _| {
@@ -183,6 +188,7 @@ fn on_devices(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
         },
         than: "% longer than",
         value: |best, _| format!("{} pages programmed", size::count(best.count)),
+        undecided: "no policy, as no flash wears",
         ..fastest
     };
     let mut lines = Vec::new();
@@ -261,8 +267,17 @@ fn left_to_gain(found: &StudyVerdict<'_>, accesses: u64) -> String {
         }
     }
     let most = percent(accesses - found.cold_accesses);
-    parts.push(format!("no cache hits more than {most:.2} %, the rest are first accesses"));
+    let rest = cold_words(found.unit);
+    parts.push(format!("no cache hits more than {most:.2} %, the rest are {rest}"));
     parts.join("; ")
+}
+
+/// Names the accesses that no cache hits.
+pub(super) fn cold_words(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Page => "first accesses to a page, or to one deleted or truncated before",
+        Unit::Request => "first accesses to an object, or to one deleted before",
+    }
 }
 
 /// A longer list is replaced by its count.
@@ -392,6 +407,8 @@ mod tests {
         line.unwrap_or_else(|| panic!("no {label} in {words}")).trim().to_owned()
     }
 
+    /// A cold access may also follow a deletion. The line said that all are first accesses to a
+    /// page, of which `describe` counts fewer.
     #[test]
     fn a_single_size_is_printed_with_its_counts() {
         let judged = judged(&[&[
@@ -407,7 +424,8 @@ mod tests {
         assert_eq!(
             line(&judged, "left to gain"),
             "belady hits 70.00 %, 10 points more than the best; the best closes 50 % of the gap \
-             from lru to belady; no cache hits more than 91.00 %, the rest are first accesses"
+             from lru to belady; no cache hits more than 91.00 %, the rest are first accesses to a \
+             page, or to one deleted or truncated before"
         );
     }
 
@@ -444,7 +462,7 @@ mod tests {
     }
 
     /// Without a drain, the policy with the fewest non-sequential writes may only have written
-    /// least.
+    /// least. The line once read "open at 1 MiB", as if a policy had that name.
     #[test]
     fn statements_that_need_a_drain_stay_open() {
         let sizes: [&[_]; 2] = [
@@ -453,7 +471,7 @@ mod tests {
         ];
         assert_eq!(
             line(&judged(&sizes), "fewest non-sequential"),
-            "open at 1 MiB; a at 2 MiB (50 % fewer than lru)"
+            "undecided without --drain at 1 MiB; a at 2 MiB (50 % fewer than lru)"
         );
         assert_eq!(line(&judged(&sizes), "fewest writes"), "all alike at every size");
         assert!(words(&judged(&sizes), "", 80).contains("--drain"));

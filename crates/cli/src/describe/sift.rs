@@ -135,7 +135,7 @@ impl Sifters {
         let droppable = Droppable::matching(&args.sift.droppable);
         let directories = SiftDirectories::of(&events, &droppable);
         let mut sifting = Sifting::new(&events, about, droppable)
-            .map_err(|error| Usage(refusal(&error, &directories)))?;
+            .map_err(|error| anyhow::Error::msg(refusal(&error, &directories)))?;
         for (path, model) in self.models {
             sifting.add_model(path, model);
         }

@@ -81,24 +81,22 @@ fn part(part: &Part) -> Option<String> {
     }
 }
 
-/// A cell: its text, whether it is aligned right, and whether, in a column without a title, it
-/// belongs to the column before.
+/// A cell: its text, and whether it is aligned right.
 struct TextCell {
     text: String,
     right: bool,
-    joined: bool,
 }
 
 impl From<&Value> for TextCell {
     fn from(value: &Value) -> Self {
         let right = !matches!(value, Value::Label { .. } | Value::Name(_));
-        Self { text: show(value), right, joined: matches!(value, Value::Share(_)) }
+        Self { text: show(value), right }
     }
 }
 
 fn figure(figure: &Figure) -> Vec<TextCell> {
-    let label = TextCell { text: figure.label.to_owned(), right: false, joined: false };
-    let nothing = TextCell { text: String::new(), right: true, joined: true };
+    let label = TextCell { text: figure.label.to_owned(), right: false };
+    let nothing = TextCell { text: String::new(), right: true };
     vec![label, (&figure.value).into(), figure.share.as_ref().map_or(nothing, TextCell::from)]
 }
 
@@ -151,12 +149,10 @@ fn lines(rows: &[Vec<TextCell>], titles: Option<&[&str]>) -> String {
         table.add_row(row.iter().map(|cell| &cell.text));
     }
     for (n, column) in table.column_iter_mut().enumerate() {
-        let is = |what: fn(&TextCell) -> bool| rows.iter().any(|row| what(&row[n]));
-        if is(|cell| cell.right) {
+        // A share has a column of its own. Behind a single space, as the digits of a number are
+        // grouped by one, `40 622 31 %` read as one number.
+        if rows.iter().any(|row| row[n].right) {
             column.set_cell_alignment(CellAlignment::Right);
-        }
-        if titles.is_none_or(|titles| titles[n].is_empty()) && is(|cell| cell.joined) {
-            column.set_padding((0, 1));
         }
     }
     table.lines().map(|line| format!(" {}\n", line.trim_end())).collect()
@@ -211,4 +207,22 @@ fn missing(sections: &[Section]) -> String {
         out += &paragraph(&format!("{reason}: {}", titles.join("; ")));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number and its share stood one space apart, and the digits of a number are grouped by one:
+    /// `40 622 31 %`. The share is in a column of its own, without a title as with one.
+    #[test]
+    fn a_number_and_its_share_are_apart() {
+        let first = Figure::new("first", "first accesses", Value::Count(40_622)).of(31, 100);
+        let shown = part(&Part::Figures(vec![first])).unwrap();
+        assert_eq!(shown, "  first accesses  40\u{202f}622  31 %\n");
+        let mut table = Table::new("t", &[("of", "of"), ("n", "number"), ("n_share", "")]);
+        table.push([Value::label("a", "all"), Value::Count(77), Value::Share(0.77)]);
+        let shown = part(&Part::Table(table)).unwrap();
+        assert_eq!(shown, "  of   number\n  all      77  77 %\n");
+    }
 }

@@ -5,6 +5,7 @@ use crate::card;
 use flashsift_report::{
     Axis, Block, Cell, Chart, Figure, Ink, Marks, Page, Point, Section, Table, Unit,
 };
+use std::collections::BTreeMap;
 
 /// Largest number of fields with a figure.
 const FIGURES_MAX: usize = 12;
@@ -12,8 +13,9 @@ const FIGURES_MAX: usize = 12;
 pub(super) fn build(diff: &Diff, names: &[String; 2]) -> Page {
     let figures =
         diff.by_field().into_iter().filter(|(_, changes)| changes.len() > 1).take(FIGURES_MAX);
+    let inks = inks(&diff.changes);
     let figures: Vec<Block> =
-        figures.map(|(field, changes)| Block::Figure(figure(field, &changes))).collect();
+        figures.map(|(field, changes)| Block::Figure(figure(field, &changes, &inks))).collect();
     let mut sections = Vec::new();
     if !diff.judged.is_empty() {
         sections.push(Section {
@@ -58,11 +60,22 @@ fn unit(field: &str) -> Unit {
     }
 }
 
+/// Gives the owners of the largest changes colours of their own, the same in all figures. Whether a
+/// value rose is seen by the line of unchanged values.
+fn inks(changes: &[Change]) -> BTreeMap<&str, Ink> {
+    let mut inks = BTreeMap::new();
+    let mut series = (0..Ink::SERIES).map(Ink::Series);
+    for change in changes {
+        inks.entry(&*change.of).or_insert_with(|| series.next().unwrap_or(Ink::Other));
+    }
+    inks
+}
+
 /// A figure of each changed value before and after; the line marks equal values.
-fn figure(field: &str, changes: &[&Change]) -> Figure {
+fn figure(field: &str, changes: &[&Change], inks: &BTreeMap<&str, Ink>) -> Figure {
     let points = changes.iter().map(|change| Point {
         name: change.of.clone(),
-        ink: if change.after > change.before { Ink::Series(1) } else { Ink::Series(0) },
+        ink: inks.get(&*change.of).copied().unwrap_or(Ink::Other),
         at: (change.before, change.after),
     });
     let all = || changes.iter().flat_map(|change| [change.before, change.after]);
@@ -108,5 +121,30 @@ fn table(changes: &[Change]) -> Table {
         columns,
         rows: rows.collect(),
         open: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All values that rose had one colour and one marker, so no entry of a legend helped. Each
+    /// cell has its own, in every figure.
+    #[test]
+    fn cells_are_told_apart() {
+        let change = |of: &str, field: &str| Change {
+            schema: 1,
+            of: of.to_owned(),
+            field: field.to_owned(),
+            before: 1.0,
+            after: 2.0,
+            change: Some(1.0),
+        };
+        let mut changes =
+            vec![change("lru", "hits"), change("arc", "hits"), change("lru", "reads")];
+        let found = inks(&changes);
+        assert_eq!((found["lru"], found["arc"]), (Ink::Series(0), Ink::Series(1)));
+        changes.extend((0..9).map(|n| change(&format!("p{n}"), "hits")));
+        assert_eq!(inks(&changes)["p8"], Ink::Other);
     }
 }

@@ -2,7 +2,10 @@
 
 use super::{Outcome, endurance::DiskLife};
 use crate::{describe::text as describe, size, table, text};
-use flashsift_core::doctor::{Disk, Remedy, Saving, Writer};
+use flashsift_core::{
+    device::lifetime::{GUESS, GUESS_BELOW_US},
+    doctor::{Disk, Remedy, Saving, Writer},
+};
 
 const WIDTH: usize = 80;
 /// Names of files are cut to this width.
@@ -88,7 +91,17 @@ pub(super) fn sentences(outcome: &Outcome) -> Vec<String> {
             text::unbroken(&size::duration(until_us))
         ));
     }
+    let scales = !facts.disks.is_empty() || !examination.remedies.is_empty();
+    if scales && lacks_guess(duration_us, lives) {
+        sentences.push(GUESS.to_owned());
+    }
     sentences
+}
+
+/// Whether bytes a day are a guess of which no sentence on years has warned yet.
+fn lacks_guess(duration_us: u64, lives: &[DiskLife]) -> bool {
+    let said = |life: &DiskLife| life.lifetime.as_ref().is_some_and(|life| life.guess);
+    duration_us < GUESS_BELOW_US && !lives.iter().any(said)
 }
 
 fn disk_sentence(disk: &Disk, duration_us: u64) -> String {
@@ -163,7 +176,7 @@ fn remedy_text(remedy: &Remedy) -> String {
 /// The saving of a remedy, with its interval.
 pub(super) fn saved(saving: &Saving) -> String {
     let bytes = |bytes: f64| match bytes < 0.0 {
-        true => format!("-{}", size::bytes((-bytes) as u64)),
+        true => format!("−{}", size::bytes((-bytes) as u64)),
         false => size::bytes(bytes as u64),
     };
     let Saving { bytes_a_day, low_bytes_a_day, high_bytes_a_day, share } = *saving;
@@ -173,4 +186,23 @@ pub(super) fn saved(saving: &Saving) -> String {
     };
     let text = format!("{} a day ({interval}{})", bytes(bytes_a_day), size::share(share));
     text::unbroken(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A watch of two seconds gave savings of gibibytes a day without a warning. A scaling of less
+    /// than an hour is a guess, and one sentence says so.
+    #[test]
+    fn a_short_watch_is_called_a_guess_once() {
+        const HOUR_US: u64 = 3_600_000_000;
+        assert!(lacks_guess(2_000_000, &[]) && !lacks_guess(HOUR_US, &[]));
+        let disk = Disk { capacity_bytes: 1 << 36, written_bytes: 1 << 30, ..Disk::default() };
+        let flash = crate::doctor::endurance::of_device("ufs-3.1").unwrap();
+        let life = DiskLife::of(&disk, 2_000_000, Some(flash));
+        assert!(life.sentence().unwrap().ends_with(GUESS));
+        assert!(!lacks_guess(2_000_000, &[life]), "the years say it");
+        assert!(lacks_guess(2_000_000, &[DiskLife::of(&disk, 2_000_000, None)]));
+    }
 }

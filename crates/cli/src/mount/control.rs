@@ -175,6 +175,9 @@ fn show(out: &mut impl Write, mount: &Mount, status: &Status, json: bool) -> any
 /// does not keep the others from writing back.
 pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
     let mut mounts = chosen(&args.mountpoint)?;
+    if mounts.is_empty() {
+        tracing::info!("nothing is mounted by flashsift");
+    }
     if args.mountpoint.is_empty() {
         mounts.retain(may_order);
     }

@@ -28,9 +28,9 @@ const SHOWN: usize = 20;
 /// left it, also dropped ones, each mount remembers its last 2048 decisions.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift explain ~/.cache/pip/http-v2/0/1/a        one file, also one that was dropped
-  flashsift explain '*/Cache_Data/*_0'                all whose path matches, in every mount
-  flashsift explain '*' --json                        for programs: one decision a line")]
+  flashsift explain ~/.cache/pip/http-v2/0/1/a     one file, also a dropped one
+  flashsift explain '*/Cache_Data/*_0'             all files with such a path
+  flashsift explain '*' --json                     one decision a line")]
 pub(crate) struct Args {
     /// A file, or a pattern of paths; `*` stands for any characters
     file: PathBuf,

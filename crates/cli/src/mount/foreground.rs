@@ -12,10 +12,10 @@ use std::path::PathBuf;
 /// mount --foreground-from` finds it by itself where a control group or logind knows it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift foreground chromium           the program's name, as in /proc/PID/comm
-  flashsift foreground --none             no program is in the foreground")]
+  flashsift foreground chromium         the name, as in /proc/PID/comm
+  flashsift foreground --none           no program is in the foreground")]
 pub(crate) struct Args {
-    /// Name of the program, at most 15 bytes are compared
+    /// Name of the program, of which the first 15 bytes are compared
     #[arg(required_unless_present = "none", conflicts_with = "none")]
     program: Option<String>,
 

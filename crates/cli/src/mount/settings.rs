@@ -52,7 +52,8 @@ pub(super) struct Settings {
     delay_sync: Vec<(String, Duration)>,
 
     /// Let this sifter decide which files of known caches are dropped from RAM and never reach
-    /// flash, such as controller or controller:again=0.02; `flashsift policies` lists sifters
+    /// flash, such as controller or controller:again=0.02; `flashsift policies --sifters` lists
+    /// them
     #[arg(long, value_name = "NAME")]
     sift: Option<String>,
 
@@ -81,7 +82,7 @@ pub(super) struct Settings {
 
     /// Serve the status as metrics of Prometheus, at /metrics of this address:
     /// unix:/run/flashsift.sock, for your own user, or 127.0.0.1:9101, for all users of this
-    /// [default: nowhere]
+    /// machine [default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Vec<Address>,
 

@@ -24,11 +24,11 @@ use std::{
 /// that of its options again.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift sift dry-run ~/.cache         drop nothing, and count what would be dropped
+  flashsift sift dry-run ~/.cache         drop nothing, count what would be
   flashsift status ~/.cache               see it
   flashsift sift on ~/.cache              drop files from now on
   flashsift sift off ~/.cache             files wait in RAM as without a sifter
-  flashsift sift reset ~/.cache           end a suspension, which wrong drops have caused")]
+  flashsift sift reset ~/.cache           end a suspension after wrong drops")]
 pub(crate) struct Args {
     /// The sifter's task from now on
     #[arg(value_parser = ["on", "off", "dry-run", "reset"])]

@@ -43,7 +43,7 @@ const PRINTED_COLUMNS: u16 = 80;
   flashsift top                           every mount of flashsift
   flashsift top ~/.cache                  one
   flashsift top --once                    one frame as text, 80 columns wide
-  flashsift top --json | jq .mounts[].rates    one JSON object a second, one a line")]
+  flashsift top --json | jq .mounts[].rates     one JSON object a second")]
 pub(crate) struct Args {
     /// Mounts to show; default: all
     mountpoint: Vec<PathBuf>,

@@ -23,9 +23,10 @@ use std::{
 /// random order: the sifter drops files; files wait in RAM and none is dropped; new files are
 /// created on flash at once. The first quarter of a session is not counted. At the end one sentence
 /// says how much less flash the data of programs cost with sifting, with its 95 % interval, or how
-/// many more days are needed. The trial survives restarts: start it again with --resume. Without
-/// --for and --resume the command shows the result so far. The kernel does not read and write past
-/// the mount during a trial (passthrough), so that all arms count alike.
+/// many more days are needed. The sifter is `controller` unless --sift names another. The trial
+/// survives restarts: start it again with --resume. Without --for and --resume the command shows
+/// the result so far. The kernel does not read and write past the mount during a trial
+/// (passthrough), so that all arms count alike.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:
   flashsift trial ~/.cache --for 6d                       start it, in place

@@ -173,7 +173,7 @@ pub(super) fn status(machine: &Machine, form: Form) -> anyhow::Result<()> {
     }
     if statuses.is_empty() {
         return print(&format!(
-            "flashsift has changed nothing that is not undone ({}).\n",
+            "flashsift has changed nothing, or all of it is undone ({}).\n",
             machine.journal.display()
         ));
     }
@@ -274,7 +274,9 @@ pub(super) fn undo(
     let outcomes = machine.undo(bdi.as_deref(), force)?;
     if outcomes.is_empty() {
         match bdi {
-            Some(bdi) => anyhow::bail!("flashsift has changed nothing of {bdi} that is not undone"),
+            Some(bdi) => {
+                anyhow::bail!("flashsift has changed nothing of {bdi}, or all of it is undone")
+            }
             None if form.is_records() => return Ok(()),
             None => return print("There is nothing to undo.\n"),
         }

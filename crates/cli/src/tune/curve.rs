@@ -32,8 +32,14 @@ use std::{io::Write, num::NonZeroUsize};
 #[derive(clap::Args)]
 pub(super) struct CurveArgs {
     /// Format of the trace, if its content does not identify it
-    #[arg(long, value_name = "NAME", value_parser = load::format_name)]
+    #[arg(long, value_name = "NAME", value_parser = load::format_name, help = load::format_help())]
     pub(super) format: Option<String>,
+
+    /// Columns of a CSV file: time=, file=, op=, offset=, len=, pid= and process= with the name or
+    /// number of a column; unit=s, ms, us or ns is that of the time, block=BYTES that of offset and
+    /// len
+    #[arg(long, value_name = "time=NAME,…")]
+    pub(super) columns: Option<String>,
 
     /// Requests a second: gives times to a trace that has none
     #[arg(long, value_name = "N", value_parser = load::rate, allow_negative_numbers = true)]
@@ -214,10 +220,11 @@ fn words(trace: &Trace, search: &CurveSearch<'_>, curve: &Curve, columns: usize)
             .to_vec(),
     ];
     for (n, point) in curve.points.iter().enumerate() {
-        let mark = match n {
-            _ if n == curve.proposed && curve.lack.is_none() => " *",
-            _ if n == curve.present => " (now)",
-            _ => "",
+        let mark = match (n == curve.present, n == curve.proposed && curve.lack.is_none()) {
+            (true, true) => " (now, kept)",
+            (true, false) => " (now)",
+            (false, true) => " (proposed)",
+            (false, false) => "",
         };
         let CurvePoint { outcome, elapsed_s, stall_s, .. } = point;
         rows.push(vec![
@@ -293,9 +300,9 @@ fn proposal(curve: &Curve) -> String {
 /// The facts that the trace lacks, and what the figures then are.
 fn bounds(trace: &Trace, curve: &Curve) -> impl Iterator<Item = &'static str> {
     let knows = trace.about().knows;
-    let opens = "the trace does not tell which open file was read, nor page faults from reads: \
-                 all of a file count as reads of one reader, so the figures can be far off; record \
-                 --exact tells both";
+    let opens = "the trace tells neither which open file was read nor which reads are page faults: \
+                 all reads of a file count as those of one reader, so the figures can be far off; \
+                 record --exact tells both";
     let sizes = "the trace does not tell the sizes of files: read-ahead ends with the last byte \
                  that it reads, so the figures are bounds";
     let faults = "the trace has page faults, which also map cached pages around them, and no trace \

@@ -186,12 +186,14 @@ fn advice_table(found: &AdviceFound) -> String {
             count => format!("{} ({})", target.files, size::counted(count as u64, "file")),
         };
         let sign = if *wasted_less_pages > 0 { "−" } else { "+" };
+        let seconds = |seconds: f64| format!("{seconds:.3}").replace('-', "−");
+        let (low, high) = saving.interval;
         rows.push(vec![
             files,
             target.program.to_string(),
             advice_name(*advice).to_owned(),
-            format!("{:.3}", saving.saving),
-            format!("{:.3} to {:.3}", saving.interval.0, saving.interval.1),
+            seconds(saving.saving),
+            format!("{} to {}", seconds(low), seconds(high)),
             format!("{sign}{}", mib(wasted_less_pages.unsigned_abs())),
         ]);
     }

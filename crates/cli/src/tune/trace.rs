@@ -21,7 +21,7 @@ pub(super) fn study(
     let input = Input {
         trace: trace.to_owned(),
         format: args.curve.format.clone(),
-        columns: None,
+        columns: args.curve.columns.clone(),
         rate: args.curve.rate,
     };
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);

@@ -177,6 +177,8 @@ fn a_trace_as_csv_is_the_same_trace() {
     assert!(fails(&["synth", "zipf", "-o", &path("s.csv")]).contains("import"));
 }
 
+/// Columns that no file can have ended with 1, as if the trace were at fault. They are an error of
+/// the command line; columns that this file lacks are one of the trace.
 #[test]
 fn csv_of_any_columns_is_read() {
     let folder = tempdir().unwrap();
@@ -188,11 +190,18 @@ fn csv_of_any_columns_is_read() {
     let columns = "time=ms,file=name,op=rw,offset=page,block=4096,unit=ms";
     let cells = cells(&["compare", log, "--columns", columns, "--policy", "lru", "--frames", "64"]);
     assert_eq!((&cells[0]["accesses"], &cells[0]["write_accesses"]), (&200.into(), &100.into()));
-    let says = |args: &[&str]| {
+    let ends = |args: &[&str], code: i32| {
         let output = flashsift().args(args).output().unwrap();
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
         text(&output.stderr)
     };
+    let says = |args: &[&str]| ends(args, 1);
+    for columns in ["foo=1", "time=ms,time=ms", "unit=ms"] {
+        for command in ["compare", "describe"] {
+            let wrong = ends(&[command, log, "--columns", columns], 2);
+            assert!(wrong.starts_with("flashsift: --columns "), "{wrong}");
+        }
+    }
     let wrong = says(&["compare", log, "--columns", "time=mx"]);
     assert!(wrong.contains("did you mean `ms`?") && wrong.contains("log.csv"), "{wrong}");
     let none = says(&["compare", log, "--format", "csv"]);

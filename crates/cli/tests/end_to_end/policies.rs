@@ -1,7 +1,7 @@
-//! The documentation of the policies.
+//! The documentation of the policies and the sifters.
 
 use super::{cells, flashsift, repository, run};
-use flashsift_core::{duration::Exact, params, policy};
+use flashsift_core::{duration::Exact, params, policy, sift};
 use serde_json::Value;
 
 fn says(args: &[&str]) -> String {
@@ -50,6 +50,25 @@ fn every_output_of_policies_lists_all_policies() {
             assert_eq!((&value["name"], &value["default"]), (&param.name.into(), &default));
         }
     }
+}
+
+/// The help of `--sift` once referred to a list that had policies alone.
+#[test]
+fn sifters_are_listed_with_their_parameters() {
+    let (text, json) = (says(&["--sifters"]), cells(&["policies", "--sifters"]));
+    assert_eq!(json.len(), sift::ALL.len());
+    for (spec, record) in sift::ALL.iter().zip(json) {
+        assert_eq!(record["sifter"].as_str(), Some(spec.name));
+        assert_eq!(record["parameters"].as_array().unwrap().len(), spec.params.len());
+        let block = says(&["--sifters", spec.name]);
+        assert!(text.contains(&block), "{}", spec.name);
+        let words = block.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(spec.what), "{words}");
+        for param in spec.params {
+            assert!(words.contains(&format!("parameter {param}")), "{words}");
+        }
+    }
+    assert_eq!(says(&["controller"]), says(&["--sifters", "controller"]));
 }
 
 #[test]

@@ -229,6 +229,24 @@ fn prefetches_by_program_and_by_file_add_up() {
     }
 }
 
+/// `describe` took the size and the policy of a cache that it did not simulate, without a word.
+/// Each needs an option that simulates one.
+#[test]
+fn describe_refuses_a_cache_that_it_does_not_simulate() {
+    let trace = repository("testdata/feed.parquet");
+    for (args, needs) in [
+        (&["--memory", "10MiB"][..], "--readahead"),
+        (&["--memory", "10MiB", "--policy", "lru"], "--readahead"),
+        (&["--policy", "lru"], "--readahead"),
+        (&["--policy", "lru", "--sift"], "--readahead"),
+    ] {
+        let output = flashsift().args(["describe", &trace]).args(args).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains("required") && error.contains(needs), "{args:?}: {error}");
+    }
+}
+
 /// `describe` simulates only if it is asked to, and lists the same files.
 #[test]
 fn describe_lists_the_files_that_waste_most() {

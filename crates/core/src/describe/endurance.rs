@@ -87,27 +87,29 @@ impl Characterisation for EnduranceOfDay {
     }
 
     fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
-        let written_bytes = match &mut self.source {
+        let (written_bytes, label, of) = match &mut self.source {
             Source::Files(flusher) => {
                 flusher.advance(ledger.end_us);
-                (flusher.written().all() + flusher.dirty_pages()).saturating_mul(PAGE_BYTES)
+                let pages = flusher.written().all() + flusher.dirty_pages();
+                let bytes = pages.saturating_mul(PAGE_BYTES);
+                (bytes, "file data that reaches flash", " of file data")
             }
-            Source::Blocks(bytes) => *bytes,
+            Source::Blocks(bytes) => (*bytes, "reaches flash", ""),
             Source::None(missing) => return Err(missing),
         };
         if written_bytes == 0 {
             return Err("nothing is written");
         }
         let daily = DailyWrites::new(written_bytes, ledger.end_us).ok_or("no duration")?;
-        let day_bytes = Value::Bytes(daily.bytes_per_day.round() as u64);
+        let day_bytes = daily.bytes_per_day.round() as u64;
         let mut figures = vec![
-            Figure::new("written_bytes", "reaches flash", Value::Bytes(written_bytes)),
+            Figure::new("written_bytes", label, Value::Bytes(written_bytes)),
             Figure::new("observed_us", "in", Value::TimeUs(daily.observed_us)),
-            Figure::new("day_bytes", "in a day at this rate", day_bytes),
+            Figure::new("day_bytes", "in a day at this rate", Value::Bytes(day_bytes)),
         ];
         let mut words = format!(
-            "If every day is like this trace, {} GB reach flash a day",
-            show::significant(daily.gb_per_day())
+            "If every day is like this trace, {}{of} reach flash a day",
+            show::bytes(day_bytes)
         );
         if let Some(bytes) = self.device.capacity_bytes {
             let drive_writes = daily.drive_writes_per_day(bytes);
@@ -217,6 +219,12 @@ mod tests {
         let Value::Number(years) = figure(&all, "years") else { panic!("years are a number") };
         assert!((years - 250.0).abs() < 1e-9);
         assert!(words(&all).contains("lasts 250 years") && words(&all).ends_with("it is a guess."));
+
+        // The section on all data, which may count the file system's own writes, had another
+        // number under the same label, and the sentence had the day in GB beside GiB.
+        assert_eq!(all.figures_named(&["written_bytes"])[0].label, "file data that reaches flash");
+        let day = "If every day is like this trace, 6.8 MiB of file data reach flash a day, 0.020";
+        assert!(words(&all).starts_with(day), "{}", words(&all));
 
         let capacity = found(about(), FlashDevice { flash: None, ..device }, &events);
         assert!(words(&capacity).contains("0.020 drive writes; --device PROFILE adds years"));

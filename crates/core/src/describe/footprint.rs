@@ -70,7 +70,7 @@ impl Characterisation for Footprint {
         let columns = [
             ("what", ""),
             ("touched", "touched"),
-            ("touched_bytes", ""),
+            ("touched_bytes", "bytes"),
             ("only_read", "only read"),
             ("only_written", "only written"),
             ("both", "both"),

@@ -356,7 +356,8 @@ fn sentence(by_file: &Table, by_directory: &Table) -> Option<Vec<Piece>> {
         format!("{file}{of}{end}").into(),
     ];
     if by_syncs {
-        pieces.extend([syncs.clone().into(), "fsyncs.".into()]);
+        let noun = if *syncs == Value::Count(1) { "fsync." } else { "fsyncs." };
+        pieces.extend([syncs.clone().into(), noun.into()]);
     }
     Some(pieces)
 }
@@ -415,6 +416,21 @@ mod tests {
         let sentence: Vec<_> = found.sentence.unwrap();
         assert_eq!(sentence[2], "db-journal of app, by".to_owned().into());
         assert_eq!(sentence[3], Value::Count(3).into());
+    }
+
+    /// A file that one fsync forced out was written "by 1 fsyncs".
+    #[test]
+    fn one_fsync_is_in_the_singular() {
+        let events = [
+            of(1, 0, process("app")),
+            of(1, 0, create_named(1, "/app/db")),
+            of(1, 1, write(1, 0, PAGE_BYTES)),
+            of(1, 1, sync(1)),
+            of(1, 60, read(1, 0, 1)),
+        ];
+        let sentence = describe("reached_flash", &events).sentence.unwrap();
+        assert_eq!(sentence[3], Value::Count(1).into());
+        assert_eq!(sentence[4], "fsync.".into());
     }
 
     #[test]

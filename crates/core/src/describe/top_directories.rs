@@ -52,11 +52,11 @@ impl Characterisation for TopDirectories {
         let directories = directories.top(0, top, Box::from);
         let sentence = directories.first().map(|first| {
             vec![
-                "In".into(),
+                "Files in".into(),
                 first.name.clone().into(),
-                "stand the files that are written most:".into(),
+                "receive".into(),
                 Value::share(first.sums[0], all).into(),
-                "of the bytes.".into(),
+                "of the bytes written, more than those of any other directory.".into(),
             ]
         });
         for directory in directories {
@@ -94,6 +94,17 @@ mod tests {
         let found = describe("top_directories", &events);
         assert_eq!(column(&found, "written", "name"), ["/a/b", "/newer/still", "/a/bc"].map(name));
         assert_eq!(column(&found, "written", "files"), counts([1, 2, 1]));
+        // The files most written need not be here, as the sentence once said: it is the sum that
+        // is largest.
+        let sentence = found.sentence.unwrap();
+        assert_eq!(
+            (&sentence[0], &sentence[2], &sentence[4]),
+            (
+                &"Files in".into(),
+                &"receive".into(),
+                &"of the bytes written, more than those of any other directory.".into()
+            )
+        );
     }
 
     #[test]

@@ -83,16 +83,52 @@ impl Characterisation for TopProcesses {
         let most = first.sums[0] >= all_written - first.sums[0];
         Ok(found.sentence([
             first.name.clone().into(),
-            if most { "writes most of it:" } else { "writes more than any other:" }.into(),
+            "makes".into(),
             Value::share(first.sums[0], all_written).into(),
-            "of the bytes.".into(),
+            match most {
+                true => "of the bytes written.",
+                false => "of the bytes written, more than any other program.",
+            }
+            .into(),
         ]))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::*;
+    use super::{
+        super::{Piece, testing::*},
+        *,
+    };
+
+    /// The sentence, with shares in whole percent.
+    fn said(found: &Found) -> String {
+        let pieces = found.sentence.iter().flatten().map(|piece| match piece {
+            Piece::Words(words) => (*words).to_owned(),
+            Piece::Text(text) => text.to_string(),
+            Piece::Value(Value::Share(share)) => format!("{:.0} %", share * 100.0),
+            Piece::Value(Value::Name(name)) => name.to_string(),
+            Piece::Value(other) => format!("{other:?}"),
+        });
+        pieces.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The sentence follows one on the data that reaches flash, and "writes most of it: 51 %" read
+    /// as a share of those. It is of the bytes written, and says so.
+    #[test]
+    fn the_sentence_names_the_whole_of_its_share() {
+        let all = [
+            by(1, process("app")),
+            by(2, process("other")),
+            by(3, process("third")),
+            by(1, write(1, 0, 40)),
+            by(2, write(1, 0, 30)),
+            by(3, write(1, 0, 30)),
+        ];
+        let found = describe("top_processes", &all);
+        let said = said(&found);
+        assert_eq!(said, "app makes 40 % of the bytes written, more than any other program.");
+    }
 
     #[test]
     fn programs_and_not_processes_are_counted() {
@@ -113,6 +149,7 @@ mod tests {
         assert_eq!(column(&found, "processes", "name"), [name("app"), name("other")]);
         assert_eq!(column(&found, "processes", "processes"), counts([2, 1]));
         assert_eq!(column(&found, "processes", "written_bytes"), [61, 5].map(bytes));
+        assert_eq!(said(&found), "app makes 92 % of the bytes written.");
         // If nothing is written, the readers are listed.
         let found = describe("top_processes", &events[9..]);
         assert_eq!(column(&found, "processes", "name"), [name("(process 3)")]);

@@ -135,8 +135,8 @@ impl fmt::Display for Note {
         match self {
             Self::WriteBack(caveat) => caveat.fmt(f),
             Self::LeftOut { policies, reason } => {
-                let policies = policies.join(", ");
-                write!(f, "left out of all: {policies} ({reason}); ask for it by name")
+                let policies = policies.join("`, `");
+                write!(f, "`all` does not include `{policies}` ({reason}); ask for it by name")
             }
             Self::PagesWithoutPlaces { without, pages } => write!(
                 f,

@@ -20,6 +20,7 @@ use crate::{
     device::Clocks,
     policy,
     readahead::{self, ReadAheadModel, native_maximum},
+    show,
     system::Outcome,
     trace::{StepKind, Trace},
     writeback::Modes,
@@ -118,8 +119,9 @@ pub struct Curve {
 pub enum CurveLack {
     /// It reads too little ahead.
     #[error(
-        "the trace is too short to propose a size: the present one reads {windows} windows, and a \
-         proposal needs {WINDOWS_MIN}"
+        "the trace is too short to propose a size: the present one reads {}, and a proposal needs \
+         {WINDOWS_MIN}",
+        show::counted(*.windows, "window")
     )]
     Windows {
         /// Windows of the present size.

@@ -331,7 +331,8 @@ fn offline_policies_are_left_out_of_all_where_they_do_not_fit() {
     };
     assert_eq!(policies[..], ["belady", "belady-cost"]);
     assert!(matches!(problem, FutureProblem::Memory { limit_bytes, .. } if *limit_bytes == limit));
-    assert!(plan.notes()[0].to_string().starts_with("left out of all: belady, belady-cost (know"));
+    let says = "`all` does not include `belady`, `belady-cost` (know";
+    assert!(plan.notes()[0].to_string().starts_with(says));
     for named in [&["belady"][..], &["all", "belady"], &["belady-cost:read=100.0", "all"]] {
         assert!(matches!(error(&trace, limited(named)), StudyError::Future(_)), "{named:?}");
     }

@@ -139,8 +139,9 @@ impl Group {
         Proposal {
             title,
             evidence: format!(
-                "{} writes {} to {files} there",
+                "{} {} {} to {files} there",
                 listed(&programs),
+                if programs.len() > 1 { "write" } else { "writes" },
                 findings.per_hour(self.reached_bytes),
             ),
             price:

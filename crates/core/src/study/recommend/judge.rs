@@ -22,7 +22,7 @@ pub struct Judgement {
     pub baseline: f64,
     /// Cost that the change saves in all slices; negative if it costs more.
     pub saving: f64,
-    /// 95 % interval of `saving`: percentiles 2.5 and 97.5 of the bootstrap.
+    /// 95 % interval of `saving`: percentiles 2.5 and 97.5 of the bootstrap, at most `baseline`.
     pub interval: (f64, f64),
     /// Slices in which the change costs less.
     pub wins: usize,
@@ -40,10 +40,13 @@ impl Judgement {
         let works = |(base, change): &(&f64, &f64)| **base != 0.0 || **change != 0.0;
         let pairs = || baseline.iter().zip(change).filter(works);
         let savings: Vec<f64> = pairs().map(|(base, change)| base - change).collect();
+        let (baseline, (low, high)) = (baseline.iter().sum::<f64>(), interval(&savings));
         Self {
-            baseline: baseline.iter().sum(),
+            baseline,
             saving: savings.iter().sum(),
-            interval: interval(&savings),
+            // A draw that repeats the dearest slices adds up to more than the whole baseline, but
+            // no change can save more than that.
+            interval: (low.min(baseline), high.min(baseline)),
             wins: savings.iter().filter(|saving| **saving > 0.0).count(),
             slices: savings.len(),
         }
@@ -112,6 +115,17 @@ mod tests {
         let found = Judgement::of(&baseline, &[10.0; 20]);
         assert!(found.saving == 990.0 && found.wins == 1 && !found.recommends(), "{found:?}");
         assert_eq!(found.interval.0, 0.0);
+    }
+
+    /// The interval once ended at 184 % of the baseline, where nine tenths of its cost fell in a
+    /// few slices. No change saves more than everything.
+    #[test]
+    fn no_interval_ends_above_the_whole_baseline() {
+        let baseline: Vec<f64> = (0..20).map(|n| if n < 2 { 90.0 } else { 1.0 }).collect();
+        let found = Judgement::of(&baseline, &[0.1; 20]);
+        let savings: Vec<f64> = baseline.iter().map(|base| base - 0.1).collect();
+        assert!(interval(&savings).1 > found.baseline, "{found:?}");
+        assert_eq!((found.interval.1, found.share(found.interval.1)), (198.0, 1.0));
     }
 
     #[test]
