@@ -52,7 +52,7 @@ pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
         margin: |best, _| best.reference.map(|lru| (lru - best.count) as f64 / lru as f64),
         than: "% fewer than",
         value: |best, _| size::count(best.count),
-        undecided: "undecided without --drain",
+        undecided: if found.drained { "undecided" } else { "undecided without --drain" },
     };
     let fewest_nonsequential = Criterion {
         pick: |verdict| verdict.writes.as_ref()?.fewest_nonsequential.as_ref(),

@@ -161,20 +161,21 @@ fn read(path: &Path, directory: &Path) -> anyhow::Result<Trial> {
 
 fn show(trial: &Trial, json: bool, csv: bool) -> anyhow::Result<()> {
     let result = trial.result();
+    let mut out = records::Output::keys(csv);
     if json || csv {
-        let mut out = records::Output::keys(csv);
         serde_json::to_writer(&mut out, &result)?;
         writeln!(out)?;
         return out.finish();
     }
-    println!("{}", result.sentence());
+    writeln!(out, "{}", result.sentence())?;
     let elapsed = size::duration(result.elapsed_us);
     let whole = size::duration(trial.plan().length_us);
-    println!("{elapsed} of {whole}");
-    println!(
+    writeln!(out, "{elapsed} of {whole}")?;
+    writeln!(
+        out,
         "  {:<7}{:>9}{:>14}{:>14}{:>14}{:>12}",
         "arm", "sessions", "by programs", "to flash", "again", "an open"
-    );
+    )?;
     for arm in &result.totals {
         let name = match arm.arm {
             Arm::Sift => "sift",
@@ -182,15 +183,16 @@ fn show(trial: &Trial, json: bool, csv: bool) -> anyhow::Result<()> {
             Arm::Plain => "plain",
         };
         let open = arm.mean_open_us().map_or_else(|| "–".to_owned(), |us| format!("{us:.1} µs"));
-        println!(
+        writeln!(
+            out,
             "  {name:<7}{:>9}{:>14}{:>14}{:>14}{open:>12}",
             arm.sessions,
             size::bytes(arm.counts.own_bytes()),
             size::bytes(arm.counts.cost_bytes().max(0.0) as u64),
             size::bytes(arm.counts.fetched_again_bytes),
-        );
+        )?;
     }
-    Ok(())
+    out.finish()
 }
 
 /// Returns the file in which the trial of a directory is stored.

@@ -25,6 +25,11 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+/// Returns a page without the marks that keep each option of a sentence on one line.
+fn unmarked(page: &str) -> String {
+    page.replace("<span class=\"option\">", "").replace("</span>", "")
+}
+
 /// The binary, with an environment that does not affect its output.
 fn flashsift() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashsift"));

@@ -1,6 +1,6 @@
 //! `--writeback`: the effects of its modes on real traces, and their errors.
 
-use super::{cells, flashsift, number, repository, run};
+use super::{cells, flashsift, number, repository, run, unmarked};
 use serde_json::Value;
 use std::fs;
 use tempfile::tempdir;
@@ -186,6 +186,6 @@ fn several_modes_give_the_figures_of_each_alone() {
         assert!(shown.contains(&format!("(256 pages), --writeback {mode}")), "{shown}");
         assert!(shown.contains(&format!("In short, --writeback {mode}:")), "{shown}");
     }
-    let page = fs::read_to_string(page).unwrap();
+    let page = unmarked(&fs::read_to_string(page).unwrap());
     assert!(page.contains("With --writeback linux:") && page.contains("With --writeback evict:"));
 }
