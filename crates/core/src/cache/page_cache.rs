@@ -67,11 +67,16 @@ impl Frames {
         self.table.len()
     }
 
-    /// Prefetches the data that an eviction of this frame reads first. Changes no state.
+    /// Prefetches what evictions of these frames read: of the next one its page's entry in the
+    /// table, and of the one after it its page, so that the next call does not wait for that.
+    /// Changes no state.
     #[inline(always)]
-    pub fn expect_victim(&self, frame: Option<Frame>) {
-        if let Some(frame) = frame {
-            prefetch_index(&self.page, frame.0 as usize);
+    pub fn expect_victims(&self, [next, after]: [Option<Frame>; 2]) {
+        if let Some(after) = after {
+            prefetch_index(&self.page, after.0 as usize);
+        }
+        if let Some(next) = next {
+            prefetch_index(&self.table, self.page[next.0 as usize] as usize);
         }
     }
 

@@ -147,6 +147,17 @@ impl Adaptive {
     }
 
     #[inline(always)]
+    pub(super) fn expect_move(&self, frame: Frame) {
+        self.resident.prefetch_neighbours(frame);
+    }
+
+    /// Prefetches what the next replacement reads, if it takes its page from the same list.
+    #[inline(always)]
+    pub(super) fn expect_replacement(&self, list: usize, frames: &Frames) {
+        frames.expect_victims(self.resident.oldest_two(list));
+    }
+
+    #[inline(always)]
     pub(super) fn expect_miss(&self, page: Page) {
         self.ghosts.prefetch(page);
     }

@@ -111,9 +111,8 @@ impl Policy for Arc {
         let (t1, p) = (f64::from(directory.len(ONCE)), directory.target());
         let from_t1 = t1 > 0.0 && (t1 > p || (ghost == Some(TWICE) && t1 == p));
         let list = if from_t1 || directory.len(TWICE) == 0 { ONCE } else { TWICE };
-        let frame = directory.replace_oldest(list, frames);
-        frames.expect_victim(directory.oldest(list));
-        victims.push(frame);
+        victims.push(directory.replace_oldest(list, frames));
+        directory.expect_replacement(list, frames);
     }
 
     fn remove(&mut self, frame: Frame, _: &Frames) {
@@ -127,6 +126,11 @@ impl Policy for Arc {
     #[inline(always)]
     fn expect_hit(&self, frame: Frame) {
         self.directory.expect_hit(frame);
+    }
+
+    #[inline(always)]
+    fn expect_move(&self, frame: Frame) {
+        self.directory.expect_move(frame);
     }
 
     #[inline(always)]

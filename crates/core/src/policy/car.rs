@@ -84,7 +84,8 @@ impl Policy for Car {
             let clock = if from_t1 || directory.len(TWICE) == 0 { ONCE } else { TWICE };
             let frame = directory.oldest(clock).expect("evict is never called on an empty cache");
             if !std::mem::take(&mut self.referenced[frame.0 as usize]) {
-                return victims.push(directory.replace_oldest(clock, frames));
+                victims.push(directory.replace_oldest(clock, frames));
+                return directory.expect_replacement(clock, frames);
             }
             directory.promote(frame);
         }

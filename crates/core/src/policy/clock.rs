@@ -89,7 +89,7 @@ impl Policy for Clock {
                 self.ring.move_newest(0, frame);
             } else {
                 self.ring.remove(frame);
-                frames.expect_victim(self.ring.oldest(0));
+                frames.expect_victims(self.ring.oldest_two(0));
                 return victims.push(frame);
             }
         }

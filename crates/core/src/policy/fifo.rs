@@ -53,7 +53,7 @@ impl Policy for Fifo {
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         let frame = self.queue.oldest(0).expect("evict is never called on an empty cache");
         self.queue.remove(frame);
-        frames.expect_victim(self.queue.oldest(0));
+        frames.expect_victims(self.queue.oldest_two(0));
         victims.push(frame);
     }
 

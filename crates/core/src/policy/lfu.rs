@@ -124,11 +124,12 @@ impl Policy for Lfu {
     }
 
     #[inline(always)]
-    fn evict(&mut self, _: Option<&Access>, _: &Frames, victims: &mut Victims) {
+    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         let class = self.classes[END as usize].more;
         let frame =
             self.lists.oldest(class as usize).expect("evict is never called on an empty cache");
         self.lists.remove(frame);
+        frames.expect_victims(self.lists.oldest_two(class as usize));
         self.drop_if_empty(class);
         victims.push(frame);
     }

@@ -143,6 +143,7 @@ impl Policy for Linux2q {
             let state = &mut self.state[frame.0 as usize];
             if *state & REFERENCED == 0 || !frames.dirty(frame) {
                 self.lists.remove(frame);
+                frames.expect_victims(self.lists.oldest_two(INACTIVE));
                 return victims.push(frame);
             }
             *state = 0;

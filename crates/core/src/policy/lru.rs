@@ -55,7 +55,7 @@ impl Policy for Lru {
     fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         let frame = self.stack.oldest(0).expect("evict is never called on an empty cache");
         self.stack.remove(frame);
-        frames.expect_victim(self.stack.oldest(0));
+        frames.expect_victims(self.stack.oldest_two(0));
         victims.push(frame);
     }
 

@@ -91,6 +91,7 @@ impl Policy for LruWsr {
             let frame = self.stack.oldest(0).expect("evict is never called on an empty cache");
             if !frames.dirty(frame) || std::mem::replace(&mut self.cold[frame.0 as usize], true) {
                 self.stack.remove(frame);
+                frames.expect_victims(self.stack.oldest_two(0));
                 return victims.push(frame);
             }
             self.stack.move_newest(0, frame);

@@ -235,6 +235,7 @@ impl Policy for Mglru {
         self.total.count[tier] += 1;
         self.shadows[frames.page(frame).0 as usize] = 1 + self.oldest * TIERS as u32 + tier as u32;
         self.lists.remove(frame);
+        frames.expect_victims(self.lists.oldest_two(self.list(0)));
         victims.push(frame);
         if self.is_empty(0) && !self.is_empty(1) {
             self.next_generation();

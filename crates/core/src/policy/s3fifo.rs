@@ -162,6 +162,7 @@ impl Policy for S3Fifo {
         let from_small = self.len[SMALL] >= self.small_share || self.len[MAIN] == 0;
         let found = if from_small { self.evict_small(frames) } else { None };
         let found = found.or_else(|| self.evict_main());
+        frames.expect_victims(self.queues.oldest_two(SMALL));
         victims.push(found.expect("evict is never called on an empty cache"));
     }
 

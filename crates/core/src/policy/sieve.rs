@@ -73,7 +73,7 @@ impl Policy for Sieve {
             self.hand = self.queue.newer(frame);
             if !std::mem::take(&mut self.visited[frame.0 as usize]) {
                 self.queue.remove(frame);
-                frames.expect_victim(self.hand);
+                frames.expect_victims(self.queue.with_newer(self.hand));
                 return victims.push(frame);
             }
         }

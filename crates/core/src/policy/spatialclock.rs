@@ -167,7 +167,7 @@ impl Policy for ByPlace {
         let taken = ahead.or_else(&mut lap).or_else(&mut lap);
         let (victim, behind) = taken.expect("evict is never called on an empty cache");
         self.hand = behind;
-        frames.expect_victim(self.hand);
+        frames.expect_victims([None, self.hand]);
         victims.push(victim);
     }
 

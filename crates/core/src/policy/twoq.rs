@@ -146,6 +146,8 @@ impl Policy for TwoQ {
             frame
         });
         self.resident.remove(frame);
+        // The next victim comes from the same list.
+        frames.expect_victims(self.resident.oldest_two(usize::from(tail.is_some())));
         victims.push(frame);
     }
 

@@ -263,6 +263,9 @@ impl Policy for WTinyLfu {
             (one, other) => one.or(other).expect("evict is never called on an empty cache"),
         };
         self.remove(goes, frames);
+        for list in [WINDOW, PROBATION] {
+            frames.expect_victims(self.lists.oldest_two(list));
+        }
         victims.push(goes);
     }
 

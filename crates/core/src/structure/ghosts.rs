@@ -10,6 +10,10 @@ use crate::page::Page;
 use prefetch_index::prefetch_index;
 use std::collections::VecDeque;
 
+/// How many entries ahead of a pop the stamps are prefetched. Many entries may be dead, and are
+/// passed at once.
+const POPS_AHEAD: usize = 4;
+
 /// Queues with the numbers `0..N`. All queues together hold at most 2^31 / N pages.
 pub struct Ghosts<const N: usize> {
     /// 0, or 1 + position * N + queue, modulo 2^32.
@@ -82,6 +86,9 @@ impl<const N: usize> Ghosts<N> {
         while let Some(page) = at.ring.pop_front() {
             let place = at.first;
             at.first = Self::place(at.first, 1);
+            if let Some(later) = at.ring.get(POPS_AHEAD) {
+                prefetch_index(&self.stamps, *later as usize);
+            }
             if self.stamps[page as usize] == Self::stamp(queue, place) {
                 self.stamps[page as usize] = 0;
                 at.len -= 1;

@@ -128,6 +128,18 @@ impl<I: Id, const N: usize> Lists<I, N> {
         self.item(self.nodes[self.sentinel(list) as usize].older)
     }
 
+    /// Returns the item pushed first, and the one after it.
+    #[inline(always)]
+    pub fn oldest_two(&self, list: usize) -> [Option<I>; 2] {
+        self.with_newer(self.oldest(list))
+    }
+
+    /// Returns an item and the one after it.
+    #[inline(always)]
+    pub fn with_newer(&self, item: Option<I>) -> [Option<I>; 2] {
+        [item, item.and_then(|item| self.newer(item))]
+    }
+
     /// Returns the item pushed after this one.
     #[inline(always)]
     pub fn newer(&self, item: I) -> Option<I> {
@@ -240,6 +252,7 @@ mod tests {
                     prop_assert_eq!(&lists.iter(n).collect::<Vec<_>>(), model);
                     prop_assert_eq!(lists.oldest(n), model.first().copied());
                     prop_assert_eq!(lists.newest(n), model.last().copied());
+                    prop_assert_eq!(lists.oldest_two(n), [model.first().copied(), model.get(1).copied()]);
                     for pair in model.windows(2) {
                         prop_assert_eq!(lists.older(pair[1]), Some(pair[0]));
                     }

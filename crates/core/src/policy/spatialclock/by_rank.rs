@@ -62,7 +62,7 @@ impl Policy for ByRank {
                 let page = word * 64 + bit;
                 self.hand = self.resident.next(page + 1);
                 self.resident.remove(page);
-                frames.expect_victim(self.hand.and_then(|hand| frames.frame(Page(hand))));
+                frames.expect_victims([None, self.hand.and_then(|hand| frames.frame(Page(hand)))]);
                 return victims
                     .push(frames.frame(Page(page)).expect("the set holds resident pages"));
             }
