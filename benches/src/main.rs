@@ -246,7 +246,8 @@ fn one_cell(
          miss ratios equal to four digits. \"In cache\" is the loop over as many requests for a \
          hundredth of the objects, in a hundredth of the frames: its tables fit into the \
          processor's caches.\n\n| policy | loop M/s | in cache M/s | process s | rival process s | \
-         loop / rival | process / rival | miss ratio | rival's |\n|---|---|---|---|---|---|---|---|---|"
+         loop / rival | process / rival | miss ratio | rival's |\n|---|---|---|---|---|---|---|---|\
+         ---|"
     ));
     let in_cache = zipf_trace(REQUESTS, OBJECTS / 100)?;
     for (policy, theirs) in SHARED_POLICIES {
