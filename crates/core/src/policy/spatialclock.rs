@@ -167,6 +167,7 @@ impl Policy for ByPlace {
         let taken = ahead.or_else(&mut lap).or_else(&mut lap);
         let (victim, behind) = taken.expect("evict is never called on an empty cache");
         self.hand = behind;
+        // Only the page number is prefetched: reading it at once made the loop slower.
         frames.expect_victims([None, self.hand]);
         victims.push(victim);
     }

@@ -146,7 +146,7 @@ impl Policy for TwoQ {
             frame
         });
         self.resident.remove(frame);
-        // The next victim comes from the same list.
+        // The next victim comes from the same list most often.
         frames.expect_victims(self.resident.oldest_two(usize::from(tail.is_some())));
         victims.push(frame);
     }
