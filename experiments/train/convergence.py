@@ -30,7 +30,7 @@ def main():
     traces = sorted([*TESTDATA.glob("*.parquet"), *TESTDATA.glob("days/*.parquet")])
     rows = data.load(
         traces, phase=1, labels="paper", units=20, unit_us=1_000_000, ram_bytes=0,
-        only_cache=False, with_dead=True, quiet=True,
+        only_cache=False, with_dead=True, force=False, quiet=True,
     )
     rng = np.random.default_rng(0)
     # Validation has none of the files that training has.

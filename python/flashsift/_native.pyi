@@ -37,6 +37,7 @@ def examples(
     units_second: int = 60,
     unit_us: int = 1_000_000,
     ram_bytes: int = 20_000_000,
+    force: bool = False,
 ) -> Examples: ...
 def feature_names(units: int) -> list[str]: ...
 

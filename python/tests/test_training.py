@@ -15,7 +15,7 @@ TESTDATA = pathlib.Path(__file__).parents[2] / "testdata"
 TRACES = [str(TESTDATA / f"{name}.parquet") for name in ["browser", "feed", "messenger"]]
 LOADED = {
     "phase": 1, "labels": "paper", "units": 20, "unit_us": 1_000_000, "ram_bytes": 20_000_000,
-    "only_cache": False, "with_dead": True, "quiet": True,
+    "only_cache": False, "with_dead": True, "force": False, "quiet": True,
 }
 
 

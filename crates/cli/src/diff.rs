@@ -559,7 +559,7 @@ fn words(diff: &Diff, names: &[String; 2], top: usize) -> String {
             );
             rows.push(vec![(*field).to_owned(), changed, least, most, changes[0].of.clone()]);
         }
-        out += &format!("\n{}", table::plain(&rows, &[0, 4]));
+        out += &format!("\n{}", table::for_terminal(rows, &[0, 4]));
         let mut rows = vec![
             ["largest changes", "field", "before", "after", "change"].map(str::to_owned).to_vec(),
         ];
@@ -574,7 +574,7 @@ fn words(diff: &Diff, names: &[String; 2], top: usize) -> String {
                 relative(change),
             ]);
         }
-        out += &format!("\n{}", table::plain(&rows, &[0, 1]));
+        out += &format!("\n{}", table::for_terminal(rows, &[0, 1]));
     }
     out
 }

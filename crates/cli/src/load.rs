@@ -13,6 +13,7 @@ use flashsift_core::{
 };
 use flashsift_traces::{
     Error,
+    annotations::{self, HeldApart, Purpose},
     events::{Sink, Skipped},
     format, open,
 };
@@ -237,6 +238,17 @@ pub(crate) fn load(
 }
 
 impl Loaded {
+    /// Refuses a trace that is held apart for tests, unless `force`d. `name` is for the error.
+    pub(crate) fn require_split(
+        &self,
+        name: &str,
+        purpose: Purpose,
+        force: bool,
+    ) -> Result<(), HeldApart> {
+        let split = self.outcome.origin.as_ref().and_then(|origin| origin.annotations.split);
+        annotations::require_split(name, split, purpose, force)
+    }
+
     /// Logs the size of the trace, omissions, and warnings.
     pub(crate) fn log_summary(&self, name: &str) {
         let (totals, about) = (self.trace.totals(), self.trace.about());

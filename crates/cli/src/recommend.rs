@@ -22,6 +22,7 @@ use flashsift_core::{
     },
     trace::{Tables, Trace, Unit},
 };
+use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
 use std::{io::Write, num::NonZeroUsize};
 use tracing::info;
@@ -77,6 +78,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 
+    /// Also on a trace that is held apart for tests
+    #[arg(long)]
+    force: bool,
+
     /// Print one JSON object, on one line
     #[arg(long)]
     json: bool,
@@ -106,6 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let bytes = !args.nvm.is_empty();
     let tables = Tables { operations: true, bytes, ..Tables::default() };
     let loaded = load::load(&args.input, false, args.trace_memory, tables)?;
+    loaded.require_split(&name, Purpose::Tune, args.force)?;
     loaded.log_summary(&name);
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let conditions = Conditions {

@@ -112,8 +112,9 @@ pub(crate) struct ReadaheadArgs {
     #[arg(long, value_name = "DEV|all")]
     undo: Option<OsString>,
 
-    /// With --undo: also if another program has changed the value since
-    #[arg(long, requires = "undo")]
+    /// With --undo: also if another program has changed the value since. With a trace: also if it
+    /// is held apart for tests
+    #[arg(long, conflicts_with_all = ["live", "set", "status"])]
     force: bool,
 
     /// List the changes that are not undone, and the present values

@@ -15,7 +15,11 @@ use flashsift_core::{
         model::FileModel,
     },
 };
-use flashsift_traces::{Error, events::Sink};
+use flashsift_traces::{
+    Error,
+    annotations::{self, Purpose},
+    events::Sink,
+};
 use numpy::{
     IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods, ndarray::Array2,
 };
@@ -55,9 +59,12 @@ impl Sink for Reader {
     }
 }
 
-/// Returns one row for each file that the trace creates, as a dict of arrays.
+/// Returns one row for each file that the trace creates, as a dict of arrays. A trace that is held
+/// apart for tests is refused, unless `force`d.
 #[pyfunction]
-#[pyo3(signature = (path, units_first=20, units_second=60, unit_us=1_000_000, ram_bytes=20_000_000))]
+#[pyo3(signature = (
+    path, units_first=20, units_second=60, unit_us=1_000_000, ram_bytes=20_000_000, force=false
+))]
 fn examples(
     py: Python<'_>,
     path: PathBuf,
@@ -65,6 +72,7 @@ fn examples(
     units_second: u8,
     unit_us: u32,
     ram_bytes: u64,
+    force: bool,
 ) -> PyResult<Bound<'_, PyDict>> {
     let config = |units| FeatureConfig { units, unit_us };
     let windows = Windows::new(config(units_first), config(units_second)).ok_or_else(|| {
@@ -75,7 +83,10 @@ fn examples(
         ))
     })?;
     let mut reader = Reader { windows, ram_bytes, collector: None };
-    reading::read(py, &path, None, &mut reader)?;
+    let outcome = reading::read(py, &path, None, &mut reader)?;
+    let split = outcome.origin.and_then(|origin| origin.annotations.split);
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    annotations::require_split(&name, split, Purpose::Train, force).map_err(reading::failed)?;
     let rows: Vec<Example> =
         py.detach(|| reader.collector.map(ExampleCollector::finish).unwrap_or_default());
     let table = PyDict::new(py);

@@ -96,7 +96,7 @@ pub enum Purpose {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{trace} is held apart for tests, and to {purpose} on it would make its results worthless: \
-     take another trace"
+     take another trace, or give --force"
 )]
 pub struct HeldApart {
     trace: String,

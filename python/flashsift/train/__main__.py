@@ -96,6 +96,9 @@ def parser():
         help="threshold with this recall in validation, such as 0.95; default: best accuracy",
     )
     it.add_argument("--seed", type=int, default=0)
+    it.add_argument(
+        "--force", action="store_true", help="also on traces that are held apart for tests"
+    )
     it.add_argument("--resume", action="store_true", help="go on with an interrupted training")
     it.add_argument("--epochs", type=int, default=64, help="of the perceptron; default: 64")
     it.add_argument(
@@ -137,6 +140,7 @@ def run(args):
         ram_bytes=int(args.ram_mb * 1e6),
         only_cache=args.only_cache,
         with_dead=args.with_dead,
+        force=args.force,
         quiet=args.quiet,
     )
     chosen = data.split(rows, args.split, args.seed)

@@ -35,13 +35,17 @@ class Rows:
         return dataclasses.replace(self, **{key: getattr(self, key)[chosen] for key in columns})
 
 
-def load(traces, *, phase, labels, units, unit_us, ram_bytes, only_cache, with_dead, quiet):
-    """Reads the rows of one phase. Rows whose label is unknown are left out."""
+def load(traces, *, phase, labels, units, unit_us, ram_bytes, only_cache, with_dead, force, quiet):
+    """Reads the rows of one phase. Rows whose label is unknown are left out.
+
+    A trace that is held apart for tests is refused, unless `force`.
+    """
     tables, names = [], []
     left_out = {"outside caches": 0, "deleted before the window's end": 0, "label unknown": 0}
     for trace in tqdm(traces, desc="reading", unit="trace", disable=quiet or None):
         table = flashsift.examples(
-            trace, units_first=units, units_second=units, unit_us=unit_us, ram_bytes=ram_bytes
+            trace, units_first=units, units_second=units, unit_us=unit_us, ram_bytes=ram_bytes,
+            force=force,
         )
         keep = np.ones(len(table["category"]), dtype=bool)
 

@@ -8,8 +8,6 @@ use flashsift_core::{
 };
 
 const WIDTH: usize = 80;
-/// Names of files are cut to this width.
-const NAME: usize = 34;
 
 /// Reads for nothing below this are not worth a sentence.
 const WASTE_MIN_BYTES: u64 = 1 << 20;
@@ -145,13 +143,13 @@ fn writers(writers: &[Writer]) -> String {
                 format!(
                     "{} {}",
                     size::share(file.bytes_per_hour / writer.bytes_per_hour),
-                    describe::shortened(&file.name, NAME)
+                    file.name
                 ),
                 only(writer.remedies.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
             ]);
         }
     }
-    table::plain(&rows, &[0, 5, 6])
+    table::fitted(rows, &[0, 5, 6], WIDTH)
 }
 
 fn remedy_text(remedy: &Remedy) -> String {

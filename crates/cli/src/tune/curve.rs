@@ -25,6 +25,7 @@ use flashsift_core::{
     },
     trace::{Tables, Trace, Unit},
 };
+use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
 use std::{io::Write, num::NonZeroUsize};
 
@@ -94,16 +95,23 @@ fn default_frames(pages: u32) -> u32 {
     (1 << quarter.ilog2()).min(FRAMES_MAX)
 }
 
-/// Finds the curve of a trace, and prints it. `present_kib`: the value of the device to change.
-/// Returns the size that it proposes, in KiB, if the
-/// trace is long enough to propose one. `top`: number of files and programs to list.
-pub(super) fn run(
-    input: &Input,
-    args: &CurveArgs,
-    present_kib: Option<u64>,
-    top: usize,
-    form: Form,
-) -> anyhow::Result<Option<u32>> {
+/// The circumstances of a run that [`CurveArgs`] does not name.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    /// The value of the device to change, in KiB.
+    pub(super) present_kib: Option<u64>,
+    /// Number of files and programs to list.
+    pub(super) top: usize,
+    /// Whether a trace that is held apart for tests may serve, too.
+    pub(super) force: bool,
+    /// How the result is printed.
+    pub(super) form: Form,
+}
+
+/// Finds the curve of a trace, and prints it. Returns the size that it proposes, in KiB, if the
+/// trace is long enough to propose one.
+pub(super) fn run(input: &Input, args: &CurveArgs, asked: Asked) -> anyhow::Result<Option<u32>> {
+    let Asked { present_kib, top, force, form } = asked;
     let of_device = present_kib.is_some();
     let set_kib = present_kib.map_or(DEFAULT_KIB, |kib| u32::try_from(kib).unwrap_or(u32::MAX));
     let present_kib = args.present.unwrap_or(set_kib);
@@ -136,6 +144,7 @@ pub(super) fn run(
         ..Tables::default()
     };
     let loaded = load::load(input, false, args.trace_memory, tables)?;
+    loaded.require_split(&name, Purpose::Tune, force)?;
     loaded.log_summary(&name);
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let frames = args.memory.unwrap_or_else(|| match of_device {

@@ -166,7 +166,7 @@ fn shares(what: &str, ranking: &ReadAheadRanking) -> String {
     if ranking.other_names > 0 {
         add(&format!("({} others)", size::count(ranking.other_names)), &ranking.others);
     }
-    table::plain(&rows, &[0])
+    table::for_terminal(rows, &[0])
 }
 
 fn advice_name(advice: AccessAdvice) -> &'static str {
@@ -197,7 +197,7 @@ fn advice_table(found: &AdviceFound) -> String {
             format!("{sign}{}", mib(wasted_less_pages.unsigned_abs())),
         ]);
     }
-    table::plain(&rows, &[0, 1, 2])
+    table::for_terminal(rows, &[0, 1, 2])
 }
 
 #[derive(Serialize)]

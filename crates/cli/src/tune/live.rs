@@ -276,7 +276,7 @@ fn shares(what: &str, shares: &[ReadAheadShare]) -> String {
         row.push(tally.efficiency().map_or_else(|| "–".to_owned(), percent));
         rows.push(row);
     }
-    table::plain(&rows, &[0])
+    table::for_terminal(rows, &[0])
 }
 
 pub(super) fn percent(share: f64) -> String {

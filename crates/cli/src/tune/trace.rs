@@ -1,6 +1,10 @@
 //! `flashsift tune readahead TRACE`: the effect of each size on a recorded trace.
 
-use super::{ReadaheadArgs, apply, backing, curve, present_kib, usage};
+use super::{
+    ReadaheadArgs, apply, backing,
+    curve::{self, Asked},
+    present_kib, usage,
+};
 use crate::load::Input;
 use flashsift_host::readahead::Machine;
 use std::{ffi::OsStr, path::Path};
@@ -24,16 +28,21 @@ pub(super) fn study(
         columns: args.curve.columns.clone(),
         rate: args.curve.rate,
     };
-    let top = usize::try_from(args.top).unwrap_or(usize::MAX);
+    let asked = Asked {
+        present_kib: None,
+        top: usize::try_from(args.top).unwrap_or(usize::MAX),
+        force: args.force,
+        form: args.form(),
+    };
     let Some(device) = device else {
-        curve::run(&input, &args.curve, None, top, args.form())?;
+        curve::run(&input, &args.curve, asked)?;
         return Ok(());
     };
     if args.csv {
         return Err(usage("--csv prints one table: leave the device out, or give --json"));
     }
-    let present = present_kib(&backing(machine, device)?.path)?;
-    match curve::run(&input, &args.curve, Some(present), top, args.form())? {
+    let present_kib = Some(present_kib(&backing(machine, device)?.path)?);
+    match curve::run(&input, &args.curve, Asked { present_kib, ..asked })? {
         Some(proposed_kib) => {
             let bytes = u64::from(proposed_kib) * 1024;
             apply::set(machine, device, bytes, args.apply, args.form())

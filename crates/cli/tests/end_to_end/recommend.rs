@@ -90,6 +90,24 @@ fn memory_is_tried_in_each_size() {
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
 
+/// Settings chosen by a trace that is held apart would make its results worthless. For a while only
+/// the documents said that such a trace is refused: no command looked.
+#[test]
+fn settings_are_not_chosen_on_a_trace_held_apart() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("held.parquet").to_str().unwrap().to_owned();
+    run(&["import", &repository("testdata/feed.parquet"), "-o", &path, "--split", "test"]);
+    for args in [&["recommend", &*path, "--memory", "4MiB"][..], &["tune", "readahead", &*path]] {
+        let output = flashsift().args(args).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        let says = "held.parquet is held apart for tests, and to tune on it would make its results";
+        assert!(printed.contains(says) && printed.contains("--force"), "{printed}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+        assert!(!run(&[args, &["--force"]].concat()).stdout.is_empty(), "{args:?}");
+    }
+}
+
 #[test]
 fn traces_without_advice_are_refused() {
     let dir = tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! `train`: a model that the sifters take, and what is said where Python is missing.
 
-use super::{cells, flashsift, number, repository};
+use super::{cells, flashsift, number, repository, run};
 use std::{ffi::OsString, process::Output};
 
 /// Returns Python with the package, as `make test` names it. Otherwise the test is skipped.
@@ -55,6 +55,30 @@ fn a_trained_model_is_used_by_the_sifters() {
     let output = flashsift().args(["compare", &trace, "--sift", &sifters[2]]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("the model is damaged"), "{}", said(&output));
+}
+
+/// A model that learns from a trace held apart would make its results worthless.
+#[test]
+fn a_model_does_not_learn_from_a_trace_held_apart() {
+    let Some(python) = python("a_model_does_not_learn_from_a_trace_held_apart") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (held, model) = (path("held.parquet"), path("model.txt"));
+    run(&["import", &repository("testdata/browser.parquet"), "-o", &held, "--split", "test"]);
+    let train = |more: &[&str]| {
+        let mut command = flashsift();
+        command.env("FLASHSIFT_PYTHON", &python).env("PYTHONPATH", repository("python"));
+        command.args(["train", &held, "--model", "gbdt", "-q", "-o", &model]).args(more);
+        command.output().unwrap()
+    };
+    let output = train(&[]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let says = "held.parquet is held apart for tests, and to train on it would make its results";
+    assert!(said(&output).contains(says), "{}", said(&output));
+    assert!(!std::path::Path::new(&model).exists());
+    let output = train(&["--force"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(std::path::Path::new(&model).exists());
 }
 
 #[test]
