@@ -121,7 +121,8 @@ class Files:
     def __init__(self, name, units=(20, 60), unit_us=UNIT_US):
         found = flashsift.examples(
             path_of(name), units_first=units[0], units_second=units[1], unit_us=unit_us,
-            ram_bytes=16_000_000,
+            # Figures describe all recordings. Models that are simulated learn from `train` alone.
+            ram_bytes=16_000_000, force=True,
         )
         names, patterns = found.pop("names"), TRACES[name][1]
         by_pattern = [any(fnmatch.fnmatch(path, p) for p in patterns) for path in names]
