@@ -238,7 +238,7 @@ fn check_values(found: &Found) {
                 );
                 table.rows.iter().flatten().for_each(check);
             }
-            Part::Note(_) => {}
+            Part::Note(_) | Part::Command(_) => {}
         }
     }
 }
