@@ -69,12 +69,12 @@ pub(super) fn while_taken(
     let Some(mut text) = Text::new(window, separator) else { return Ok(()) };
     let (mut bytes, mut lines) = (0, 0);
     let taken = loop {
-        let taken = take(first + lines, &mut text);
-        if !matches!(taken, Ok(true)) {
-            break taken.map(drop);
+        match take(first + lines, &mut text) {
+            // Taken apart, as a result that is dropped whole costs a call.
+            Ok(true) => (bytes, lines) = (text.at, lines + 1),
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
         }
-        bytes = text.at;
-        lines += 1;
     };
     input.used(bytes, lines);
     taken

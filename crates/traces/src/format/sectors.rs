@@ -83,6 +83,7 @@ impl Lines for Reader {
         parse(line)
     }
 
+    #[inline(always)]
     fn line(
         &mut self,
         line: Self::Line<'_>,
