@@ -710,7 +710,8 @@ fn locks_hold_across_the_write_back() {
 fn programs_run_from_the_mount() {
     let Some(mounted) = Mounted::new("programs_run_from_the_mount", &LATE) else { return };
     let program = mounted.at("cat");
-    fs::copy("/bin/cat", &program).unwrap();
+    // Not by this process: others that it starts would hold the copy open, which cannot run then.
+    assert!(Command::new("cp").arg("/bin/cat").arg(&program).status().unwrap().success());
     let mut running =
         Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = running.stdin.take().unwrap();
@@ -917,7 +918,8 @@ fn a_mount_works_for_a_plain_user() {
     const ANN: u32 = 65534;
     // Where she may run it.
     let program = ext4.path("flashsift");
-    fs::copy(super::FLASHSIFT, &program).unwrap();
+    // Not by this process: as in `programs_run_from_the_mount`.
+    assert!(Command::new("cp").arg(super::FLASHSIFT).arg(&program).status().unwrap().success());
     let (backing, mountpoint) = (ext4.backing().join("anns"), ext4.mountpoint().join("anns"));
     for place in [&backing, &mountpoint] {
         fs::create_dir(place).unwrap();
