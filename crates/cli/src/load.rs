@@ -245,8 +245,7 @@ impl Loaded {
         purpose: Purpose,
         force: bool,
     ) -> Result<(), HeldApart> {
-        let split = self.outcome.origin.as_ref().and_then(|origin| origin.annotations.split);
-        annotations::require_split(name, split, purpose, force)
+        annotations::require_split(name, self.outcome.split(), purpose, force)
     }
 
     /// Logs the size of the trace, omissions, and warnings.

@@ -84,9 +84,9 @@ fn examples(
     })?;
     let mut reader = Reader { windows, ram_bytes, collector: None };
     let outcome = reading::read(py, &path, None, &mut reader)?;
-    let split = outcome.origin.and_then(|origin| origin.annotations.split);
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    annotations::require_split(&name, split, Purpose::Train, force).map_err(reading::failed)?;
+    annotations::require_split(&name, outcome.split(), Purpose::Train, force)
+        .map_err(reading::failed)?;
     let rows: Vec<Example> =
         py.detach(|| reader.collector.map(ExampleCollector::finish).unwrap_or_default());
     let table = PyDict::new(py);

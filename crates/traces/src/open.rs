@@ -8,6 +8,7 @@
 
 use crate::{
     Error, ahead,
+    annotations::Split,
     events::{Events, Origin, Sink, Skipped},
     format::{self, FormatSpec, HEAD_BYTES},
     input::Input,
@@ -47,6 +48,13 @@ pub struct Outcome {
     pub bytes: u64,
     /// The origin of a stored trace.
     pub origin: Option<Origin>,
+}
+
+impl Outcome {
+    /// Returns the part of the traces that a stored trace belongs to, if it is noted.
+    pub fn split(&self) -> Option<Split> {
+        self.origin.as_ref().and_then(|origin| origin.annotations.split)
+    }
 }
 
 /// The compression of a trace.

@@ -74,7 +74,7 @@ impl<'a> Writers<'a> {
             format,
             stem: stem.to_owned(),
             mode,
-            split: loaded.outcome.origin.as_ref().and_then(|origin| origin.annotations.split),
+            split: loaded.outcome.split(),
             about: About {
                 epoch_us: None,
                 boot_us: None,
