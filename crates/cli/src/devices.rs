@@ -234,12 +234,11 @@ fn constants(device: &LabelledProfile, columns: usize) -> anyhow::Result<String>
             other => other.to_string(),
         };
         let source = profile.sources.get(name).map_or("", |source| source);
-        let mut line = format!("  {name:<18} {shown:>12}");
-        if !source.is_empty() {
-            write!(line, "  {source}")?;
-        }
-        out += &line;
-        out.push('\n');
+        let line = format!("  {name:<18} {shown:>12}");
+        out += &match source {
+            "" => format!("{line}\n"),
+            source => text::labelled(&format!("{line}  "), 35, source, columns),
+        };
     }
     if !profile.best_case.is_empty() {
         let best = format!(

@@ -70,6 +70,34 @@ pub(crate) fn for_terminal(rows: Vec<Vec<String>>, words: &[usize]) -> String {
     fitted(rows, words, text::columns().unwrap_or(usize::MAX))
 }
 
+/// The same as [`plain`] with names in the first column, in as many tables below each other as it
+/// takes to stay within this many columns. Each repeats the names.
+pub(crate) fn in_parts(rows: &[Vec<String>], columns: usize) -> String {
+    let count = rows.first().map_or(0, Vec::len);
+    let width = |n: usize| {
+        let lines = rows.iter().flat_map(|row| row[n].lines());
+        lines.map(|line| line.chars().count()).max().unwrap_or(0) + 2
+    };
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    let mut room = 0;
+    for n in 1..count {
+        match parts.last_mut() {
+            Some(part) if width(n) <= room => part.push(n),
+            _ => {
+                parts.push(vec![n]);
+                room = columns.saturating_sub(width(0));
+            }
+        }
+        room = room.saturating_sub(width(n));
+    }
+    let part = |part: &Vec<usize>| {
+        let of =
+            |row: &Vec<String>| [&0].into_iter().chain(part).map(|&n| row[n].clone()).collect();
+        plain(&rows.iter().map(of).collect::<Vec<_>>(), &[0])
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join("\n")
+}
+
 /// The least width to which this column can be cut without making two different names alike.
 fn least_width(rows: &[Vec<String>], n: usize) -> usize {
     let names: HashSet<&str> = rows.iter().map(|row| &*row[n]).collect();
@@ -130,6 +158,19 @@ mod tests {
             assert!(names.len() == 2 && names[0] != names[1], "{cut}");
         }
         assert!(fitted(table, &[0], 46).contains('…'));
+    }
+
+    /// `compare --sift` printed 113 columns on a terminal of 80.
+    #[test]
+    fn a_table_that_is_too_wide_goes_on_below() {
+        let rows = rows(&[["", "kept\n%", "to flash"], ["drop-all", "77.6", "15.9 MiB"]]);
+        let whole = "            kept  to flash\n               %\n  drop-all  77.6  15.9 MiB\n";
+        assert_eq!(in_parts(&rows, 26), whole);
+        let parts = "            kept\n               %\n  drop-all  77.6\n\n            to flash\n  \
+                     drop-all  15.9 MiB\n";
+        assert_eq!(in_parts(&rows, 25), parts);
+        // Columns are never split.
+        assert_eq!(in_parts(&rows, 5), parts);
     }
 
     /// Tables of `recommend`, `tune`, `diff`, sifters and samples began one column before those of

@@ -379,7 +379,7 @@ fn print_table(out: &mut impl Write, cells: &[Cell]) -> anyhow::Result<()> {
         "kept\n%",
         "again\n%",
         "later:\nkept %",
-        "\nagain %",
+        "later:\nagain %",
         "to flash",
         "fetched\nagain",
         "files\ndropped",
@@ -436,7 +436,7 @@ fn print_table(out: &mut impl Write, cells: &[Cell]) -> anyhow::Result<()> {
         bytes(stock.memory_pages),
         bytes(ram),
         stock.policy,
-        table::plain(&rows, &[0]).trim_end()
+        table::in_parts(&rows, text::columns().unwrap_or(usize::MAX)).trim_end()
     )?;
     Ok(())
 }
