@@ -113,7 +113,7 @@ fn least_width(rows: &[Vec<String>], n: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{fitted, plain};
+    use super::{fitted, in_parts, plain};
 
     fn rows(texts: &[[&str; 3]]) -> Vec<Vec<String>> {
         texts.iter().map(|row| row.map(str::to_owned).to_vec()).collect()
