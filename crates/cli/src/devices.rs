@@ -237,7 +237,11 @@ fn constants(device: &LabelledProfile, columns: usize) -> anyhow::Result<String>
         let line = format!("  {name:<18} {shown:>12}");
         out += &match source {
             "" => format!("{line}\n"),
-            source => text::labelled(&format!("{line}  "), 35, source, columns),
+            // Whole without a terminal: a program reads a constant a line.
+            source => {
+                let columns = text::columns().unwrap_or(usize::MAX);
+                text::labelled(&format!("{line}  "), 35, source, columns)
+            }
         };
     }
     if !profile.best_case.is_empty() {
