@@ -41,7 +41,7 @@ packages: setup-packages ## Static programs, Debian packages, OCI image and arch
 
 packages-twice: packages ## Packages once more in another directory, and compare them byte by byte
 	twice=$$(mktemp -d /tmp/flashsift-twice.XXXXXX); trap 'rm -rf $$twice' EXIT; \
-	git ls-files -z | xargs -0 cp --parents -P -t $$twice; \
+	git ls-files -z | xargs -0 cp --parents -pP -t $$twice; \
 	mkdir -p $$twice/target; ln -s $(CURDIR)/target/{zig,tools} $$twice/target/; \
 	$(MAKE) --no-print-directory -C $$twice packages SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH); \
 	diff $(PACKAGES)/SHA256SUMS $$twice/$(PACKAGES)/SHA256SUMS && echo "the same bytes twice"
