@@ -11,7 +11,9 @@ DEBIAN_aarch64 := arm64
 DEBIAN_VERSION ?= $(VERSION)-1
 # The date in packages: that of the last commit, or of the changelog in an archive of the sources.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2> /dev/null || stat -c %Y CHANGELOG.md)
-export SOURCE_DATE_EPOCH
+# Not for compilers: with it, each commit made every `make` compile zstd and all above it again. No
+# source of a program uses the date.
+packages package-files archive-% deb-%: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
 
 # zig compiles C code for every target. The program runs no Python.
 ZIG := ziglang==0.15.2 cargo-zigbuild==0.24.1
@@ -73,7 +75,7 @@ setup-check-packages: setup-build
 program-%:
 	PATH=$(CURDIR)/target/zig/bin:$$PATH \
 	  RUSTFLAGS="$(REMAPPED) $(LINKED)" CFLAGS="-ffile-prefix-map=$(CARGO_HOME_USED)=cargo $(UNUSED)" \
-	  $(CARGO) zigbuild --profile dist --locked -p flashsift --target $*-unknown-linux-musl
+	  env -u SOURCE_DATE_EPOCH $(CARGO) zigbuild --profile dist --locked -p flashsift --target $*-unknown-linux-musl
 	install -D -m 755 $${CARGO_TARGET_DIR:-target}/$*-unknown-linux-musl/dist/flashsift $(PACKAGES)/bin/flashsift-$*
 
 # Man pages and completions, which the program writes; units with Debian's path; texts.
