@@ -4,7 +4,7 @@
 //! Other load on a machine changes within seconds, and tables that exceed the caches feel it most.
 //! So the two programs run each policy right after each other, each goes first in every second
 //! round, and what counts is the median of the ratios of such pairs. Fastest rounds do not repeat:
-//! they gave 1.03, 1.08 and 1.13 for the same two programs.
+//! within an hour they gave 1.13 and 1.08.
 
 use crate::{Report, cpu_s, median};
 use anyhow::{Context, ensure};

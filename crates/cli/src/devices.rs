@@ -217,6 +217,8 @@ struct Record<'a> {
 fn constants(device: &LabelledProfile, columns: usize) -> anyhow::Result<String> {
     let profile = &device.profile;
     let fields = serde_json::to_value(profile)?;
+    // Whole without a terminal: a program reads a constant a line.
+    let source_columns = text::columns().unwrap_or(usize::MAX);
     let mut out = text::labelled(&format!("{}: ", device.label), 0, &device.profile.what, columns);
     let model = fields["model"].as_object().into_iter().flatten();
     let constants = model.filter_map(|(_, constants)| constants.as_object()).flatten();
@@ -237,11 +239,7 @@ fn constants(device: &LabelledProfile, columns: usize) -> anyhow::Result<String>
         let line = format!("  {name:<18} {shown:>12}");
         out += &match source {
             "" => format!("{line}\n"),
-            // Whole without a terminal: a program reads a constant a line.
-            source => {
-                let columns = text::columns().unwrap_or(usize::MAX);
-                text::labelled(&format!("{line}  "), 35, source, columns)
-            }
+            source => text::labelled(&format!("{line}  "), 35, source, source_columns),
         };
     }
     if !profile.best_case.is_empty() {
