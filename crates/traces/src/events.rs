@@ -1,7 +1,7 @@
 //! The output of a reader: events in batches, and counts of everything that was left out.
 
 use crate::{Error, annotations::Annotations};
-use flashsift_core::event::{About, Action, Event, Space};
+use flashsift_core::event::{About, Action, Event, FileId, OpenId, Space};
 use std::{borrow::Cow, collections::BTreeMap, fmt, mem};
 
 /// A consumer of events. It gets batches, so that a reader makes no virtual call per event.
@@ -185,14 +185,66 @@ pub const ACCESS_BYTES_MAX: u64 = 0x7fff_f000;
 /// Events of a batch: so few that the sink reads them from the core's own cache.
 const BATCH: usize = 256;
 
+/// A read or a write.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// Time, µs.
+    pub at_us: u64,
+    /// Process; 0 if it is not known.
+    pub pid: u32,
+    /// Thread; 0 if it is not known.
+    pub tid: u32,
+    /// File accessed.
+    pub file: FileId,
+    /// The open that was used, where the trace knows it.
+    pub open: Option<OpenId>,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Read or write.
+    pub kind: AccessKind,
+}
+
+/// The kind of an [`Access`].
+#[derive(Clone, Copy, Debug)]
+pub enum AccessKind {
+    /// A read.
+    Read,
+    /// A write.
+    Write {
+        /// The write itself waits for storage.
+        sync: bool,
+    },
+}
+
+impl AccessKind {
+    /// A write that does not wait for storage, or a read.
+    #[inline(always)]
+    pub fn of(write: bool) -> Self {
+        if write { Self::Write { sync: false } } else { Self::Read }
+    }
+}
+
+const NOTHING: Event<'static> = Event {
+    at_us: 0,
+    pid: 0,
+    tid: 0,
+    action: Action::Read { file: FileId(0), open: None, offset: 0, len: 0 },
+};
+
 /// The output of a reader: it passes batches on to a [`Sink`] and keeps the counts.
 pub struct Events<'a> {
     sink: &'a mut dyn Sink,
-    batch: Vec<Event<'static>>,
+    /// Reads and writes behind those of the batch, of any content.
+    batch: Box<[Event<'static>; BATCH]>,
+    batched: usize,
     line: u64,
     last_us: u64,
     len_max: u64,
     summary: Summary,
+    /// Events of the batch that are no reads and no writes.
+    others: usize,
     /// Skips of one reason that are not in the summary yet: the reason, their number, and the first
     /// line. A trace may skip every second line for the same reason.
     skips: Option<(Skip, u64, u64)>,
@@ -201,14 +253,16 @@ pub struct Events<'a> {
 impl<'a> Events<'a> {
     /// Returns an output that passes events on to `sink`.
     pub fn new(sink: &'a mut dyn Sink) -> Self {
-        let batch = Vec::with_capacity(BATCH);
+        let Ok(batch) = vec![NOTHING; BATCH].try_into() else { unreachable!("as many") };
         Self {
             sink,
             batch,
+            batched: 0,
             line: 0,
             last_us: 0,
             len_max: ACCESS_BYTES_MAX,
             summary: Summary::default(),
+            others: 0,
             skips: None,
         }
     }
@@ -252,45 +306,41 @@ impl<'a> Events<'a> {
     /// # Errors
     ///
     /// The consumer of the events failed.
-    #[inline(always)]
-    pub fn push(&mut self, event: Event<'static>) -> Result<(), Error> {
-        let Event { at_us, pid, tid, action } = event;
-        // A reader makes an access of numbers, and they stay numbers until they are in the batch:
-        // nothing takes the event's address, neither a batch that grows nor the end of `action`.
-        match action {
-            Action::Read { file, open, offset, len } => {
-                mem::forget(action);
-                let Some(at_us) = self.possible(at_us, offset, len) else { return Ok(()) };
-                assert!(self.batch.len() < self.batch.capacity(), "full batches are passed on");
-                let action = Action::Read { file, open, offset, len };
-                self.batch.push(Event { at_us, pid, tid, action });
-            }
-            Action::Write { file, open, offset, len, sync } => {
-                mem::forget(action);
-                let Some(at_us) = self.possible(at_us, offset, len) else { return Ok(()) };
-                assert!(self.batch.len() < self.batch.capacity(), "full batches are passed on");
-                let action = Action::Write { file, open, offset, len, sync };
-                self.batch.push(Event { at_us, pid, tid, action });
-            }
-            action => return self.push_other(Event { at_us, pid, tid, action }),
-        }
-        self.pushed()
-    }
-
-    /// Adds an event of any kind.
     #[inline(never)]
-    fn push_other(&mut self, mut event: Event<'static>) -> Result<(), Error> {
+    pub fn push(&mut self, mut event: Event<'static>) -> Result<(), Error> {
         let checked = checked(&event.action, self.len_max);
         let Some(at_us) = self.at_or_after(event.at_us, checked) else { return Ok(()) };
         event.at_us = at_us;
-        self.batch.push(event);
+        self.others +=
+            usize::from(!matches!(event.action, Action::Read { .. } | Action::Write { .. }));
+        self.batch[self.batched] = event;
+        self.batched += 1;
         self.pushed()
     }
 
-    /// Returns the time that a read or write gets; `None` if it cannot have happened.
+    /// Adds a read or a write, as [`Events::push`] does, and faster.
+    ///
+    /// # Errors
+    ///
+    /// The consumer of the events failed.
     #[inline(always)]
-    fn possible(&mut self, at_us: u64, offset: u64, len: u64) -> Option<u64> {
-        self.at_or_after(at_us, checked_access(offset, len, self.len_max))
+    pub fn access(&mut self, access: Access) -> Result<(), Error> {
+        let Access { at_us, pid, tid, file, open, offset, len, kind } = access;
+        let checked = checked_access(offset, len, self.len_max);
+        let Some(at_us) = self.at_or_after(at_us, checked) else { return Ok(()) };
+        // Written in parts, so that it is never built elsewhere and copied.
+        let slot = &mut self.batch[self.batched];
+        (slot.at_us, slot.pid, slot.tid) = (at_us, pid, tid);
+        let mut put = |action| {
+            // The old one holds nothing, and not to look for that saves a call.
+            mem::forget(mem::replace(&mut slot.action, action));
+        };
+        match kind {
+            AccessKind::Read => put(Action::Read { file, open, offset, len }),
+            AccessKind::Write { sync } => put(Action::Write { file, open, offset, len, sync }),
+        }
+        self.batched += 1;
+        self.pushed()
     }
 
     /// Returns the time that an event gets; `None`, and a count, if it cannot have happened.
@@ -307,7 +357,7 @@ impl<'a> Events<'a> {
 
     #[inline(always)]
     fn pushed(&mut self) -> Result<(), Error> {
-        if self.batch.len() == BATCH { self.flush() } else { Ok(()) }
+        if self.batched == BATCH { self.flush() } else { Ok(()) }
     }
 
     /// Counts a line or record (1-based number) that was understood and gives no event
@@ -362,15 +412,14 @@ impl<'a> Events<'a> {
 
     #[inline(never)]
     fn flush(&mut self) -> Result<(), Error> {
-        self.summary.events += self.batch.len() as u64;
-        let result = self.sink.events(&self.batch);
-        for event in self.batch.drain(..) {
-            if matches!(event.action, Action::Read { .. } | Action::Write { .. }) {
-                self.summary.accesses += 1;
-                // It holds nothing, and not to look for that saves a call.
-                mem::forget(event);
-            }
+        let batch = &mut self.batch[..self.batched];
+        self.summary.events += self.batched as u64;
+        self.summary.accesses += (self.batched - self.others) as u64;
+        let result = self.sink.events(batch);
+        if self.others > 0 {
+            batch.fill(NOTHING);
         }
+        (self.batched, self.others) = (0, 0);
         result
     }
 
@@ -381,7 +430,7 @@ impl<'a> Events<'a> {
     /// The consumer of the events failed.
     pub fn finish(mut self) -> Result<Summary, Error> {
         self.count_skips();
-        if !self.batch.is_empty() {
+        if self.batched > 0 {
             self.flush()?;
         }
         Ok(self.summary)
@@ -413,8 +462,9 @@ fn checked_access(offset: u64, len: u64, len_max: u64) -> Result<(), Skip> {
 
 #[inline(always)]
 fn checked_end(offset: u64, len: u64) -> Result<(), Skip> {
-    match offset.checked_add(len) {
-        Some(end) if end <= i64::MAX as u64 => Ok(()),
+    // The highest bit of one of them is set if the end is beyond, also if the sum wraps.
+    match (offset | len | offset.wrapping_add(len)) >> 63 {
+        0 => Ok(()),
         _ => Err(Skip::Damage("offset beyond 2^63")),
     }
 }

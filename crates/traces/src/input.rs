@@ -10,6 +10,10 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 /// as the parsing of a short line, so there is one for many lines.
 const WINDOW_BYTES: usize = 64 << 10;
 
+/// Bytes of the window behind those that were read. A parser of many bytes at once need not know
+/// where they end before it has parsed a line.
+pub(crate) const SLACK_BYTES: usize = 1024;
+
 /// A stream of decompressed bytes that counts its position.
 pub struct Input<'a> {
     bytes: &'a mut dyn BufRead,
@@ -103,10 +107,12 @@ impl<'a> Input<'a> {
         Ok(Some(self.shown_line(bytes)))
     }
 
-    /// Returns the bytes that were read and not used, and the number of the line that begins there.
-    pub(crate) fn window(&mut self) -> (&[u8], u64) {
+    /// Returns the window from the first byte that was not used, the number of bytes that were read
+    /// of it, and the number of the line that begins there. [`SLACK_BYTES`] of any content are
+    /// behind those that were read, unless nothing was.
+    pub(crate) fn window(&mut self) -> (&[u8], usize, u64) {
         self.begin += std::mem::take(&mut self.shown);
-        (&self.window[self.begin..self.end], self.line + 1)
+        (&self.window[self.begin..], self.end - self.begin, self.line + 1)
     }
 
     /// Takes this many bytes of the window, which are so many lines with their ends.
@@ -266,11 +272,12 @@ impl<'a> Input<'a> {
     fn read_more(&mut self) -> Result<usize, Error> {
         self.window.copy_within(self.begin..self.end, 0);
         (self.begin, self.end) = (0, self.end - self.begin);
-        if self.window.len() < self.end + WINDOW_BYTES {
-            self.window.resize(self.end + WINDOW_BYTES, 0);
+        if self.window.len() < self.end + WINDOW_BYTES + SLACK_BYTES {
+            self.window.resize(self.end + WINDOW_BYTES + SLACK_BYTES, 0);
         }
+        let slack = self.window.len() - SLACK_BYTES;
         loop {
-            match self.bytes.read(&mut self.window[self.end..]) {
+            match self.bytes.read(&mut self.window[self.end..slack]) {
                 Ok(bytes) => {
                     self.end += bytes;
                     return Ok(bytes);

@@ -38,7 +38,7 @@ pub mod csv;
 use crate::{
     Error,
     annotations::Annotations,
-    events::{Events, Origin, Reason, Sink, Skipped},
+    events::{Access, AccessKind, Events, Origin, Reason, Sink, Skipped},
     replace::Replace,
 };
 use flashsift_core::event::{
@@ -647,10 +647,24 @@ impl<'a> Row<'a> {
     }
 
     #[inline]
+    fn open(&self) -> Option<OpenId> {
+        NonZeroU32::new(self.open).map(OpenId)
+    }
+
+    /// Returns the kind of access that this is, if it is one.
+    #[inline]
+    fn access(&self) -> Option<AccessKind> {
+        match self.kind {
+            Kind::Read => Some(AccessKind::Read),
+            Kind::Write => Some(AccessKind::Write { sync: self.flag }),
+            _ => None,
+        }
+    }
+
+    #[inline]
     fn action(&self) -> Result<Action<'static>, &'static str> {
         let &Self { offset, len, flag, .. } = self;
-        let file = FileId(self.file);
-        let open = NonZeroU32::new(self.open).map(OpenId);
+        let (file, open) = (FileId(self.file), self.open());
         let name = |n: usize| self.names[n].map(MaybeOwned::owned_str).ok_or("a name is missing");
         let names =
             || Ok::<_, &'static str>(MaybeOwned::owned(Renamed { from: name(0)?, to: name(1)? }));
@@ -932,14 +946,17 @@ fn read_group(
                 mode: mode.value(n)?.map(|mode| mode.cast_unsigned()),
                 place: place.value(n)?.map(|place| place.cast_unsigned()),
             };
+            let at_us = at_us.values[n].cast_unsigned();
+            let (pid, tid) = (pid.values[n].cast_unsigned(), tid.values[n].cast_unsigned());
+            if let Some(kind) = stored.access() {
+                let Row { file, offset, len, .. } = stored;
+                let (file, open) = (FileId(file), stored.open());
+                events.access(Access { at_us, pid, tid, file, open, offset, len, kind })?;
+                continue;
+            }
             let action =
                 stored.action().map_err(|what| malformed(format_args!("row {row}: {what}")))?;
-            events.push(Event {
-                at_us: at_us.values[n].cast_unsigned(),
-                pid: pid.values[n].cast_unsigned(),
-                tid: tid.values[n].cast_unsigned(),
-                action,
-            })?;
+            events.push(Event { at_us, pid, tid, action })?;
         }
     }
     Ok(())

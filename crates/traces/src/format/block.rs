@@ -4,7 +4,7 @@
 use super::quick;
 use crate::{
     Error,
-    events::{Events, Skip},
+    events::{Access, AccessKind, Events, Skip},
 };
 use flashsift_core::event::{Action, Event, FileId};
 use std::{collections::HashMap, rc::Rc};
@@ -81,22 +81,17 @@ impl Rwbs {
         let Some((sector, sectors)) = span else { return Ok(()) };
         let offset = sector.saturating_mul(SECTOR_BYTES);
         let len = sectors.saturating_mul(SECTOR_BYTES);
-        match self.op {
-            Op::Read => {
-                let action = Action::Read { open: None, file, offset, len };
-                events.push(Event { at_us, pid, tid, action })
-            }
-            Op::Write => {
-                let action = Action::Write { open: None, file, offset, len, sync: self.sync };
-                events.push(Event { at_us, pid, tid, action })
-            }
+        let kind = match self.op {
+            Op::Read => AccessKind::Read,
+            Op::Write => AccessKind::Write { sync: self.sync },
             Op::Discard => {
                 // As in a file, the contents of a discarded range are lost.
                 let action = Action::Punch { file, offset, len };
-                events.push(Event { at_us, pid, tid, action })
+                return events.push(Event { at_us, pid, tid, action });
             }
-            Op::None => Ok(()),
-        }
+            Op::None => return Ok(()),
+        };
+        events.access(Access { at_us, pid, tid, file, open: None, offset, len, kind })
     }
 }
 
@@ -135,6 +130,7 @@ impl Devices {
     }
 
     /// Returns the device that was asked for last.
+    #[cfg(test)]
     pub(super) fn last(&self) -> Option<&[u8]> {
         self.last.as_ref().map(|(device, _)| &**device)
     }

@@ -17,12 +17,12 @@
 use super::{
     Confidence, FileId, FormatSpec, Knows, Side, Space,
     processes::Processes,
-    quick::{self, Text},
+    quick::{self, Memo, Text},
     text_line,
 };
 use crate::{
     Error,
-    events::{Events, Skip},
+    events::{Access, AccessKind, Events, Skip},
     input::Input,
     store::csv as stored,
 };
@@ -253,7 +253,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
     let (mut reader, mut separator) = (None, None);
     loop {
         if let Some(Reader::Requests(reader)) = &mut reader {
-            quick::while_taken(input, reader.separator, |number, text| {
+            quick::while_taken(input, |number, text| {
                 let Some(request) = reader.quick(text) else { return Ok(false) };
                 events.at(number);
                 reader.request(&request, events)?;
@@ -333,6 +333,7 @@ fn begin<'a>(
         places,
         separator,
         files: HashMap::default(),
+        memo: Memo::default(),
         next: 0,
         first: None,
         processes: Processes::default(),
@@ -347,6 +348,8 @@ struct Requests<'a> {
     in_order: Vec<Option<Holds>>,
     separator: u8,
     files: HashMap<Box<[u8]>, FileId, FixedState>,
+    /// Those of `files` that were asked for lately.
+    memo: Memo<FileId>,
     next: u64,
     /// First time, in its unit.
     first: Option<Time>,
@@ -388,9 +391,12 @@ impl Time {
         match (self, first) {
             (Self::Whole(time), Self::Whole(first)) => {
                 let time = time.saturating_sub(first);
-                match 1_000_000 / per_second {
-                    0 => time / (per_second / 1_000_000),
-                    us => time.saturating_mul(us),
+                match per_second {
+                    1 => time.saturating_mul(1_000_000),
+                    1000 => time.saturating_mul(1000),
+                    1_000_000 => time,
+                    // Nanoseconds.
+                    _ => time / 1000,
                 }
             }
             (time, first) => {
@@ -413,49 +419,62 @@ struct Request<'a> {
     len: u64,
     pid: u32,
     name: Option<&'a [u8]>,
+    /// The file of that name, if that is known without a search.
+    file: Option<FileId>,
     process: Option<&'a [u8]>,
 }
 
 impl Default for Request<'_> {
     fn default() -> Self {
         let (op, len) = (Op::Read, PAGE_BYTES);
-        Self { time: None, op, offset: 0, len, pid: 0, name: None, process: None }
+        Self { time: None, op, offset: 0, len, pid: 0, name: None, file: None, process: None }
     }
 }
 
 impl Requests<'_> {
     /// Parses a line of ASCII without quotes, blanks around its fields, and missing values.
-    #[inline]
+    #[inline(always)]
     fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Request<'a>> {
         let mut request = Request::default();
-        let block_bytes = self.columns.block_bytes;
+        let (separator, block_bytes) = (self.separator, self.columns.block_bytes);
         let mut columns = self.in_order.iter();
-        loop {
-            let holds = columns.next();
-            let (field, last) = text.next()?;
-            match holds.copied().flatten() {
-                Some(Holds::Time) => request.time = Some(Time::of(text.decimal(field)?)?),
-                Some(Holds::Offset) => {
-                    request.offset = text.number(field)?.checked_mul(block_bytes)?;
-                }
-                Some(Holds::Len) => request.len = text.number(field)?.checked_mul(block_bytes)?,
-                Some(Holds::Pid) => request.pid = u32::try_from(text.number(field)?).ok()?,
+        let mut ended = true;
+        for holds in &mut columns {
+            match holds {
+                Some(Holds::Time) => request.time = Some(Time::of(text.decimal()?)?),
+                Some(Holds::Offset) => request.offset = text.number()?.checked_mul(block_bytes)?,
+                Some(Holds::Len) => request.len = text.number()?.checked_mul(block_bytes)?,
+                Some(Holds::Pid) => request.pid = u32::try_from(text.number()?).ok()?,
                 Some(Holds::Op) => {
-                    request.op = match text.bytes(field)? {
+                    request.op = match text.field(separator)?.bytes() {
                         b"r" | b"R" | b"read" | b"Read" => Op::Read,
                         b"w" | b"W" | b"write" | b"Write" => Op::Write,
                         other => Op::parse(std::str::from_utf8(other).ok()?)?,
                     }
                 }
-                Some(Holds::File) => request.name = Some(plain(text.bytes(field)?)?),
-                Some(Holds::Process) => request.process = Some(plain(text.bytes(field)?)?),
-                None if text.bytes(field)?.first() == Some(&b'"') => return None,
-                None => {}
+                Some(Holds::File) => {
+                    let field = text.field(separator)?;
+                    request.name = Some(plain(field.bytes())?);
+                    request.file = self.memo.get(field);
+                }
+                Some(Holds::Process) => {
+                    request.process = Some(plain(text.field(separator)?.bytes())?);
+                }
+                None => not_quoted(text, separator)?,
             }
-            if last {
-                return (columns.len() == 0 && !self.in_order.is_empty()).then_some(request);
+            ended = text.separator_or_end(separator)?;
+            if ended {
+                break;
             }
         }
+        if columns.len() > 0 || self.in_order.is_empty() {
+            return None;
+        }
+        while !ended {
+            not_quoted(text, separator)?;
+            ended = text.separator_or_end(separator)?;
+        }
+        Some(request)
     }
 
     fn whole<'a>(&self, fields: &[&'a str]) -> Result<Request<'a>, Skip> {
@@ -487,11 +506,20 @@ impl Requests<'_> {
             return Err(Skip::Damage("line without a file"));
         }
         let [name, process] = [name, process].map(|text| text.map(str::as_bytes));
-        Ok(Request { time, op, offset, len, pid, name, process })
+        Ok(Request { time, op, offset, len, pid, name, file: None, process })
     }
 
+    /// Searches for the file of this name.
+    #[inline(never)]
+    fn known(&mut self, name: &[u8]) -> Option<FileId> {
+        let file = *self.files.get(name)?;
+        self.memo.put(name, file);
+        Some(file)
+    }
+
+    #[inline(always)]
     fn request(&mut self, request: &Request<'_>, events: &mut Events<'_>) -> Result<(), Error> {
-        let &Request { time, op, offset, len, pid, name, process } = request;
+        let &Request { time, op, offset, len, pid, name, file, process } = request;
         let per_second = self.columns.per_second;
         let at_us =
             time.map_or(0, |time| time.since_us(*self.first.get_or_insert(time), per_second));
@@ -500,7 +528,7 @@ impl Requests<'_> {
         }
         let text = |name| MaybeOwned::owned_str(&String::from_utf8_lossy(name));
         let mut push = |action| events.push(Event { at_us, pid, tid: pid, action });
-        let known = name.and_then(|name| self.files.get(name).copied());
+        let known = file.or_else(|| self.known(name?));
         let file = match (name, known) {
             (None, _) => FileId(0),
             (Some(_), Some(file)) if op != Op::Create => file,
@@ -512,6 +540,7 @@ impl Requests<'_> {
                 let file = FileId(self.next);
                 self.next += 1;
                 self.files.insert(name.into(), file);
+                self.memo.put(name, file);
                 let name = text(name);
                 push(match op {
                     Op::Create => Action::Create(MaybeOwned::owned(Create {
@@ -527,13 +556,18 @@ impl Requests<'_> {
             }
         };
         match op {
-            Op::Read => {
-                let action = Action::Read { file, open: None, offset, len };
-                events.push(Event { at_us, pid, tid: pid, action })?;
-            }
-            Op::Write => {
-                let action = Action::Write { file, open: None, offset, len, sync: false };
-                events.push(Event { at_us, pid, tid: pid, action })?;
+            Op::Read | Op::Write => {
+                let kind = AccessKind::of(op == Op::Write);
+                events.access(Access {
+                    at_us,
+                    pid,
+                    tid: pid,
+                    file,
+                    open: None,
+                    offset,
+                    len,
+                    kind,
+                })?;
             }
             Op::Sync => push(Action::Sync { file, offset: 0, len: u64::MAX, data_only: false })?,
             Op::Truncate => push(Action::Truncate { file, size: offset })?,
@@ -544,6 +578,7 @@ impl Requests<'_> {
             Op::Delete => {
                 if let Some(name) = name {
                     self.files.remove(name);
+                    self.memo.forget(name);
                     push(Action::Unbind { file, name: text(name) })?;
                     push(Action::Gone { file })?;
                 }
@@ -551,6 +586,12 @@ impl Requests<'_> {
         }
         Ok(())
     }
+}
+
+/// Takes a field of any text that is no quoted one.
+#[inline(always)]
+fn not_quoted(text: &mut Text<'_>, separator: u8) -> Option<()> {
+    (text.field(separator)?.bytes().first() != Some(&b'"')).then_some(())
 }
 
 /// A field that means what it says.
@@ -655,13 +696,13 @@ mod tests {
             let mut events = Events::new(&mut kept);
             let (reader, _) = begin(Some(&parsed), &[], separator, &mut events).unwrap();
             let Reader::Requests(reader) = reader else { panic!("it has columns") };
-            let (mut lines, mut text, mut taken) = (Lines::default(), String::new(), 0);
+            let (mut lines, mut text, mut taken) = (Lines::default(), Vec::new(), 0);
             quick::testing::damaged(&samples, |line, n| {
                 let end = if n % 5 == 0 { "\r\n" } else { "\n" };
-                let quick = quick::testing::quick(&mut text, (line, end), separator, |text| {
-                    reader.quick(text)
-                });
-                if let Some(request) = quick {
+                let quick =
+                    quick::testing::quick(&mut text, (line, end), |text| reader.quick(text));
+                if let Some(mut request) = quick {
+                    request.file = None;
                     let fields = lines.split(line, separator);
                     assert_eq!(fields.and_then(|f| reader.whole(&f)), Ok(request), "{line:?}");
                     taken += 1;

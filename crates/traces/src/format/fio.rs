@@ -22,16 +22,16 @@
 
 use super::{
     Confidence, FileId, FormatSpec, Knows, Side, Space,
-    quick::{self, Lines, Text},
+    quick::{self, Known, Lines, Memo, Text},
 };
 use crate::{
     Error,
-    events::{Events, Skip},
+    events::{Access, AccessKind, Events, Skip},
     input::Input,
 };
 use flashsift_core::event::{About, Action, Event, MaybeOwned};
 use foldhash::fast::FixedState;
-use std::{collections::HashMap, rc::Rc};
+use std::collections::HashMap;
 
 pub(super) const V2: FormatSpec = FormatSpec {
     name: "fio-iolog-2",
@@ -100,28 +100,35 @@ impl Lines for Reader {
     /// `Err` of a header has no reason: it is neither an action nor damage.
     type Line<'a> = Result<Line<'a>, Option<Skip>>;
 
-    const SEPARATOR: u8 = b' ';
-
     /// A read or write of a file without a space in its name.
-    #[inline]
+    #[inline(always)]
     fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Self::Line<'a>> {
         let time = match self.version {
-            Version::Two => None,
-            Version::Three => Some(text.field()?),
+            Version::Two => 0,
+            Version::Three => {
+                let time = text.number()?;
+                text.byte(b' ')?;
+                time
+            }
         };
-        let (name, action, offset, len) =
-            (text.field()?, text.field()?, text.field()?, text.last()?);
-        let action = match text.bytes(action)? {
-            b"read" => Do::Read,
-            b"write" => Do::Write,
-            _ => return None,
+        let name = match &self.last {
+            Some((before, file)) if text.known(before).is_some() => Name::Known(*file),
+            _ => {
+                let name = text.field(b' ')?;
+                text.byte(b' ')?;
+                match self.memo.get(name) {
+                    Some(file) => Name::Known(file),
+                    None if name.bytes().is_empty() => return None,
+                    None => Name::Text(name.bytes()),
+                }
+            }
         };
-        let name = text.bytes(name).filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()))?;
-        let (offset, len) = (text.number(offset)?, text.number(len)?);
-        let time = match time {
-            Some(time) => text.number(time)?,
-            None => 0,
-        };
+        let write = text.either(b"write ", b"read ")?;
+        let offset = text.number()?;
+        text.byte(b' ')?;
+        let len = text.number()?;
+        text.end()?;
+        let action = if write { Do::Write } else { Do::Read };
         Some(Ok(Line { time, name, action, offset, len }))
     }
 
@@ -132,6 +139,7 @@ impl Lines for Reader {
         }
     }
 
+    #[inline(always)]
     fn line(
         &mut self,
         line: Self::Line<'_>,
@@ -141,6 +149,17 @@ impl Lines for Reader {
             Ok(line) => self.act(&line, events).map(Ok),
             Err(skip) => Ok(skip.map_or(Ok(()), Err)),
         }
+    }
+
+    #[cfg(test)]
+    fn in_short<'a>(&self, mut line: Self::Line<'a>) -> Self::Line<'a> {
+        if let Ok(Line { name, .. }) = &mut line
+            && let Name::Text(text) = *name
+            && let Some(file) = self.files.get(text)
+        {
+            *name = Name::Known(*file);
+        }
+        line
     }
 }
 
@@ -177,10 +196,18 @@ impl Do {
     }
 }
 
+/// The file of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name<'a> {
+    /// One that was named before.
+    Known(FileId),
+    Text(&'a [u8]),
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct Line<'a> {
     time: u64,
-    name: &'a [u8],
+    name: Name<'a>,
     action: Do,
     offset: u64,
     len: u64,
@@ -214,7 +241,7 @@ impl<'a> Line<'a> {
                 Err(Skip::Damage("file name longer than 4096 bytes"))
             }
             Some(action) if !name.is_empty() => {
-                Ok(Self { time, name: name.as_bytes(), action, offset, len })
+                Ok(Self { time, name: Name::Text(name.as_bytes()), action, offset, len })
             }
             _ => Err(SHAPE),
         }
@@ -226,9 +253,11 @@ struct Reader {
     version: Version,
     first: Option<u64>,
     at_us: u64,
-    files: HashMap<Rc<[u8]>, FileId, FixedState>,
-    /// The file of the line before.
-    last: Option<(Rc<[u8]>, FileId)>,
+    files: HashMap<Box<[u8]>, FileId, FixedState>,
+    /// The name that was last looked up in `files`, and the space behind it.
+    last: Option<(Known, FileId)>,
+    /// Those that were looked up lately.
+    memo: Memo<FileId>,
     waits: bool,
     /// Events and their lines, held until the type of the trace is known.
     held: Vec<(u64, Event<'static>)>,
@@ -237,27 +266,33 @@ struct Reader {
 }
 
 impl Reader {
+    #[inline(always)]
     fn act(&mut self, line: &Line<'_>, events: &mut Events<'_>) -> Result<(), Error> {
-        if events.line() > HEAD_LINES {
+        if self.times.is_none() && events.line() > HEAD_LINES {
             self.settle(events)?;
         }
         let &Line { time, name, action, offset, len } = line;
         if self.version == Version::Three {
             self.at_us = time.saturating_sub(*self.first.get_or_insert(time));
         }
-        let file = match &self.last {
-            Some((last, file)) if quick::equal(last, name) => *file,
-            _ => self.other_file(name, events)?,
+        let file = match name {
+            Name::Known(file) => file,
+            Name::Text(name) => self.file(name, events)?,
         };
         let (at_us, held) = (self.at_us, self.times.is_none());
         let action = match action {
-            Do::Read if !held => {
-                let action = Action::Read { open: None, file, offset, len };
-                return events.push(Event { at_us, pid: 0, tid: 0, action });
-            }
-            Do::Write if !held => {
-                let action = Action::Write { open: None, file, offset, len, sync: false };
-                return events.push(Event { at_us, pid: 0, tid: 0, action });
+            Do::Read | Do::Write if !held => {
+                let kind = AccessKind::of(action == Do::Write);
+                return events.access(Access {
+                    at_us,
+                    pid: 0,
+                    tid: 0,
+                    file,
+                    open: None,
+                    offset,
+                    len,
+                    kind,
+                });
             }
             Do::Open => Action::Open { open: None, file, created: false },
             Do::Close => Action::Close { open: None, file },
@@ -282,18 +317,17 @@ impl Reader {
         self.push(action, events)
     }
 
-    /// Returns a file that is not that of the line before.
-    fn other_file(&mut self, name: &[u8], events: &mut Events<'_>) -> Result<FileId, Error> {
-        if let Some((name, &file)) = self.files.get_key_value(name) {
-            self.last = Some((Rc::clone(name), file));
-            return Ok(file);
+    #[inline(never)]
+    fn file(&mut self, name: &[u8], events: &mut Events<'_>) -> Result<FileId, Error> {
+        let known = self.files.get(name).copied();
+        let file = known.unwrap_or(FileId(self.files.len() as u64));
+        self.last = Known::new(&[name, b" "].concat()).map(|before| (before, file));
+        self.memo.put(name, file);
+        if known.is_none() {
+            self.files.insert(name.into(), file);
+            let name = MaybeOwned::owned_str(&String::from_utf8_lossy(name));
+            self.push(Action::Bind { file, name }, events)?;
         }
-        let file = FileId(self.files.len() as u64);
-        let key: Rc<[u8]> = name.into();
-        self.files.insert(Rc::clone(&key), file);
-        self.last = Some((key, file));
-        let name = MaybeOwned::owned_str(&String::from_utf8_lossy(name));
-        self.push(Action::Bind { file, name }, events)?;
         Ok(file)
     }
 

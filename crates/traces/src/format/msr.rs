@@ -16,17 +16,17 @@
 //! is counted. The response time is specific to one disk array of 2007 and is not kept.
 
 use super::{
-    Confidence, FormatSpec, Knows, Side, Space,
+    Confidence, FileId, FormatSpec, Knows, Side, Space,
     block::Devices,
     detected_by_lines, head_lines,
-    quick::{self, Lines, Text},
+    quick::{self, Known, Lines, Near, Text},
 };
 use crate::{
     Error,
-    events::{Events, Skip},
+    events::{Access, AccessKind, Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Action, Event};
+use flashsift_core::event::About;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "msr",
@@ -74,6 +74,9 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
 #[derive(Default)]
 struct Reader {
     devices: Devices,
+    /// The disk of the line before, between its commas.
+    last: Option<(Known, FileId)>,
+    near: Near,
     first_ticks: Option<u64>,
 }
 
@@ -81,32 +84,28 @@ impl Lines for Reader {
     /// `Err` of a header has no reason: it is neither a request nor damage.
     type Line<'a> = Result<Request<'a>, Option<Skip>>;
 
-    const SEPARATOR: u8 = b',';
-
     /// A request of the disk of the line before.
-    #[inline]
+    #[inline(always)]
     fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Self::Line<'a>> {
-        let (ticks, host, number, op) =
-            (text.field()?, text.field()?, text.field()?, text.field()?);
-        let (offset, len, response_ticks) = (text.field()?, text.field()?, text.last()?);
-        let disk = text.both(host, number)?;
-        if !quick::equal(disk, self.devices.last()?) {
-            return None;
-        }
-        let write = match text.bytes(op)? {
-            b"Write" => true,
-            b"Read" => false,
-            _ => return None,
-        };
-        let _response_ticks = text.number(response_ticks)?;
-        let (ticks, offset, len) = (text.number(ticks)?, text.number(offset)?, text.number(len)?);
-        Some(Ok(Request { ticks, disk, write, offset, len }))
+        let (between, file) = self.last.as_ref()?;
+        let ticks = text.number_near(&self.near)?;
+        text.known(between)?;
+        let write = text.either(b"Write,", b"Read,")?;
+        let offset = text.number()?;
+        text.byte(b',')?;
+        let len = text.number()?;
+        text.byte(b',')?;
+        // The response time.
+        text.any_number()?;
+        text.end()?;
+        Some(Ok(Request { ticks, disk: Disk::Known(*file), write, offset, len }))
     }
 
     fn whole<'a>(&self, line: &'a str) -> Self::Line<'a> {
         Request::new(line).ok_or_else(|| (!is_header(line)).then_some(SHAPE))
     }
 
+    #[inline(always)]
     fn line(
         &mut self,
         line: Self::Line<'_>,
@@ -116,24 +115,52 @@ impl Lines for Reader {
             Ok(request) => request,
             Err(skip) => return Ok(skip.map_or(Ok(()), Err)),
         };
+        self.near.follow(ticks);
         let at_us = ticks.saturating_sub(*self.first_ticks.get_or_insert(ticks)) / TICKS_PER_US;
+        let file = match disk {
+            Disk::Known(file) => file,
+            Disk::Named(disk) => self.file(disk, at_us, events)?,
+        };
+        let kind = AccessKind::of(write);
+        events.access(Access { at_us, pid: 0, tid: 0, file, open: None, offset, len, kind }).map(Ok)
+    }
+
+    #[cfg(test)]
+    fn in_short<'a>(&self, mut line: Self::Line<'a>) -> Self::Line<'a> {
+        if let Ok(Request { disk, .. }) = &mut line
+            && let Disk::Named(name) = *disk
+            && Some(name) == self.devices.last()
+        {
+            *disk = Disk::Known(self.last.as_ref().expect("it was named").1);
+        }
+        line
+    }
+}
+
+impl Reader {
+    #[cold]
+    fn file(&mut self, disk: &[u8], at_us: u64, events: &mut Events<'_>) -> Result<FileId, Error> {
         // This is the naming scheme of the set's files.
         let name = || String::from_utf8_lossy(disk).replacen(',', "_", 1).into();
         let file = self.devices.file(disk, name, at_us, events)?;
-        let mut push = |action| events.push(Event { at_us, pid: 0, tid: 0, action });
-        match write {
-            true => push(Action::Write { open: None, file, offset, len, sync: false }),
-            false => push(Action::Read { open: None, file, offset, len }),
-        }
-        .map(Ok)
+        self.last = Known::new(&[b",", disk, b","].concat()).map(|between| (between, file));
+        Ok(file)
     }
+}
+
+/// The disk of a request.
+#[derive(Debug, PartialEq, Eq)]
+enum Disk<'a> {
+    /// That of the line before.
+    Known(FileId),
+    /// Host and disk, including the comma between them.
+    Named(&'a [u8]),
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Request<'a> {
     ticks: u64,
-    /// Host and disk, including the comma between them.
-    disk: &'a [u8],
+    disk: Disk<'a>,
     write: bool,
     offset: u64,
     len: u64,
@@ -154,7 +181,7 @@ impl<'a> Request<'a> {
             && (write || op.eq_ignore_ascii_case("read"));
         whole.then_some(Self {
             ticks: ticks.parse().ok()?,
-            disk: &rest.as_bytes()[..host.len() + 1 + number.len()],
+            disk: Disk::Named(&rest.as_bytes()[..host.len() + 1 + number.len()]),
             write,
             offset: offset.parse().ok()?,
             len: len.parse().ok()?,
@@ -166,6 +193,7 @@ impl<'a> Request<'a> {
 mod tests {
     use super::*;
     use crate::format::testing;
+    use flashsift_core::event::{Action, Event};
 
     fn read_lines(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();

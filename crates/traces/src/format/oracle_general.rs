@@ -15,8 +15,12 @@
 //! fail the check.
 
 use super::{Confidence, FileId, FormatSpec, Knows, Side, Space};
-use crate::{Error, events::Events, input::Input};
-use flashsift_core::event::{About, Action, Event};
+use crate::{
+    Error,
+    events::{Access, AccessKind, Events},
+    input::Input,
+};
+use flashsift_core::event::About;
 use std::collections::HashMap;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
@@ -123,9 +127,9 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
             }
             let at_us =
                 u64::from(time_s.saturating_sub(*first_s.get_or_insert(time_s))) * 1_000_000;
-            let action =
-                Action::Read { open: None, file: FileId(object), offset: 0, len: size.into() };
-            events.push(Event { at_us, pid: 0, tid: 0, action })?;
+            let (file, len) = (FileId(object), size.into());
+            let (pid, tid, open, offset, kind) = (0, 0, None, 0, AccessKind::Read);
+            events.access(Access { at_us, pid, tid, file, open, offset, len, kind })?;
         }
         Ok(())
     })
@@ -159,6 +163,7 @@ pub fn encode(time_s: u32, object: u64, size: u32, next: i64) -> [u8; RECORD_BYT
 mod tests {
     use super::*;
     use crate::format::testing;
+    use flashsift_core::event::Action;
 
     #[test]
     fn each_record_reads_an_object() {

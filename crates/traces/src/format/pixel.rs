@@ -37,7 +37,7 @@ use super::{
     Confidence, FileId, FormatSpec, Knows, Side, Space,
     block::{Devices, Op, Rwbs, device_name},
     processes::Processes,
-    quick::{self, Lines, Text},
+    quick::{self, Known, Lines, Memo, Text},
 };
 use crate::{
     Error,
@@ -90,27 +90,40 @@ impl Lines for Reader {
     /// `Err` of a header has no reason: it is neither a request nor damage.
     type Line<'a> = Result<Request<'a>, Option<Skip>>;
 
-    const SEPARATOR: u8 = b',';
-
-    /// A line whose process has a pid and no comma in its name, of the device of the line before.
-    #[inline]
+    /// A line without a comma in the name of its process, of a device of late.
+    #[inline(always)]
     fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Self::Line<'a>> {
-        let (process, device, flags) = (text.field()?, text.field()?, text.field()?);
-        let (sector, sectors, time) = (text.field()?, text.field()?, text.last()?);
-        let (process, pid) = text.numbered(process, b'-')?;
-        let (process, device) = (text.bytes(process)?, text.bytes(device)?);
-        if !quick::equal(device, self.devices.last()?) {
-            return None;
-        }
-        let flags = Some(match text.bytes(flags)? {
-            b"R" => READ,
-            b"W" => WRITE,
-            flags => Rwbs::parse(std::str::from_utf8(flags).ok()?)?,
+        let process = text.field(b',')?;
+        let process = match self.memo.get(process) {
+            Some(known) => Process::Known(known),
+            None => Process::named(std::str::from_utf8(process.bytes()).ok()?).ok()?,
+        };
+        let (between, file) = self.last.as_ref()?;
+        let device = match text.known(between) {
+            Some(()) => Device::Known(*file),
+            None => {
+                text.byte(b',')?;
+                let device = text.field(b',')?;
+                text.byte(b',')?;
+                Device::Named(device.bytes())
+            }
+        };
+        let flags = Some(match text.either(b"W,", b"R,") {
+            Some(true) => WRITE,
+            Some(false) => READ,
+            None => {
+                let flags = text.field(b',')?;
+                text.byte(b',')?;
+                Rwbs::parse(std::str::from_utf8(flags.bytes()).ok()?)?
+            }
         });
-        let (sector, sectors) = (text.number(sector)?, text.number(sectors)?);
-        let time_us = text.millionths(time).filter(|time_us| *time_us <= SURE_US_MAX)?;
-        let pid = pid as u32;
-        Some(Ok(Request { process, pid, device, flags, sector, sectors, time_us }))
+        let sector = text.number()?;
+        text.byte(b',')?;
+        let sectors = text.number()?;
+        text.byte(b',')?;
+        let time_us = text.millionths().filter(|time_us| *time_us <= SURE_US_MAX)?;
+        text.end()?;
+        Some(Ok(Request { process, device, flags, sector, sectors, time_us }))
     }
 
     fn whole<'a>(&self, line: &'a str) -> Self::Line<'a> {
@@ -120,6 +133,7 @@ impl Lines for Reader {
         }
     }
 
+    #[inline(always)]
     fn line(
         &mut self,
         line: Self::Line<'_>,
@@ -130,6 +144,24 @@ impl Lines for Reader {
             Err(skip) => Ok(skip.map_or(Ok(()), Err)),
         }
     }
+
+    #[cfg(test)]
+    fn in_short<'a>(&self, mut line: Self::Line<'a>) -> Self::Line<'a> {
+        if let Ok(Request { process, device, .. }) = &mut line {
+            if let Process::Named { text, name, pid } = *process
+                && (pid == 0 || self.processes.is(pid, name) || name == PLACEHOLDER)
+                && text != b""
+            {
+                *process = Process::Known(Running { pid, discards: name.starts_with(DISCARDS) });
+            }
+            if let (Device::Named(name), Some((_, file))) = (*device, &self.last)
+                && Some(name) == self.devices.last()
+            {
+                *device = Device::Known(*file);
+            }
+        }
+        line
+    }
 }
 
 /// Below, a float of microseconds is exact to 2^-9.
@@ -138,13 +170,58 @@ const SURE_US_MAX: u64 = 1 << 43;
 const READ: Rwbs = Rwbs { op: Op::Read, flush: false, sync: false };
 const WRITE: Rwbs = Rwbs { op: Op::Write, flush: false, sync: false };
 
+/// ftrace's placeholder for a name that it no longer has.
+const PLACEHOLDER: &[u8] = b"<...>";
+/// The names of processes whose reads are discards begin so.
+const DISCARDS: &[u8] = b"f2fs_discard";
+
+/// A process that has this name in all events so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Running {
+    pid: u32,
+    discards: bool,
+}
+
+/// The process of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Process<'a> {
+    Known(Running),
+    Named {
+        /// Name and pid.
+        text: &'a [u8],
+        name: &'a [u8],
+        /// 0 if the line has none.
+        pid: u32,
+    },
+}
+
+impl<'a> Process<'a> {
+    fn named(text: &'a str) -> Result<Self, Skip> {
+        let (name, pid) = match text.rsplit_once('-') {
+            Some((name, pid)) if pid.bytes().all(|b| b.is_ascii_digit()) && !pid.is_empty() => {
+                (name, pid.parse().map_err(|_| SHAPE)?)
+            }
+            _ => (text, 0),
+        };
+        Ok(Self::Named { text: text.as_bytes(), name: name.as_bytes(), pid })
+    }
+}
+
+/// The device of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Device<'a> {
+    /// The one that was last named.
+    Known(FileId),
+    Named(&'a [u8]),
+}
+
+const SHAPE: Skip = Skip::Damage("line that is not `proces,device,rw_flag,sector,size,timestamp`");
+
 /// One line.
 #[derive(Debug, PartialEq, Eq)]
 struct Request<'a> {
-    process: &'a [u8],
-    /// Pid; 0 if the line has none.
-    pid: u32,
-    device: &'a [u8],
+    process: Process<'a>,
+    device: Device<'a>,
     /// `None` if no kernel writes them.
     flags: Option<Rwbs>,
     sector: u64,
@@ -154,8 +231,6 @@ struct Request<'a> {
 
 impl<'a> Request<'a> {
     fn new(line: &'a str) -> Result<Self, Skip> {
-        const SHAPE: Skip =
-            Skip::Damage("line that is not `proces,device,rw_flag,sector,size,timestamp`");
         // The line is split from the right: a process name may contain commas.
         let mut fields = line.rsplitn(6, ',');
         let mut field = || fields.next().ok_or(SHAPE);
@@ -166,17 +241,10 @@ impl<'a> Request<'a> {
         if !(0.0..1e18).contains(&time_us) {
             return Err(SHAPE);
         }
-        let (process, pid) = match process.rsplit_once('-') {
-            Some((name, pid)) if pid.bytes().all(|b| b.is_ascii_digit()) && !pid.is_empty() => {
-                (name, pid.parse().map_err(|_| SHAPE)?)
-            }
-            _ => (process, 0),
-        };
         let (sector, sectors) = (number(sector)?, number(sectors)?);
         Ok(Self {
-            process: process.as_bytes(),
-            pid,
-            device: device.as_bytes(),
+            process: Process::named(process)?,
+            device: Device::Named(device.as_bytes()),
             flags: Rwbs::parse(flag),
             sector,
             sectors,
@@ -202,23 +270,24 @@ const WINDOW: usize = REPEAT_LINES_MAX as usize;
 /// The requests of the last lines that have not been repeated, each at the number of its line.
 #[derive(Default)]
 struct Window {
-    /// Beside the requests, so that all are compared at once.
-    sectors: [u64; WINDOW],
+    /// The low halves, beside the requests, so that all are compared at once.
+    sectors: [u32; WINDOW],
     requests: [Option<Pending>; WINDOW],
 }
 
 impl Window {
     /// Whether this repeats a recent request, which then no longer matches; otherwise the request
     /// is kept for comparison.
+    #[inline(always)]
     fn repeats(&mut self, new: &Pending) -> bool {
-        let sector = new.sector;
+        let sector = new.sector as u32;
         if self.sectors.iter().fold(false, |found, &other| found | (other == sector))
             && self.take(new)
         {
             return true;
         }
         let slot = new.line as usize % WINDOW;
-        self.sectors[slot] = new.sector;
+        self.sectors[slot] = sector;
         self.requests[slot] = Some(*new);
         false
     }
@@ -248,38 +317,80 @@ impl Window {
 struct Reader {
     first_us: Option<u64>,
     devices: Devices,
+    /// The device that was last named, between its commas.
+    last: Option<(Known, FileId)>,
     processes: Processes,
+    /// Processes of which no event need be emitted.
+    memo: Memo<Running>,
     window: Window,
 }
 
 impl Reader {
+    #[inline(always)]
     fn request(
         &mut self,
         request: &Request<'_>,
         events: &mut Events<'_>,
     ) -> Result<Result<(), Skip>, Error> {
-        let &Request { process, pid, device, flags, sector, sectors, time_us } = request;
+        let &Request { process, device, flags, sector, sectors, time_us } = request;
         let Some(flags) = flags else {
             return Ok(Err(Skip::Damage("unknown rw_flag")));
         };
         let at_us = time_us.saturating_sub(*self.first_us.get_or_insert(time_us));
-        let file = self.devices.file(device, || name_of(device), at_us, events)?;
+        let file = match device {
+            Device::Known(file) => file,
+            Device::Named(device) => self.file(device, at_us, events)?,
+        };
+        let Running { pid, discards } = match process {
+            Process::Known(running) => running,
+            Process::Named { name, pid, .. } => {
+                Running { pid, discards: name.starts_with(DISCARDS) }
+            }
+        };
         let line = events.line();
         let pending = Pending { line, file, op: flags.op, sector, sectors, pid, time_us };
         if self.window.repeats(&pending) {
             return Ok(Err(Skip::Benign("request issued again by another process")));
         }
-        let disguised =
-            flags.op == Op::Read && (process.starts_with(b"f2fs_discard") || sectors > SECTORS_MAX);
+        let disguised = flags.op == Op::Read && (discards || sectors > SECTORS_MAX);
         let flags = if disguised { Rwbs { op: Op::Discard, ..flags } } else { flags };
         if let Err(skip) = flags.gives_event(true) {
             return Ok(Err(skip));
         }
-        if process != b"<...>" {
-            self.processes.runs(pid, process, at_us, events)?;
+        if let Process::Named { text, name, .. } = process {
+            self.runs(Running { pid, discards }, (text, name), at_us, events)?;
         }
         flags.push((at_us, pid, pid), file, Some((sector, sectors)), events)?;
         Ok(if disguised { Err(DISCARD) } else { Ok(()) })
+    }
+
+    #[inline(never)]
+    fn file(
+        &mut self,
+        device: &[u8],
+        at_us: u64,
+        events: &mut Events<'_>,
+    ) -> Result<FileId, Error> {
+        let file = self.devices.file(device, || name_of(device), at_us, events)?;
+        self.last = Known::new(&[b",", device, b","].concat()).map(|between| (between, file));
+        Ok(file)
+    }
+
+    /// A process has this text, of which `name` is the beginning.
+    #[inline(never)]
+    fn runs(
+        &mut self,
+        running: Running,
+        (text, name): (&[u8], &[u8]),
+        at_us: u64,
+        events: &mut Events<'_>,
+    ) -> Result<(), Error> {
+        if name != PLACEHOLDER && self.processes.runs(running.pid, name, at_us, events)? {
+            // The pid may have had another name.
+            self.memo.clear();
+        }
+        self.memo.put(text, running);
+        Ok(())
     }
 }
 
@@ -329,7 +440,7 @@ mod tests {
             let (whole, part) = (number >> 50, number % 10u64.pow(1 + (n % 15) as u32));
             for text in [format!("{whole}.{part}"), format!("{}", whole as f64 + part as f64 / 1e6)]
             {
-                let us = quick::testing::only(&text, |text, field| text.millionths(field));
+                let us = quick::testing::only(&text, |text| text.millionths());
                 let Some(us) = us else { continue };
                 assert_eq!(us, (text.parse::<f64>().unwrap() * 1e6).round() as u64, "{text}");
                 taken += 1;

@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{
     Error,
-    events::{Events, Skip},
+    events::{Access, AccessKind, Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Action, Event};
+use flashsift_core::event::About;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "sectors",
@@ -61,22 +61,20 @@ impl Lines for Reader {
     /// Whether it is a write, and its sector.
     type Line<'a> = Result<(bool, u64), Skip>;
 
-    const SEPARATOR: u8 = b' ';
-
     /// One letter and one space, as nearly all lines have.
-    #[inline]
+    #[inline(always)]
     fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Self::Line<'a>> {
-        let (op, sector) = (text.field()?, text.last()?);
-        let write = match text.bytes(op)? {
-            b"r" => false,
-            b"w" => true,
-            _ => return None,
-        };
-        Some(match text.number(sector) {
+        let write = text.either(b"w ", b"r ")?;
+        let line = match text.number() {
             Some(sector) => Ok((write, sector)),
-            None if text.bytes(sector)? == b"-1" => Err(UNMAPPED),
-            None => return None,
-        })
+            None => {
+                text.byte(b'-')?;
+                text.byte(b'1')?;
+                Err(UNMAPPED)
+            }
+        };
+        text.end()?;
+        Some(line)
     }
 
     fn whole<'a>(&self, line: &'a str) -> Self::Line<'a> {
@@ -94,12 +92,10 @@ impl Lines for Reader {
             Err(skip) => return Ok(Err(skip)),
         };
         let (file, offset, len) = (FileId(0), sector.saturating_mul(SECTOR_BYTES), SECTOR_BYTES);
-        let mut push = |action| events.push(Event { at_us: 0, pid: 0, tid: 0, action });
-        match write {
-            true => push(Action::Write { open: None, file, offset, len, sync: false }),
-            false => push(Action::Read { open: None, file, offset, len }),
-        }
-        .map(Ok)
+        let kind = AccessKind::of(write);
+        events
+            .access(Access { at_us: 0, pid: 0, tid: 0, file, open: None, offset, len, kind })
+            .map(Ok)
     }
 }
 
@@ -124,6 +120,7 @@ fn parse(line: &str) -> Result<(bool, u64), Skip> {
 mod tests {
     use super::*;
     use crate::format::testing;
+    use flashsift_core::event::Action;
 
     #[test]
     fn both_parsers_agree() {
