@@ -48,7 +48,38 @@ macro_rules! reader {
 /// Reads `data` in the format `name`.
 pub fn fuzz_reader(name: &str, data: &[u8]) {
     let _ = format::detected(data);
-    let _ = checked::read(Some(format::named(name).expect("a format")), data, &Limits::default());
+    let spec = format::named(name).expect("a format");
+    let _ = checked::read(Some(spec), data, &Limits::default());
+    checked::same_by_byte(spec, "", data);
+}
+
+const COLUMNS: [&str; 6] = [
+    "time=1,file=2,op=3,offset=4,len=5,pid=6,unit=us",
+    "time=ts,file=path,op=rw,offset=off,len=bytes",
+    "time=2,offset=5,process=4,block=512,unit=ns",
+    "time=time,process=who,pid=pid,op=op,file=file,unit=ms",
+    "file=1,op=2",
+    "offset=1",
+];
+
+/// Reads a table of the columns that the first byte chooses.
+pub fn csv_columns(data: &[u8]) {
+    let &[columns, ref data @ ..] = data else { return };
+    let columns = COLUMNS[usize::from(columns) % COLUMNS.len()];
+    checked::same_by_byte(format::named("csv").expect("a format"), columns, data);
+}
+
+/// Returns a table of each choice of columns.
+pub fn csv_samples() -> Vec<Vec<u8>> {
+    let tables: [&[u8]; 6] = [
+        b"\x000,/data/a,w,0,4096,7\n12,\"/data/b,c\",fsync,0,,7\n20,/data/a,r,4096,512,8\n",
+        b"\x01ts,path,rw,off,bytes\n0.5,/data/a.db,r,4096,512\n0.75,/b,w,0,1\n",
+        b"\x02x;0;;app;8;9\ny;1700000000000000123;1;a b;16\n",
+        b"\x03time|who|pid|op|file\n1|sh|7|create|a\n2.5|sh|7|delete|a\n3|sh|8|write|a\n",
+        b"\x04a\tcreate\na\tw\na\tunlink\na\tr\nb\ttruncate\n",
+        b"\x050\n4096\n81985529216486895\n",
+    ];
+    tables.map(<[u8]>::to_vec).into()
 }
 
 /// Unpacks `data`, detects its format and reads it.

@@ -91,13 +91,10 @@ impl Lines for Reader {
         let ticks = text.number_near(&self.near)?;
         text.known(between)?;
         let write = text.either(b"Write,", b"Read,")?;
-        let offset = text.number()?;
-        text.byte(b',')?;
-        let len = text.number()?;
-        text.byte(b',')?;
+        let mut numbers = text.numbers()?;
+        let (offset, len) = (numbers.number(b',')?, numbers.number(b',')?);
         // The response time.
-        text.any_number()?;
-        text.end()?;
+        numbers.any_last_number()?;
         Some(Ok(Request { ticks, disk: Disk::Known(*file), write, offset, len }))
     }
 

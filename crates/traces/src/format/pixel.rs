@@ -117,12 +117,9 @@ impl Lines for Reader {
                 Rwbs::parse(std::str::from_utf8(flags.bytes()).ok()?)?
             }
         });
-        let sector = text.number()?;
-        text.byte(b',')?;
-        let sectors = text.number()?;
-        text.byte(b',')?;
-        let time_us = text.millionths().filter(|time_us| *time_us <= SURE_US_MAX)?;
-        text.end()?;
+        let mut numbers = text.numbers()?;
+        let (sector, sectors) = (numbers.number(b',')?, numbers.number(b',')?);
+        let time_us = numbers.last_millionths().filter(|time_us| *time_us <= SURE_US_MAX)?;
         Some(Ok(Request { process, device, flags, sector, sectors, time_us }))
     }
 
@@ -279,7 +276,7 @@ impl Window {
     /// Whether this repeats a recent request, which then no longer matches; otherwise the request
     /// is kept for comparison.
     #[inline(always)]
-    fn repeats(&mut self, new: &Pending) -> bool {
+    fn repeats(&mut self, new: Pending) -> bool {
         let sector = new.sector as u32;
         if self.sectors.iter().fold(false, |found, &other| found | (other == sector))
             && self.take(new)
@@ -288,13 +285,14 @@ impl Window {
         }
         let slot = new.line as usize % WINDOW;
         self.sectors[slot] = sector;
-        self.requests[slot] = Some(*new);
+        self.requests[slot] = Some(new);
         false
     }
 
     /// Takes the oldest request that `new` repeats.
     #[cold]
-    fn take(&mut self, new: &Pending) -> bool {
+    #[inline(never)]
+    fn take(&mut self, new: Pending) -> bool {
         let first = new.line.saturating_sub(REPEAT_LINES_MAX);
         let same = |line: &u64| {
             self.requests[*line as usize % WINDOW].is_some_and(|old| {
@@ -349,7 +347,7 @@ impl Reader {
         };
         let line = events.line();
         let pending = Pending { line, file, op: flags.op, sector, sectors, pid, time_us };
-        if self.window.repeats(&pending) {
+        if self.window.repeats(pending) {
             return Ok(Err(Skip::Benign("request issued again by another process")));
         }
         let disguised = flags.op == Op::Read && (discards || sectors > SECTORS_MAX);
@@ -440,7 +438,7 @@ mod tests {
             let (whole, part) = (number >> 50, number % 10u64.pow(1 + (n % 15) as u32));
             for text in [format!("{whole}.{part}"), format!("{}", whole as f64 + part as f64 / 1e6)]
             {
-                let us = quick::testing::only(&text, |text| text.millionths());
+                let us = quick::testing::only(&text, |text| text.numbers()?.last_millionths());
                 let Some(us) = us else { continue };
                 assert_eq!(us, (text.parse::<f64>().unwrap() * 1e6).round() as u64, "{text}");
                 taken += 1;

@@ -224,17 +224,6 @@ impl<'a> Text<'a> {
         Some(number_of(first) * POWERS[digits % 8] + number_of((next << 8) << (63 - bits)))
     }
 
-    /// Takes a number of at most 15 digits, whatever it is.
-    #[inline(always)]
-    pub(super) fn any_number(&mut self) -> Option<()> {
-        let mut digits = (others(self.eight(self.at)? ^ ZEROS).trailing_zeros() / 8) as usize;
-        if digits == 8 {
-            digits += (others(self.eight(self.at + 8)? ^ ZEROS).trailing_zeros() / 8) as usize;
-        }
-        self.at += digits;
-        (1..16).contains(&digits).then_some(())
-    }
-
     /// Takes a number that is a little more than the one before.
     #[inline(always)]
     pub(super) fn number_near(&mut self, near: &Near) -> Option<u64> {
@@ -277,26 +266,106 @@ impl<'a> Text<'a> {
         Some((whole.checked_mul(10u64.checked_pow(behind)?)?.checked_add(part)?, behind))
     }
 
-    /// Takes a decimal number with a point. Returns it in millionths, unless it is so near to a
-    /// half of one that a float of it might be rounded to the other side.
+    /// Takes all numbers that follow.
     #[inline(always)]
-    pub(super) fn millionths(&mut self) -> Option<u64> {
-        let whole = self.number()?;
-        self.byte(b'.')?;
-        let first = self.eight(self.at)? ^ ZEROS;
-        let digits = others(first).trailing_zeros() / 8;
-        let next = others(self.eight(self.at + 8)? ^ ZEROS).trailing_zeros() / 8;
-        // A float of the digits behind the first eight is rounded as they are.
-        self.at += (digits + if digits == 8 { next } else { 0 }) as usize;
-        if digits == 0 || (digits, next) == (8, 8) {
+    pub(super) fn numbers(&mut self) -> Option<Numbers<'_, 'a>> {
+        let (block, marks) = (self.at, others_of(self.line, self.at)?);
+        Some(Numbers { text: self, block, marks })
+    }
+}
+
+/// The rest of a line of numbers. Their ends are found together, so that no number waits for the
+/// one before.
+pub(super) struct Numbers<'t, 'a> {
+    text: &'t mut Text<'a>,
+    /// Where the bytes begin to which `marks` belong.
+    block: usize,
+    /// A bit for each byte that is no digit, the first lowest, without those taken.
+    marks: u32,
+}
+
+/// Bytes whose marks are found at once.
+const BLOCK_BYTES: usize = 32;
+
+impl Numbers<'_, '_> {
+    /// Returns where the number ends that comes next.
+    #[inline(always)]
+    fn mark(&mut self) -> Option<usize> {
+        while self.marks == 0 {
+            self.block += BLOCK_BYTES;
+            self.marks = others_of(self.text.line, self.block)?;
+        }
+        let end = self.block + self.marks.trailing_zeros() as usize;
+        self.marks &= self.marks - 1;
+        Some(end)
+    }
+
+    /// Takes a number of at most 16 digits and the byte behind it.
+    #[inline(always)]
+    pub(super) fn number(&mut self, behind: u8) -> Option<u64> {
+        let (begin, end) = (self.text.at, self.mark()?);
+        if *self.text.line.get(end)? != behind {
             return None;
         }
-        let part = number_of(first & (u64::MAX >> (64 - 8 * digits)));
+        self.text.at = end + 1;
+        number_between(self.text.line, begin, end)
+    }
+
+    /// Takes the last number, of at most 16 digits, and the end of the line.
+    #[inline(always)]
+    pub(super) fn any_last_number(&mut self) -> Option<()> {
+        let begin = self.text.at;
+        self.text.at = self.mark()?;
+        let digits = self.text.at - begin;
+        self.text.end()?;
+        (1..=16).contains(&digits).then_some(())
+    }
+
+    /// Takes a decimal number with a point and the end of the line. Returns it in millionths,
+    /// unless it is so near to a half of one that a float of it might be rounded to the other side.
+    #[inline(always)]
+    pub(super) fn last_millionths(&mut self) -> Option<u64> {
+        let whole = self.number(b'.')?;
+        let begin = self.text.at;
+        self.text.at = self.mark()?;
+        let digits = self.text.at - begin;
+        self.text.end()?;
+        if !(1..=16).contains(&digits) {
+            return None;
+        }
+        // A float of the digits behind the first eight is rounded as they are.
+        let first = self.text.eight(begin)? ^ ZEROS;
+        let part = number_of(first & (u64::MAX >> (64 - 8 * digits.min(8))));
         let up = match part % 100 {
             49..=51 => return None,
             hundredths => u64::from(hundredths > 50),
         };
         whole.checked_mul(1_000_000)?.checked_add(part / 100 + up)
+    }
+}
+
+/// Returns a bit for each byte of a block that is no digit.
+#[inline(always)]
+fn others_of(line: &[u8; LINE_BYTES], at: usize) -> Option<u32> {
+    let digits = |at: usize| {
+        let values = sixteen(line, at)? - u8x16::splat(b'0');
+        Some(values.min(u8x16::splat(9)).simd_eq(values).to_bitmask())
+    };
+    Some(!(digits(at)? | digits(at + 16)? << 16))
+}
+
+/// Returns the number that digits are; `None` if there are none, or more than sixteen.
+#[inline(always)]
+fn number_between(line: &[u8; LINE_BYTES], begin: usize, end: usize) -> Option<u64> {
+    let digits = end - begin;
+    let first = eight(line, begin)? ^ ZEROS;
+    match digits {
+        1..=8 => Some(number_of(first << (64 - 8 * digits))),
+        9..=16 => {
+            let last = eight(line, end - 8)? ^ ZEROS;
+            Some(number_of(first << (128 - 8 * digits)) * EIGHT_DIGITS + number_of(last))
+        }
+        _ => None,
     }
 }
 
@@ -657,7 +726,9 @@ pub(super) mod testing {
     ) -> Option<T> {
         quick(&mut Vec::new(), (line, "\n"), |text| {
             let parsed = parse(text)?;
-            text.end()?;
+            if text.at == 0 || text.line[text.at - 1] != b'\n' {
+                text.end()?;
+            }
             Some(parsed)
         })
     }
@@ -713,7 +784,7 @@ pub(super) mod testing {
             ("1.", None),
             (".1", None),
         ] {
-            assert_eq!(only(line, |text| text.millionths()), parsed, "{line}");
+            assert_eq!(only(line, |text| text.numbers()?.last_millionths()), parsed, "{line}");
         }
     }
 
@@ -786,15 +857,28 @@ pub(super) mod testing {
         }
     }
 
+    /// Numbers of all lengths, in all places of a block.
     #[test]
-    fn numbers_that_are_skipped() {
-        for digits in 0..25 {
-            let line = "7".repeat(digits);
-            let found = only(&line, |text| text.any_number());
-            assert_eq!(found.is_some(), (1..16).contains(&digits), "{digits}");
+    fn numbers_that_follow_each_other() {
+        const LONGEST: &str = "98765432109876545";
+        let take = |line: &str| {
+            only(line, |text| {
+                let mut numbers = text.numbers()?;
+                let found = [numbers.number(b',')?, numbers.number(b',')?];
+                numbers.any_last_number()?;
+                Some(found.map(Some))
+            })
+        };
+        for lens in (0..18usize.pow(3)).map(|n| [n % 18, n / 18 % 18, n / 18 / 18]) {
+            let texts = lens.map(|len| &LONGEST[..len]);
+            let fit = lens.iter().all(|len| (1..=16).contains(len));
+            let [one, other, _] = texts.map(|text| text.parse().ok());
+            let line = texts.join(",");
+            assert_eq!(take(&line), fit.then_some([one, other]), "{line}");
         }
-        assert_eq!(only("12a", |text| text.any_number()), None);
-        assert_eq!(only("123456789a", |text| text.any_number()), None);
+        for wrong in ["1,2", "1;2,3", "1,2,3,4", "1,-2,3", ",1,2", "1,2,", "1,2,3 ", "1,2,3\t"] {
+            assert_eq!(take(wrong), None, "{wrong:?}");
+        }
     }
 
     /// A number near another is what it is without that one.

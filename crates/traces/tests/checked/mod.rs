@@ -3,10 +3,12 @@
 use flashsift_core::event::{About, Action, Event, Space};
 use flashsift_traces::{
     Error,
-    events::{ACCESS_BYTES_MAX, Sink},
+    events::{ACCESS_BYTES_MAX, Events, Kept, Sink, Summary},
     format::FormatSpec,
+    input::Input,
     open::{self, Limits, Outcome},
 };
+use std::io::{self, BufRead, Read};
 
 /// Checks every event.
 #[derive(Default)]
@@ -58,4 +60,42 @@ pub(crate) fn read(
         Err(error) => assert!(error.to_string().len() > 10, "{error}"),
     }
     result
+}
+
+/// Checks that `bytes` give the same, also where the error is, if they come one at a time. Readers
+/// of text parse lines that have been read whole in another way than those that have not, so this
+/// compares two parsers.
+pub(crate) fn same_by_byte(spec: &FormatSpec, options: &str, bytes: &[u8]) {
+    let whole = all(spec, options, &mut &bytes[..]);
+    let by_byte = all(spec, options, &mut ByByte(bytes));
+    assert_eq!(whole, by_byte, "{}: whole on the left, byte by byte on the right", spec.name);
+}
+
+type All = (Option<About>, Vec<Event<'static>>, Result<Summary, String>);
+
+fn all(spec: &FormatSpec, options: &str, bytes: &mut dyn BufRead) -> All {
+    let mut kept = Kept::default();
+    let mut events = Events::new(&mut kept);
+    let mut input = Input::new(bytes).with_options(options);
+    let result = (spec.read)(&mut input, &mut events).and_then(|()| events.finish());
+    (kept.about, kept.events, result.map_err(|error| error.to_string()))
+}
+
+struct ByByte<'a>(&'a [u8]);
+
+impl Read for ByByte<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let most = into.len().min(1);
+        self.0.read(&mut into[..most])
+    }
+}
+
+impl BufRead for ByByte<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        Ok(&self.0[..self.0.len().min(1)])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.0.consume(bytes);
+    }
 }
