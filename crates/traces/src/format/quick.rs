@@ -1,6 +1,6 @@
 //! A second parser for lines as nearly all are written. It reads the line where it lies in the
-//! window: one pass of vector instructions finds the ends of all fields of a block of bytes, and
-//! the fields of known lengths are then parsed independently of each other.
+//! window, and each method takes what a format expects next: a number, eight digits at a time; a
+//! name, whose end vectors find; or a text that was there before, which is compared whole.
 //!
 //! Every line that it does not take goes to the whole parser. The tests of each format show that
 //! both give the same for each line that it does take.
@@ -431,11 +431,16 @@ impl<'a> Field<'a> {
     #[inline(always)]
     fn tail(self) -> Option<u64> {
         let Self { line, begin, end } = self;
-        match end - begin {
-            bytes @ 1..8 => Some(eight(line, begin)? << (64 - 8 * bytes)),
-            0 => None,
-            _ => eight(line, end - 8),
+        let bytes = (end - begin).min(8);
+        if bytes == 0 {
+            return None;
         }
+        let last = match end.checked_sub(8) {
+            Some(at) => eight(line, at)?,
+            // It begins within the first eight bytes of the line.
+            None => eight(line, 0)? << (64 - 8 * end),
+        };
+        Some(last & (u64::MAX << (64 - 8 * bytes)))
     }
 }
 
