@@ -133,8 +133,8 @@ impl<'a> Text<'a> {
         found.then_some(())
     }
 
-    /// Takes one of two texts of at most eight bytes. Returns whether it is the first. Takes nothing
-    /// if it is neither.
+    /// Takes one of two texts of at most eight bytes. Returns whether it is the first; `None`, with
+    /// nothing taken, if it is neither.
     #[inline(always)]
     pub(super) fn either<const N: usize, const M: usize>(
         &mut self,
@@ -572,7 +572,7 @@ impl<V: Copy> Memo<V> {
         self.slots[slot(tail(text))].generation = 0;
     }
 
-    /// Forgets all.
+    /// Forgets all texts, in no time.
     pub(super) fn clear(&mut self) {
         self.generation += 1;
     }
