@@ -22,7 +22,7 @@
 
 use super::{
     Confidence, FileId, FormatSpec, Knows, Side, Space,
-    quick::{self, Known, Lines, Memo, Text},
+    quick::{self, KnownText, Lines, Memo, Text},
 };
 use crate::{
     Error,
@@ -255,7 +255,7 @@ struct Reader {
     at_us: u64,
     files: HashMap<Box<[u8]>, FileId, FixedState>,
     /// The name that was last looked up in `files`, and the space behind it.
-    last: Option<(Known, FileId)>,
+    last: Option<(KnownText, FileId)>,
     /// Those that were looked up lately.
     memo: Memo<FileId>,
     waits: bool,
@@ -321,7 +321,7 @@ impl Reader {
     fn file(&mut self, name: &[u8], events: &mut Events<'_>) -> Result<FileId, Error> {
         let known = self.files.get(name).copied();
         let file = known.unwrap_or(FileId(self.files.len() as u64));
-        self.last = Known::new(&[name, b" "].concat()).map(|before| (before, file));
+        self.last = KnownText::new(&[name, b" "].concat()).map(|before| (before, file));
         self.memo.put(name, file);
         if known.is_none() {
             self.files.insert(name.into(), file);

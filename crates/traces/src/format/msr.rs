@@ -19,7 +19,7 @@ use super::{
     Confidence, FileId, FormatSpec, Knows, Side, Space,
     block::Devices,
     detected_by_lines, head_lines,
-    quick::{self, Known, Lines, Near, Text},
+    quick::{self, KnownText, Lines, Near, Text},
 };
 use crate::{
     Error,
@@ -75,7 +75,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
 struct Reader {
     devices: Devices,
     /// The disk of the line before, between its commas.
-    last: Option<(Known, FileId)>,
+    last: Option<(KnownText, FileId)>,
     near: Near,
     first_ticks: Option<u64>,
 }
@@ -140,7 +140,7 @@ impl Reader {
         // This is the naming scheme of the set's files.
         let name = || String::from_utf8_lossy(disk).replacen(',', "_", 1).into();
         let file = self.devices.file(disk, name, at_us, events)?;
-        self.last = Known::new(&[b",", disk, b","].concat()).map(|between| (between, file));
+        self.last = KnownText::new(&[b",", disk, b","].concat()).map(|between| (between, file));
         Ok(file)
     }
 }

@@ -37,7 +37,7 @@ use super::{
     Confidence, FileId, FormatSpec, Knows, Side, Space,
     block::{Devices, Op, Rwbs, device_name},
     processes::Processes,
-    quick::{self, Known, Lines, Memo, Text},
+    quick::{self, KnownText, Lines, Memo, Text},
 };
 use crate::{
     Error,
@@ -316,7 +316,7 @@ struct Reader {
     first_us: Option<u64>,
     devices: Devices,
     /// The device that was last named, between its commas.
-    last: Option<(Known, FileId)>,
+    last: Option<(KnownText, FileId)>,
     processes: Processes,
     /// Processes of which no event need be emitted.
     memo: Memo<Running>,
@@ -370,7 +370,7 @@ impl Reader {
         events: &mut Events<'_>,
     ) -> Result<FileId, Error> {
         let file = self.devices.file(device, || name_of(device), at_us, events)?;
-        self.last = Known::new(&[b",", device, b","].concat()).map(|between| (between, file));
+        self.last = KnownText::new(&[b",", device, b","].concat()).map(|between| (between, file));
         Ok(file)
     }
 
