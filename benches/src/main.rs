@@ -613,7 +613,7 @@ fn after(text: &str, word: &str) -> Option<String> {
 
 fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    f64::midpoint(times[(times.len() - 1) / 2], times[times.len() / 2])
 }
 
 fn median_of(times: &mut [f64]) -> Option<f64> {
