@@ -1,6 +1,7 @@
-//! A second parser for lines as nearly all are written. It reads the line where it lies in the
-//! window, and each method takes what a format expects next: a number, eight digits at a time; a
-//! name, whose end vectors find; or a text that was there before, which is compared whole.
+//! The first of a line's two parsers, for lines as nearly all are written. It reads the line where
+//! it lies in the window, and each method takes what a format expects next: a number, eight digits
+//! at a time; a name, whose end vectors find; or a text that was there before, which is compared
+//! whole.
 //!
 //! Every line that it does not take goes to the whole parser. The tests of each format show that
 //! both give the same for each line that it does take.
