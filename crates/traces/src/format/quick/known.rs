@@ -69,7 +69,7 @@ impl KnownText {
     }
 }
 
-/// Values of the texts that came last, for lines whose every second names the same few.
+/// Values of the texts that came last. Most lines of a trace name a few files and processes.
 pub(in super::super) struct Memo<V> {
     slots: Box<[Slot<V>; SLOTS]>,
     /// Slots of an earlier generation are empty.
@@ -90,7 +90,7 @@ impl<V: Copy> Default for Memo<V> {
         let text = KnownText { parts: [[0; 16]; KNOWN_PARTS], bytes: 0, behind: 0 };
         let empty = Slot { text, value: None, generation: 0 };
         let Ok(slots) = vec![empty; SLOTS].try_into() else { unreachable!("as many as slots") };
-        Self { slots, generation: 1 }
+        Self { slots, generation: 0 }
     }
 }
 
@@ -115,10 +115,10 @@ impl<V: Copy> Memo<V> {
 
     /// Forgets a text.
     pub(in super::super) fn forget(&mut self, text: &[u8]) {
-        self.slots[slot(tail(text))].generation = 0;
+        self.slots[slot(tail(text))].value = None;
     }
 
-    /// Forgets all texts, in no time.
+    /// Forgets all texts. No slot is touched.
     pub(in super::super) fn clear(&mut self) {
         self.generation += 1;
     }

@@ -122,10 +122,7 @@ impl<'a> Text<'a> {
     /// Returns eight bytes, the first lowest.
     #[inline(always)]
     fn eight(&self, at: usize) -> Option<u64> {
-        if at > LINE_BYTES - 8 {
-            return None;
-        }
-        Some(u64::from_le_bytes(*self.line[at..].first_chunk()?))
+        eight(self.line, at)
     }
 
     /// Takes this byte.

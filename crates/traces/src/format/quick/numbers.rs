@@ -1,6 +1,7 @@
 //! Numbers in lines, eight digits at a time.
 
 use super::{LINE_BYTES, Text, eight, sixteen};
+use std::ops::Range;
 use wide::u8x16;
 
 const ZEROS: u64 = repeated(b'0');
@@ -8,6 +9,7 @@ const ZEROS: u64 = repeated(b'0');
 /// The powers of ten that a number of up to eight digits is short of.
 const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
 const EIGHT_DIGITS: u64 = 100_000_000;
+const DIGITS_16_TO_19: Range<u64> = 10u64.pow(15)..10u64.pow(19);
 
 impl<'a> Text<'a> {
     /// Takes a number of at most 19 digits.
@@ -190,7 +192,7 @@ fn longest_number(first: u64, next: u64, last: u64) -> Option<(u64, usize)> {
     Some((number, 16 + digits))
 }
 
-/// The first digits of numbers of 17 to 19 digits, of which the last eight change.
+/// The first digits of numbers of 16 to 19 digits, of which the last eight change.
 #[derive(Debug)]
 pub(in super::super) struct Near {
     head: u64,
@@ -219,17 +221,23 @@ impl Near {
 
     #[cold]
     fn other(&mut self, number: u64) {
+        *self = Self::default();
+        // Shorter numbers come here each time, and need no text.
+        if !DIGITS_16_TO_19.contains(&number) {
+            return;
+        }
         let head = number / EIGHT_DIGITS;
         let text = head.to_string();
-        *self = match (text.as_bytes().first_chunk(), text.as_bytes().last_chunk()) {
-            (Some(first), Some(last)) if text.len() <= 11 => Self {
+        if let (Some(first), Some(last)) =
+            (text.as_bytes().first_chunk(), text.as_bytes().last_chunk())
+        {
+            *self = Self {
                 head: u64::from_le_bytes(*first),
                 head_end: u64::from_le_bytes(*last),
                 digits: text.len(),
                 base: head * EIGHT_DIGITS,
-            },
-            _ => Self::default(),
-        };
+            };
+        }
     }
 }
 
