@@ -3,5 +3,5 @@
 # testdata/, as the table of RESULTS.md. It needs only cargo.
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-cargo test --quiet --locked -p flashsift-traces --test sift -- --exact --nocapture \
-  no_budget_writes_more_than_stock | grep '^|'
+cargo test --quiet --locked -p flashsift-traces --test integration -- --exact --nocapture \
+  sift::no_budget_writes_more_than_stock | grep '^|'

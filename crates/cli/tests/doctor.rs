@@ -1,13 +1,8 @@
 //! `flashsift doctor` on a staged machine: programs of known rates on an ext4 of their own.
 
-#[path = "places/mod.rs"]
-#[expect(dead_code, reason = "the tests of mounts use the rest")]
-mod places;
-mod started;
-
-use places::{make_image, mount_image, output, skip};
+use crate::places::{make_image, mount_image, output, skip};
+use crate::started::started;
 use serde_json::Value;
-use started::started;
 use std::{
     fs,
     io::Read,

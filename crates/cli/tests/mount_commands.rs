@@ -1,8 +1,6 @@
 //! The life of a mount on the command line: its start, its refusals, its reports and its end.
 
-mod places;
-
-use places::{Places, is_mounted, make_image, mount_image, output, skip};
+use crate::places::{Places, is_mounted, make_image, mount_image, output, skip};
 use serde_json::Value;
 use std::{
     fs::{self, File},

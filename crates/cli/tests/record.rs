@@ -1,8 +1,6 @@
 //! `flashsift record` as people run it: ended, killed, without rights.
 
-mod started;
-
-use started::started;
+use crate::started::started;
 use std::{
     io::{BufReader, Read},
     os::unix::{fs::PermissionsExt, process::CommandExt},

@@ -1,13 +1,8 @@
 //! `flashsift tune readahead` on a loop device: changes of the value, and counts of pages.
 
-#[path = "places/mod.rs"]
-#[expect(dead_code, reason = "the tests of mounts use the rest")]
-mod places;
-mod started;
-
-use places::{make_image, output, skip};
+use crate::places::{make_image, output, skip};
+use crate::started::started;
 use serde_json::Value;
-use started::started;
 use std::{
     fs,
     io::Read,

@@ -1,7 +1,6 @@
 //! Memory of a cell beside its trace.
-//!
-//! A test program of its own, because it counts the memory of the whole program.
 
+use crate::allocated::peak_bytes;
 use flashsift_core::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
     layout, policy,
@@ -9,50 +8,6 @@ use flashsift_core::{
     trace::{Tables, Trace, TraceBuilder, Unit},
     writeback::Modes,
 };
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell,
-};
-
-struct Counting;
-
-thread_local! {
-    /// Bytes that this thread has allocated and not freed, and their maximum.
-    static BYTES: cell::Cell<i64> = const { cell::Cell::new(0) };
-    static PEAK: cell::Cell<i64> = const { cell::Cell::new(0) };
-}
-
-fn add(bytes: i64) {
-    BYTES.set(BYTES.get() + bytes);
-    PEAK.set(PEAK.get().max(BYTES.get()));
-}
-
-#[allow(unsafe_code, reason = "an allocator cannot be had without")]
-// SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        add(layout.size() as i64);
-        // SAFETY: the caller keeps what `GlobalAlloc::alloc` asks.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        add(-(layout.size() as i64));
-        // SAFETY: the caller keeps what `GlobalAlloc::dealloc` asks.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // Large arrays grow in place: the kernel moves pages without copying them.
-        add(bytes as i64 - layout.size() as i64);
-        // SAFETY: the caller keeps what `GlobalAlloc::realloc` asks.
-        unsafe { System.realloc(at, layout, bytes) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// Pages of one file, or of one device, at a stride, each accessed three times in another order.
 fn trace(space: Space, pages: u64, stride: u64) -> Trace {
     let knows = Knows { times: true, writes: true, removals: true, places: true, ..Knows::NOTHING };
@@ -105,10 +60,8 @@ fn every_cell_stays_within_its_estimate() {
                     lines: None,
                     reads: None,
                 };
-                let before = BYTES.get();
-                PEAK.set(before);
-                cell.run(&trace, future.as_ref(), None);
-                let taken = (PEAK.get() - before) as u64;
+                let run = || _ = cell.run(&trace, future.as_ref(), None);
+                let taken = peak_bytes(run);
                 let estimate = cell_bytes(&trace, frames, spec, layout.spec);
                 let case = format!("{} on {}, stride {stride}", spec.name, layout.spec.name);
                 // Fixed tables count little in a cell of usual size.

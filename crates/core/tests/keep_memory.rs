@@ -1,42 +1,10 @@
 //! Memory of the sifter `keep` for each file in RAM.
-//!
-//! A test program of its own, because it counts the memory of the whole program.
 
+use crate::allocated::held_bytes;
 use flashsift_core::{
     event::{Action, Create, Event, FileId, MaybeOwned},
     sift::{Keep, KeepConfig, Sift},
 };
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
-
-struct Counting;
-
-thread_local! {
-    /// Bytes that this thread has allocated and not freed.
-    static BYTES: Cell<i64> = const { Cell::new(0) };
-}
-
-#[allow(unsafe_code, reason = "an allocator cannot be had without")]
-// SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.set(BYTES.get() + layout.size() as i64);
-        // SAFETY: the caller keeps what `GlobalAlloc::alloc` asks.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        BYTES.set(BYTES.get() - layout.size() as i64);
-        // SAFETY: the caller keeps what `GlobalAlloc::dealloc` asks.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 fn event(keep: &mut Keep, now: u64, action: Action<'_>) {
     keep.handle(now, &Event { at_us: now, pid: 1, tid: 1, action });
     while let Some(decision) = keep.poll() {
@@ -49,7 +17,7 @@ fn event(keep: &mut Keep, now: u64, action: Action<'_>) {
 fn a_file_in_ram_takes_at_most_48_bytes() {
     const FILES: u64 = 100_000;
     let mut keep = Keep::new(KeepConfig::default());
-    let before = BYTES.get();
+    let before = held_bytes();
     for (now, file) in (0..FILES).map(|n| (n, FileId(n))) {
         let name = MaybeOwned::Borrowed("/d/a");
         let create = Create { file, name, owner: None, mode: None, sync: false };
@@ -62,10 +30,10 @@ fn a_file_in_ram_takes_at_most_48_bytes() {
         );
         event(&mut keep, now, Action::Close { file, open: None });
     }
-    let a_file = (BYTES.get() - before) as f64 / FILES as f64;
+    let a_file = (held_bytes() - before) as f64 / FILES as f64;
     assert!((32.0..=48.0).contains(&a_file), "{a_file} bytes a file");
     event(&mut keep, FILES, Action::SyncAll);
     assert_eq!(keep.files(), 0);
-    let left = BYTES.get() - before;
+    let left = held_bytes() - before;
     assert!(left < 100_000, "{left} bytes stay after the last file has left");
 }

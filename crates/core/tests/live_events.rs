@@ -1,41 +1,10 @@
 //! Events of a live source allocate no memory: their names are borrowed.
-//!
-//! A test program of its own, because it counts the allocations of the whole program.
 
+use crate::allocated::allocated_bytes;
 use flashsift_core::event::{
     Action, Create, Event, FileId, FileOwner, MaybeOwned, OpenId, Renamed,
 };
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    hint::black_box,
-    num::NonZeroU32,
-};
-
-struct Counting;
-
-thread_local! {
-    /// Bytes that this thread has allocated. The test's harness has threads of its own.
-    static BYTES: Cell<u64> = const { Cell::new(0) };
-}
-
-#[allow(unsafe_code, reason = "an allocator cannot be had without")]
-// SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.set(BYTES.get() + layout.size() as u64);
-        // SAFETY: the caller keeps what `GlobalAlloc::alloc` asks.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps what `GlobalAlloc::dealloc` asks.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use std::{hint::black_box, num::NonZeroU32};
 
 /// A consumer that reads every part of the events of a live mount.
 struct Consumer {
@@ -97,12 +66,12 @@ fn live(consumer: &mut Consumer, name: &str, other: &str) {
 fn a_live_event_allocates_nothing() {
     let (name, other) = (String::from("/data/app/a"), String::from("/data/app/b"));
     let mut consumer = Consumer { events: 0, name_bytes: 0 };
-    let before = BYTES.get();
+    let before = allocated_bytes();
     assert!(before >= name.len() as u64, "the allocator counts");
     for _ in 0..1000 {
         live(&mut consumer, &name, &other);
     }
-    let after = BYTES.get();
+    let after = allocated_bytes();
     assert_eq!(after - before, 0, "bytes allocated for {} events", consumer.events);
     assert_eq!((consumer.events, consumer.name_bytes), (21_000, 1000 * 10 * name.len()));
 
@@ -110,5 +79,5 @@ fn a_live_event_allocates_nothing() {
     let event =
         Event { at_us: 0, pid: 0, tid: 0, action: Action::Process { name: (&*name).into() } };
     let owned = event.into_owned();
-    assert!(BYTES.get() - after >= name.len() as u64, "{owned:?}");
+    assert!(allocated_bytes() - after >= name.len() as u64, "{owned:?}");
 }

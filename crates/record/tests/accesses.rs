@@ -1,8 +1,6 @@
 //! Records a program with known accesses on a real kernel.
 
-mod common;
-
-use common::{Ext4, Lives, ToTheEnd, built, lives, pages, recorded};
+use crate::common::{Ext4, Lives, ToTheEnd, built, lives, pages, recorded};
 use flashsift_record::{Options, Subject, record};
 use flashsift_traces::events::Kept;
 use std::{collections::BTreeMap, process::Command};

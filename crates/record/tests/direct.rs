@@ -1,8 +1,6 @@
 //! `O_DIRECT` requests of a recording reach the simulated device as they reached the real one.
 
-mod common;
-
-use common::{Ext4, recorded, run};
+use crate::common::{Ext4, recorded, run};
 use flashsift_core::{
     back::{Io, IoOp},
     event::{About, Knows, Side, Space},

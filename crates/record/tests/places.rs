@@ -1,9 +1,7 @@
 //! Places on the device: what ext4 allocates during a recording is what it tells at the end, and
 //! the layout `recorded` puts pages there.
 
-mod common;
-
-use common::{Ext4, built, has, recorded, run};
+use crate::common::{Ext4, built, has, recorded, run};
 use flashsift_core::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
     layout::{Layout, Selection},

@@ -2,9 +2,7 @@
 //! that ext4 reports. All names in a recording rest on this order where inode numbers are reused at
 //! once.
 
-mod common;
-
-use common::{Ext4, built, recorded};
+use crate::common::{Ext4, built, recorded};
 use flashsift_core::event::{Action, FileId};
 use std::{collections::HashMap, process::Command};
 

@@ -1,8 +1,6 @@
 //! Compares one run of a real program, recorded by tracepoints and by strace at once.
 
-mod common;
-
-use common::{Ext4, has, recorded, run};
+use crate::common::{Ext4, has, recorded, run};
 use flashsift_core::event::{Action, Event, FileId};
 use flashsift_traces::{
     events::Kept,

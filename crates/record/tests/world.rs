@@ -1,9 +1,7 @@
 //! The content of a recording beside reads and writes: owners, modes, sizes, links, directories,
 //! opens, the clock.
 
-mod common;
-
-use common::{Ext4, ToTheEnd, run};
+use crate::common::{Ext4, ToTheEnd, run};
 use flashsift_core::event::Action;
 use flashsift_record::{Options, Subject, record};
 use flashsift_traces::events::Kept;

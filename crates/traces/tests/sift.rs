@@ -1,5 +1,5 @@
 //! Sifters on a recording: what reaches the page cache below, and what that does to a device.
-//! `cargo test -p flashsift-traces --test sift -- --nocapture` prints the figures.
+//! `cargo test -p flashsift-traces sift:: -- --nocapture` prints the figures.
 
 use flashsift_core::{
     event::{Action, Event},

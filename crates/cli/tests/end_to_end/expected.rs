@@ -77,7 +77,7 @@ fn every_shared_trace_opens() {
         ("cloudphysics.oracleGeneral.bin.zst", ""),
     ] {
         let Some(trace) = shared("expected::every_shared_trace_opens", file) else { continue };
-        let output = super::run(&["compare", &trace]);
+        let output = super::run(&["compare", &trace, "--policy", "lru,sieve,mglru,belady"]);
         let says = String::from_utf8(output.stderr).unwrap();
         assert!(says.contains(skipped), "{file}: {says}");
         assert_eq!(says.contains("after-cache trace"), file.starts_with("pixel"), "{file}: {says}");

@@ -1,7 +1,8 @@
 //! The bytes that `flashsift describe` charges to programs and files, beside a real ext4 on which
 //! four programs write at known rates.
 
-use super::{Counted, Device, places::skip};
+use super::{Counted, Device};
+use crate::places::skip;
 use crate::started::started;
 use flashsift_core::page::PAGE_BYTES;
 use serde_json::Value;
@@ -138,7 +139,7 @@ fn start(name: &str, program: &Path, directory: &Path, group: Option<&Path>) -> 
     let program = program.display();
     Command::new("sh")
         .arg("-c")
-        .arg(format!("{enter}exec '{program}' --exact attribution::writer --nocapture"))
+        .arg(format!("{enter}exec '{program}' --exact metadata::attribution::writer --nocapture"))
         .env(DIRECTORY, directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -1,7 +1,7 @@
 //! A mount as its user watches it: metrics for Prometheus, and `flashsift top`.
 
+use crate::mount::*;
 use crate::places::output;
-use crate::*;
 use std::{
     io::Read,
     net::{TcpListener, TcpStream},

@@ -1,6 +1,9 @@
 //! SQLite databases on a mount, and their commits that were acknowledged.
 
-use crate::{Bed, Random, number, places::skip};
+use crate::{
+    places::skip,
+    power_cuts::{Bed, Random, number},
+};
 use std::{
     fs,
     io::{self, BufRead, BufReader, Write},
@@ -148,7 +151,7 @@ pub(crate) fn killed(bed: &Bed, test: &str) {
     let kills = number("FLASHSIFT_KILLS", 3);
     let mut random = Random::new(seed);
     bed.mount_new();
-    let (top, modes) = (bed.mountpoint(), crate::MODES);
+    let (top, modes) = (bed.mountpoint(), crate::power_cuts::MODES);
     let mut databases = Vec::new();
     for kill in 0..=kills {
         let daemon = bed.start(modes[kill as usize % modes.len()].options).unwrap();

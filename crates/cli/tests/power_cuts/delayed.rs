@@ -4,11 +4,11 @@
 //! acknowledged before the next one begins, and the databases do not know of each other. So if an
 //! epoch takes them back together, what is left is a beginning of the numbers.
 
-use crate::{
+use crate::places::{output, skip};
+use crate::power_cuts::{
     Bed, Random,
     device::{Cut, Device, Flushes, Log},
     number,
-    places::{output, skip},
 };
 use std::{
     collections::BTreeSet,
@@ -253,7 +253,7 @@ impl GroupHistory {
         let (daemon, top) = (bed.start(&OPTIONS).unwrap(), bed.mountpoint());
         let open = |database: &(&str, Program)| Shell::open(&top, *database).unwrap();
         let mut shells: Vec<Shell> = databases.iter().map(open).collect();
-        output(Command::new(crate::FLASHSIFT).arg("settle").arg(&top)).unwrap();
+        output(Command::new(crate::power_cuts::FLASHSIFT).arg("settle").arg(&top)).unwrap();
         let start = device.position();
         let mut random = Random::new(seed);
         let mut committed = Vec::new();

@@ -5,11 +5,9 @@
 //! go to a log. After a power cut, a disk holds every write before its last flush. Of the later
 //! writes it may hold any, whole or in part.
 
-use crate::{
-    Random,
-    places::{is_mounted, output},
-    started::started,
-};
+use crate::places::{is_mounted, output};
+use crate::power_cuts::Random;
+use crate::started::started;
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
     OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
@@ -219,7 +217,9 @@ impl Device {
         File::create(folder.join(LOG)).unwrap();
 
         let mut server = Command::new(env::current_exe().unwrap());
-        server.args(["--ignored", "--exact", "the_device", "--nocapture"]).env(SERVE, folder);
+        server
+            .args(["--ignored", "--exact", "power_cuts::the_device", "--nocapture"])
+            .env(SERVE, folder);
         server.stdin(Stdio::piped()).stdout(Stdio::null());
         let (server, mut said) = started(&mut server, "ready");
         std::thread::spawn(move || io::copy(&mut said, &mut io::stderr()));

@@ -1,6 +1,6 @@
 //! Applications that work on a directory, and a note of what was acknowledged when.
 
-use crate::{Random, promises::ATTRIBUTE};
+use crate::power_cuts::{Random, promises::ATTRIBUTE};
 use rustix::fs::{CWD, OFlags, RenameFlags, XattrFlags};
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -10,7 +10,7 @@
 //!   (Mount 5). A durable file is under one of its names.
 //! - Nothing is there that no application made.
 
-use crate::history::{Op, Step};
+use crate::power_cuts::history::{Op, Step};
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt, path::Path};
 
 /// The attribute that holds a file's number.

@@ -2,11 +2,8 @@
 //! deleted on a loop device, and the extents of both are compared. For F2FS this happens in an
 //! emulated guest, because few machines have it.
 
-#[path = "../emulated/mod.rs"]
-mod emulated;
-#[path = "../places/mod.rs"]
-mod places;
-
+use crate::emulated;
+use crate::places::{Places, make_image, mount_image, output, skip};
 use flashsift_core::{
     back::Why,
     event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Side, Space},
@@ -14,7 +11,6 @@ use flashsift_core::{
     page::{PAGE_BYTES, Page},
     trace::{Trace, TraceBuilder, Unit},
 };
-use places::{Places, make_image, mount_image, output, skip};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
@@ -454,7 +450,7 @@ fn f2fs_places_files_as_the_real_one() {
             mkfs.f2fs -q /memory/image
             mount -t f2fs -o loop,background_gc=off,nodiscard /memory/image /volume
             {IN_GUEST}='{number} {seed} /volume' {} --ignored --exact --nocapture \
-              performs_a_history > /out/{number}
+              layouts::performs_a_history > /out/{number}
             umount /volume
             rm /memory/image\n",
             program.display()

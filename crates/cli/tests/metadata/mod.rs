@@ -2,12 +2,8 @@
 //! device, whose requests the block layer counts.
 
 mod attribution;
-#[path = "../places/mod.rs"]
-#[expect(dead_code, reason = "the tests of mounts use the rest")]
-mod places;
-#[path = "../started/mod.rs"]
-mod started;
 
+use crate::places::{make_image, mount_image, output, skip};
 use flashsift_core::{
     event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space},
     layout, metadata,
@@ -16,7 +12,6 @@ use flashsift_core::{
     system::{Cell, Outcome},
     trace::{Tables, TraceBuilder, Unit},
 };
-use places::{make_image, mount_image, output, skip};
 use std::{
     collections::BTreeMap,
     fs::{self, File},

@@ -6,17 +6,13 @@ mod files;
 mod flash_state;
 mod machine;
 mod model;
-#[path = "../places/mod.rs"]
-mod places;
 mod random_crashes;
 mod seen;
 mod sifting;
 mod slow_flash;
-#[path = "../started/mod.rs"]
-mod started;
 mod write_back;
 
-use places::{Places, is_mounted, make_image, mount_image, skip};
+use crate::places::{Places, is_mounted, make_image, mount_image, skip};
 use rustix::{
     fs::{Mode, OFlags, inotify},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},

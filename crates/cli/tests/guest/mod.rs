@@ -2,10 +2,7 @@
 //! how the guest sees this machine. Power cuts, sleep and shutdown are tested here too, as no test
 //! may do that to a real machine.
 
-#[path = "../emulated/mod.rs"]
-mod emulated;
-
-use emulated::{DEBIAN, here};
+use crate::emulated::{self, DEBIAN, here};
 use flashsift_core::event::{Action, Event, FileId};
 use flashsift_traces::{
     events::Kept,
@@ -337,23 +334,13 @@ fn epochs_hold_after_power_cuts_on_f2fs() {
 fn power_cuts(test: &str, inside: &str) {
     let Some(guest) = guest(test, MOUNT) else { return };
     let tests = std::env::current_exe().unwrap();
-    let built = |entry: &fs::DirEntry| {
-        let name = entry.file_name().into_string().unwrap_or_default();
-        name.starts_with("power_cuts-") && !name.contains('.')
-    };
-    let age = |entry: &fs::DirEntry| entry.metadata().and_then(|about| about.modified()).ok();
-    let programs = fs::read_dir(tests.parent().unwrap()).unwrap().flatten().filter(built);
-    let Some(program) = programs.max_by_key(age) else {
-        println!("SKIPPED guest::{test}: cargo has not built the tests of power cuts");
-        return;
-    };
     let wanted =
         ["FLASHSIFT_ALONE", "FLASHSIFT_HISTORIES", "FLASHSIFT_CUTS", "FLASHSIFT_SEED"].into_iter();
     let wanted = wanted.filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?)));
     let script = format!(
-        "env {} {} --nocapture --include-ignored --exact {inside}",
+        "env {} {} --nocapture --include-ignored --exact power_cuts::{inside}",
         wanted.collect::<Vec<_>>().join(" "),
-        program.path().display()
+        tests.display()
     );
     let out = tempfile::tempdir().unwrap();
     let script = format!("{script} &> /out/said || {{ tail -c 6000 /out/said; exit 1; }}");

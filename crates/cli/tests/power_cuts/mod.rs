@@ -16,16 +16,12 @@ mod database;
 mod delayed;
 mod device;
 mod history;
-#[path = "../places/mod.rs"]
-mod places;
 mod promises;
-#[path = "../started/mod.rs"]
-mod started;
 
+use crate::places::{Places, is_mounted, make_image, mount_image, output, skip};
 use database::{DATABASES, Database};
 use device::{Device, Flushes, Log};
 use history::{Application, Op, Place};
-use places::{Places, is_mounted, make_image, mount_image, output, skip};
 use promises::{Promises, Tree, tree};
 use std::{
     env,

@@ -2,11 +2,9 @@
 //! refused, and the ways in which a replay ends.
 
 mod devices;
-#[path = "../started/mod.rs"]
-mod started;
 
+use crate::started::started;
 use serde_json::Value;
-use started::started;
 use std::{
     collections::HashMap,
     fmt::Write as _,
