@@ -163,7 +163,18 @@ fn empty_and_minimal_traces_are_described() {
             {
                 continue;
             }
-            described(about, &events).sections.iter().for_each(check_shape);
+            let description = described(about, &events);
+            description.sections.iter().for_each(check_shape);
+            let names = description.sections.iter().map(|section| section.spec.name);
+            assert!(names.eq(ALL.iter().map(|spec| spec.name)));
+            let touch = |event: &&Event<'_>| {
+                matches!(
+                    event.action,
+                    Action::Read { len: 1.., .. } | Action::Write { len: 1.., .. }
+                )
+            };
+            assert_eq!(description.requests, events.iter().filter(touch).count() as u64);
+            assert_eq!(description.duration_us, events.last().map_or(0, |event| event.at_us));
         }
     }
 }

@@ -108,13 +108,29 @@ fn what_is_unknown_is_left_out() {
     let writes = status.writes.as_mut().unwrap();
     (writes.flash_waiting_bytes, writes.saved_bytes, writes.device) = (None, None, None);
     status.sift.as_mut().unwrap().rehearsal.as_mut().unwrap().kept_share = None;
-    let text = text_of(&status);
-    for name in ["_flash_waiting_", "_saved_", "_device_", "_kept_ratio"] {
-        assert!(!text.contains(name), "{name}");
-    }
-    let text = text_of(&Status::default());
-    assert!(!text.contains("_sift_") && !text.contains("_flash_bytes_"), "{text}");
-    assert!(text.contains("flashsift_ram_bytes{mountpoint=\"/a\"} 0\n"), "{text}");
+    let samples = |status: &Status| -> BTreeSet<String> {
+        let text = text_of(status);
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples.map(|line| line.split('{').next().unwrap().to_owned()).collect()
+    };
+    let all = samples(&full());
+    let left_out: Vec<_> = all.difference(&samples(&status)).cloned().collect();
+    assert_eq!(
+        left_out,
+        [
+            "flashsift_device_written_bytes_total",
+            "flashsift_flash_waiting_bytes",
+            "flashsift_saved_bytes",
+            "flashsift_sift_rehearsal_kept_ratio",
+            "flashsift_sift_rehearsal_kept_ratio_high",
+            "flashsift_sift_rehearsal_kept_ratio_low",
+        ]
+    );
+    let bare = samples(&Status::default());
+    assert!(bare.is_subset(&all) && bare.contains("flashsift_ram_bytes"), "{bare:?}");
+    let estimated = |name: &String| name.contains("_sift_") || name.contains("_flash_bytes_");
+    assert!(all.iter().filter(|name| estimated(name)).count() > 20, "{all:?}");
+    assert!(!bare.iter().any(estimated), "{bare:?}");
 }
 
 /// `promtool check metrics` checks the same, where it is installed.

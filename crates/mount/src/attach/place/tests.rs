@@ -3,7 +3,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::{
     fs::{self, Permissions},
     io::{BufRead, BufReader, Write as _},
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     process::{Command, Stdio},
 };
 use tempfile::TempDir;
@@ -70,6 +70,15 @@ fn a_place_is_taken_once_and_left_as_it_was() {
     }
 }
 
+/// Waits until the kernel lists a thread that waits for the lock of a directory.
+fn until_awaited(directory: &Path) {
+    let inode = format!(":{} ", fs::metadata(directory).unwrap().ino());
+    let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&inode);
+    while !fs::read_to_string("/proc/locks").unwrap().lines().any(waits) {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_waiting_process_learns_how_the_mount_ended() {
     let two = Two::new();
@@ -80,6 +89,7 @@ fn a_waiting_process_learns_how_the_mount_ended() {
             let backing = backing.clone();
             move || wait_until_free(&backing).unwrap()
         });
+        until_awaited(&backing);
         match clean {
             true => place.lock.remove(place.root).unwrap(),
             false => drop(place),
