@@ -9,7 +9,8 @@ GUEST := crates/cli/tests/guest
 # Tests that open pages in a browser.
 PAGES := crates/report/tests/browser
 
-.PHONY: help demo demo-all test lint docs book unit soak bench fuzz deny wheel wheel-test setup setup-build build install uninstall clean
+.PHONY: help demo demo-all test test-without-python check lint format prose docs book \
+  python-tests-setup python-tests workloads-tests pages-setup pages soak bench fuzz deny wheel wheel-test setup setup-build build install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -39,70 +40,64 @@ demo-all: build ## Describe and compare every recording of testdata/, and write 
 	  $(FLASHSIFT) $$what testdata/browser.parquet --report $$page > /dev/null 2>&1; done
 	@echo; echo "Open these in a browser: $(CURDIR)/target/describe.html $(CURDIR)/target/compare.html"
 
-test: setup lint docs unit ## Everything that must pass: format, clippy, docs, tests
+test: setup ## Everything that must pass: format, clippy, docs, tests
+	@if command -v python3 > /dev/null; then checks/suite test; else $(MAKE) --no-print-directory test-without-python; fi
 
-lint: setup ## Format, clippy, ruff for Python, lint/prose; warnings are errors
+check: setup-build ## Format, clippy and unit tests of what differs from the last commit
+	@checks/suite check
+
+# The same without a table, one test program after the other.
+test-without-python: format
+	@echo "SKIPPED Python, pages, prose and the book: python3 is not installed"
+	$(CARGO) clippy --workspace --all-targets --locked
+	$(CARGO) test --workspace --locked --no-fail-fast -- --show-output
+
+lint: setup format prose ## Format, clippy, ruff for Python, lint/prose; warnings are errors
+	$(CARGO) clippy --workspace --all-targets --locked
+
+format:
+	$(CARGO) fmt --all --check
+
+prose:
 	if command -v python3 > /dev/null; then lint/prose --self-test && lint/prose; \
 	else echo "not installed: python3; prose is not checked"; fi
-	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
-	@# Nothing else builds the fuzz targets here: they need nightly Rust and a sanitizer to run. The
-	@# variable names a library that is only needed to link them.
-	CUSTOM_LIBFUZZER_PATH=/nonexistent $(CARGO) clippy --manifest-path fuzz/Cargo.toml --all-targets \
-	  --locked -- -D warnings
 	@[ -x .venv/bin/ruff ] || { python3 -m venv .venv && .venv/bin/pip install -q ruff==$(RUFF); } &> target/ruff.log \
-	  || echo "not installed: ruff $(RUFF) (see target/ruff.log); Python is not linted"
-	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks python benches/python docs; fi
+	  || echo "SKIPPED ruff $(RUFF): it is not installable (see target/ruff.log); Python is not linted"
+	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks checks/suite python benches/python docs; fi
 
-docs: setup book ## The book (target/book) and API documentation; a broken link is an error
+docs: setup-build book ## The book (target/book) and API documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
 # The book needs no module: its pages on Python are made from the sources.
-book: setup-build
+book:
 	@[[ .venv-docs/installed -nt python/requirements-docs.txt ]] || { python3 -m venv .venv-docs \
 	  && .venv-docs/bin/pip install -q -r python/requirements-docs.txt && touch .venv-docs/installed; } &> target/book.log \
-	  || echo "not installed: python/requirements-docs.txt (see target/book.log); the book is not built"
+	  || echo "SKIPPED the book: python/requirements-docs.txt is not installable (see target/book.log)"
 	if [ -e .venv-docs/installed ]; then .venv-docs/bin/sphinx-build -q -W --keep-going -b html docs target/book; fi
 
-unit: setup ## Tests, naming each that was skipped
-	@$(train-setup)
-	if [ -e target/train-works ]; then export FLASHSIFT_PYTHON=$(CURDIR)/.venv-train/bin/python; fi; \
-	$(CARGO) test --workspace --all-features --locked -- --show-output >> target/test.log 2>&1 \
-	  || { cat target/test.log; exit 1; }
-	if command -v python3 > /dev/null; then \
-	  python3 -B -m unittest discover -s workloads/tests >> target/test.log 2>&1 || { cat target/test.log; exit 1; }; \
-	else echo "SKIPPED workloads: python3 is not installed" >> target/test.log; fi
-	@$(train-tests)
-	if command -v npm > /dev/null; then \
-	  ( cd $(PAGES) && npm ci --no-audit --no-fund --loglevel=error \
-	    && FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift npm test --silent ) >> target/test.log 2>&1 \
-	    || { cat target/test.log; exit 1; }; \
-	else echo "SKIPPED pages in a browser: npm is not installed" >> target/test.log; fi
-	@grep -E '^(running|test result|Ran |[0-9]+ (passed|failed)|✔|ℹ (pass|fail))|^SKIPPED' target/test.log
-	@echo; grep -hE '^SKIPPED' target/test.log | sort -u || echo "no test was skipped"
+# `checks/suite` runs these beside the Rust tests, with the program and module that it has built.
+DEBUG := $(or $(CARGO_TARGET_DIR),target)/debug
 
 # The Python package in a virtual environment, for its own tests and for that of `flashsift train`.
-# The module is built with the features of the tests, so that nothing is compiled twice.
-define train-setup
-rm -f target/train-works; : > target/test.log; \
-if ! command -v python3 > /dev/null; then \
-  echo "SKIPPED training: python3 is not installed" >> target/test.log; \
-elif ! { [[ .venv-train/installed -nt python/requirements.txt ]] || { python3 -m venv .venv-train \
-    && .venv-train/bin/pip install -q -r python/requirements.txt && touch .venv-train/installed; }; } &> target/train.log; then \
-  echo "SKIPPED training: python/requirements.txt is not installable (see target/train.log)" >> target/test.log; \
-else \
-  { $(CARGO) build --workspace --all-features --locked \
-    && cp $${CARGO_TARGET_DIR:-target}/debug/lib_native.so python/flashsift/_native.abi3.so \
-    && touch target/train-works; } >> target/test.log 2>&1 || { cat target/test.log; exit 1; }; \
-fi
-endef
-define train-tests
-if [ -e target/train-works ]; then \
-  { FLASHSIFT=$${CARGO_TARGET_DIR:-target}/debug/flashsift PYTHONPATH=python .venv-train/bin/python -B -m pytest -q -p no:cacheprovider python/tests \
-    && python/wheel.py --built $${CARGO_TARGET_DIR:-target}/debug --out target/wheels-dev --test target/wheels-dev; } >> target/test.log 2>&1 \
-    || { cat target/test.log; exit 1; }; \
-fi
-endef
+python-tests-setup:
+	@[[ .venv-train/installed -nt python/requirements.txt ]] || { python3 -m venv .venv-train \
+	    && .venv-train/bin/pip install -q -r python/requirements.txt && touch .venv-train/installed; } &> target/train.log \
+	  || echo "SKIPPED Python: python/requirements.txt is not installable (see target/train.log)"
+
+python-tests:
+	@if [ -e .venv-train/installed ]; then \
+	  FLASHSIFT=$(DEBUG)/flashsift PYTHONPATH=python \
+	    .venv-train/bin/python -B -m pytest -q -p no:cacheprovider --durations 5 python/tests; fi
+
+workloads-tests:
+	@python3 -B -m unittest discover -s workloads/tests
+
+pages-setup:
+	@if command -v npm > /dev/null; then cd $(PAGES) && npm ci --no-audit --no-fund --loglevel=error; \
+	else echo "SKIPPED pages in a browser: npm is not installed"; fi
+
+pages:
+	@if [ -d $(PAGES)/node_modules ]; then cd $(PAGES) && FLASHSIFT=$(abspath $(DEBUG))/flashsift npm test --silent; fi
 
 # One abi3 wheel for each machine, with the program beside the module. zig links both against the C
 # library of manylinux2014, so that they run on any Linux since 2014.
@@ -118,17 +113,9 @@ wheel: setup-build ## Python wheels into target/wheels, for WHEEL_TARGETS (x86-6
 wheel-test: ## Tests of the wheels, each in a fresh environment; that for ARM64 in an emulator
 	python/wheel.py --test target/wheels
 
-soak: setup build ## Hundreds of power cuts and kills; checks/mount, SOAK_MINUTES (10); packages
-	FLASHSIFT_HISTORIES=4 FLASHSIFT_CUTS=40 FLASHSIFT_KILLS=100 \
-	  $(CARGO) test --locked -p flashsift --test power_cuts -- --nocapture --test-threads 1
-	FLASHSIFT_HISTORIES=10 FLASHSIFT_CUTS=100 \
-	  $(CARGO) test --locked -p flashsift --test power_cuts belong_to_one_epoch -- --nocapture --test-threads 1
-	FLASHSIFT_GUEST_SECONDS=3000 FLASHSIFT_GUEST_MEMORY=3G FLASHSIFT_HISTORIES=2 FLASHSIFT_CUTS=40 \
-	  $(CARGO) test --locked -p flashsift --test guest epochs_hold -- --ignored --nocapture
-	FLASHSIFT_CRASHES=200 $(CARGO) test --locked -p flashsift --test mount random_crashes -- --show-output
-	checks/mount --minutes $(or $(SOAK_MINUTES),10)
-	$(MAKE) --no-print-directory packages-twice
-	$(MAKE) --no-print-directory check-packages
+soak: setup ## Long forms of the tests, for hours; goes on where it stopped; PARTS="power-cuts …"
+	@$(call install,ffmpeg:ffmpeg firefox-esr:firefox-esr notmuch:notmuch feh:feh Xvfb:xvfb gdk-pixbuf-thumbnailer:libgdk-pixbuf2.0-bin)
+	checks/suite soak $(PARTS)
 
 bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --readers, --mount, --saving …
 	@$(call install,valgrind:valgrind)
@@ -144,7 +131,8 @@ deny: ## Licences, sources and duplicates of all dependencies, by deny.toml
 	$(CARGO) deny --all-features check licenses bans sources
 
 build: setup-build
-	$(CARGO) build --release --locked -p flashsift
+	@[[ -e $(FLASHSIFT) ]] || echo "building flashsift: about four minutes on two cores"
+	@$(CARGO) build --release --locked --quiet -p flashsift
 
 # Programs for building, and further ones for tests. As root on Debian, missing programs are
 # installed; elsewhere they are listed.
@@ -156,7 +144,7 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip ffmpeg:ffmpeg chromium:chromium firefox-esr:firefox-esr notmuch:notmuch git:git /usr/lib/python3/dist-packages/lmdb:python3-lmdb /usr/lib/python3/dist-packages/plyvel:python3-plyvel pip3:python3-pip feh:feh Xvfb:xvfb gdk-pixbuf-thumbnailer:libgdk-pixbuf2.0-bin node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr setfacl:acl busybox:busybox-static)
+	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip chromium:chromium git:git /usr/lib/python3/dist-packages/lmdb:python3-lmdb /usr/lib/python3/dist-packages/plyvel:python3-plyvel pip3:python3-pip node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr setfacl:acl)
 	@if command -v apt-get >/dev/null && ! command -v promtool >/dev/null && [[ ! -x target/prometheus/usr/bin/promtool ]]; then \
 	  echo "unpacking Prometheus of Debian into target/prometheus"; $(unpack-prometheus); fi
 	@if (( EUID == 0 )) && [[ ! -e /run/udev ]]; then $(call as-systemd-does); fi
@@ -184,8 +172,9 @@ missing=(); for program in $(1); do \
   command -v $${program%%:*} >/dev/null || [[ $$program == /* && -e $${program%%:*} ]] || missing+=($${program##*:}); done; \
 if (( $${#missing[@]} )); then \
   if command -v apt-get >/dev/null && (( EUID == 0 )); then \
-    echo "installing $${missing[*]}"; apt-get update -qq >/dev/null; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $${missing[*]} libc6-dev >/dev/null; \
+    echo "installing $${missing[*]}"; mkdir -p target; \
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+      $${missing[*]} libc6-dev; } &> target/apt.log || { cat target/apt.log; exit 1; }; \
   else echo "not installed: $${missing[*]}; tests that need them are skipped, by name"; fi; \
 fi
 endef

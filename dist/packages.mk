@@ -51,7 +51,7 @@ packages-twice: packages ## Packages once more in another directory, and compare
 # Also in guests for arm64; the tests skip themselves without the programs of `make packages`.
 check-packages: setup-check-packages ## Check what `make packages` built: installed in a clean Debian, run on arm64
 	checks/packages $(PACKAGES)
-	$(CARGO) test --locked --all-features -p flashsift --test guest -- --show-output arm64 package
+	checks/suite tests arm64 a_package_upgrade
 
 # The target's standard library, zig and cargo-deb; on Debian as root also what packages are checked
 # with.

@@ -1,7 +1,8 @@
 """Runs each workload with short pauses: equal seeds give equal actions, and files appear and
 disappear as promised.
 
-Tests that need root, or a program that is not installed, are skipped, by name.
+Tests that need root, or a program that is not installed, are skipped, by name. Those of programs
+that are large to install, and of workloads of days, run with WORKLOADS_LONG=1, as in `make soak`.
 """
 
 import contextlib
@@ -38,6 +39,8 @@ PROGRAMS = {
     "video": ("ffmpeg", "curl", "sqlite3"),
 }
 MIB = 1 << 20
+LONG = bool(os.environ.get("WORKLOADS_LONG"))
+long_form = unittest.skipUnless(LONG, "a long form, which make soak runs")
 
 
 class Case(unittest.TestCase):
@@ -166,6 +169,7 @@ class Feed(Case):
 
 
 class Video(Case):
+    @long_form
     def test_video_drops_what_was_played(self):
         _, actions, work = self.run_workload("video")
         there = set()
@@ -257,7 +261,7 @@ class Days(Case):
         cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="workloads-days-")))
         cls.running = {}
         for run, (name, *options) in cls.RUNS.items():
-            if all(map(shutil.which, ("cc", *cls.NEEDED[run]))) and not (run == "desktop" and os.geteuid()):
+            if (LONG or run == "messenger") and all(map(shutil.which, ("cc", *cls.NEEDED[run]))) and not (run == "desktop" and os.geteuid()):
                 files = {part: cls.folder / f"{run}.{part}" for part in ("pauses", "requests")}
                 command = [sys.executable, WORKLOADS / name, "--dir", cls.folder / run, "--seed", 7,
                            "--keep-pause", 0.02, "--pauses", files["pauses"], "--requests", files["requests"], *options]
@@ -287,6 +291,7 @@ class Days(Case):
         self.assertEqual(len(cuts), summary["pauses"]["shortened"])
         self.assertGreater(summary["pauses"]["planned_s"], 30)
 
+    @long_form
     def test_firefox_comes_back_after_days(self):
         summary, work, _, requests = self.result("firefox")
         self.assertEqual(summary["actions"]["session"], 2)
@@ -298,18 +303,21 @@ class Days(Case):
         # After three days some copies are no longer fresh, and still good.
         self.assertGreater(sums["not_modified"], 0)
 
+    @long_form
     def test_feh_keeps_thumbnails(self):
         _, work, _, _ = self.result("photos")
         thumbnails = list(work.glob(".cache/thumbnails/*/*.png"))
         self.assertTrue(thumbnails)
         self.assertLessEqual(len(thumbnails), sum(1 for _ in work.glob("Pictures/*/*.jpg")))
 
+    @long_form
     def test_episodes_stay(self):
         summary, work, _, _ = self.result("offline")
         self.assertEqual(summary["actions"]["download"], 2)
         self.assertEqual(summary["kept_bytes"], summary["requests"]["bytes"])
         self.assertEqual(list(work.rglob("*.part")), [])
 
+    @long_form
     def test_a_pc_installs_pulls_and_reads(self):
         _, work, _, _ = self.result("desktop")
         log = (work / "system/var/log/apt/history.log").read_text()
@@ -318,6 +326,7 @@ class Days(Case):
         self.assertEqual(subprocess.run(["git", "-C", work / "work", "fsck"], capture_output=True).returncode, 0)
         self.assertTrue((work / "Mail/.notmuch/xapian").is_dir())
 
+    @long_form
     def test_programs_start_cold(self):
         summary, _, _, _ = self.result("launch")
         self.assertGreater(summary["actions"]["start"], 2)
@@ -487,6 +496,7 @@ df --output=fstype "$3" | tail -n 1 > "$out"
         self.assertIn("| `messenger.parquet` | sqlite3 |", (out / "README.md").read_text())
         self.assertNotIn(str(self.directory), Path("/proc/self/mountinfo").read_text())
 
+    @long_form
     def test_short_recordings_span_days(self):
         self.need_mounts()
         self.need("chromium", "cc", *PROGRAMS["desktop"])
