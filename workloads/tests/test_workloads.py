@@ -261,7 +261,8 @@ class Days(Case):
         cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="workloads-days-")))
         cls.running = {}
         for run, (name, *options) in cls.RUNS.items():
-            if (LONG or run == "messenger") and all(map(shutil.which, ("cc", *cls.NEEDED[run]))) and not (run == "desktop" and os.geteuid()):
+            wanted = (LONG or run == "messenger") and not (run == "desktop" and os.geteuid())
+            if wanted and all(map(shutil.which, ("cc", *cls.NEEDED[run]))):
                 files = {part: cls.folder / f"{run}.{part}" for part in ("pauses", "requests")}
                 command = [sys.executable, WORKLOADS / name, "--dir", cls.folder / run, "--seed", 7,
                            "--keep-pause", 0.02, "--pauses", files["pauses"], "--requests", files["requests"], *options]
