@@ -6,10 +6,11 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::{HashMap, HashSet},
     ffi::OsString,
     fs, io,
     os::unix::ffi::OsStringExt,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 /// One mount of a file system.
@@ -17,8 +18,12 @@ use std::{
 pub struct Mount {
     /// Number of the mount in this mount namespace.
     pub id: u64,
+    /// Number of the mount that it is mounted on.
+    pub parent: u64,
     /// Device number of the file system; without a block device, a number of its own with major 0.
     pub dev: Dev,
+    /// Directory of the file system that is mounted: `/`, or another one of a bind mount.
+    pub root: PathBuf,
     /// Mount point.
     pub point: PathBuf,
     /// Type of the file system: `ext4`, `fuse.flashsift`.
@@ -86,6 +91,195 @@ pub fn below(folder: &Path) -> io::Result<Vec<Mount>> {
     Ok(all()?.into_iter().filter(within).collect())
 }
 
+/// Types of file systems that need neither another machine nor a process to answer a request. An
+/// automount point counts, as a mount on it is reached without its daemon.
+const LOCAL: &[&str] = &[
+    "adfs",
+    "affs",
+    "aufs",
+    "autofs",
+    "bcachefs",
+    "befs",
+    "binfmt_misc",
+    "bpf",
+    "btrfs",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "cramfs",
+    "debugfs",
+    "devpts",
+    "devtmpfs",
+    "efivarfs",
+    "erofs",
+    "exfat",
+    "ext2",
+    "ext3",
+    "ext4",
+    "f2fs",
+    "hfs",
+    "hfsplus",
+    "hugetlbfs",
+    "iso9660",
+    "jffs2",
+    "jfs",
+    "minix",
+    "mqueue",
+    "msdos",
+    "nilfs2",
+    "nsfs",
+    "ntfs",
+    "ntfs3",
+    "overlay",
+    "proc",
+    "pstore",
+    "ramfs",
+    "reiserfs",
+    "romfs",
+    "rootfs",
+    "securityfs",
+    "squashfs",
+    "sysfs",
+    "tmpfs",
+    "tracefs",
+    "ubifs",
+    "udf",
+    "ufs",
+    "vfat",
+    "xfs",
+    "zfs",
+];
+
+impl Mount {
+    /// Whether requests to it end even if a server or a daemon does not answer. The root of the
+    /// namespace counts: no program runs without it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        LOCAL.contains(&&*self.kind) || self.point == Path::new("/")
+    }
+}
+
+/// The mounts of a namespace, looked up by path. Only [`Self::find`] accesses file systems, and
+/// only local ones.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    mounts: Vec<Mount>,
+    /// By the mount that it is on (`None`: one that is not listed) and the mount point.
+    children: HashMap<(Option<u64>, PathBuf), usize>,
+}
+
+impl Table {
+    /// Reads the mounts of this namespace.
+    ///
+    /// # Errors
+    ///
+    /// `/proc/self/mountinfo` cannot be read.
+    pub fn read() -> io::Result<Self> {
+        Ok(Self::new(all()?))
+    }
+
+    /// Takes mounts, each after the one below it.
+    pub fn new(mounts: Vec<Mount>) -> Self {
+        let ids: HashSet<u64> = mounts.iter().map(|mount| mount.id).collect();
+        let key = |mount: &Mount| {
+            let is_listed = ids.contains(&mount.parent) && mount.parent != mount.id;
+            (is_listed.then_some(mount.parent), mount.point.clone())
+        };
+        let children = mounts.iter().enumerate().map(|(n, mount)| (key(mount), n)).collect();
+        Self { mounts, children }
+    }
+
+    /// All mounts.
+    pub fn all(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// Returns the mounts that an absolute path without links leads through, the root first.
+    fn way(&self, path: &Path) -> Vec<&Mount> {
+        let mut way: Vec<&Mount> = Vec::new();
+        let prefixes: Vec<&Path> = path.ancestors().collect();
+        for prefix in prefixes.into_iter().rev() {
+            let child = |on: Option<u64>| self.children.get(&(on, prefix.to_owned()));
+            while let Some(&next) = child(way.last().map(|mount| mount.id)) {
+                way.push(&self.mounts[next]);
+            }
+        }
+        way
+    }
+
+    /// Returns the mount of a file by its absolute path without links; `None` where the root of
+    /// this process is not listed.
+    pub fn of(&self, path: &Path) -> Option<&Mount> {
+        self.way(path).pop()
+    }
+
+    /// Whether its mount point leads to it, not to another mount over it, and all mounts on the
+    /// way are local.
+    pub fn is_reachable(&self, mount: &Mount) -> bool {
+        let way = self.way(&mount.point);
+        way.last().is_some_and(|last| last.id == mount.id) && way.iter().all(|on| on.is_local())
+    }
+
+    /// Returns a path without links, and its mount. Where the path enters a mount that is not
+    /// local, that mount is returned without a look at it.
+    ///
+    /// # Errors
+    ///
+    /// The path does not exist, or its mount is not in this namespace.
+    pub fn find(&self, path: &Path) -> io::Result<(PathBuf, &Mount)> {
+        const LINKS_MAX: usize = 40;
+        let (mut at, mut links) = (PathBuf::from("/"), 0);
+        let mut rest = names(&std::path::absolute(path)?);
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            at.push(name);
+            if self.of(&at).is_some_and(|mount| !mount.is_local()) {
+                break;
+            }
+            if at.symlink_metadata()?.is_symlink() {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(Errno::LOOP.into());
+                }
+                let target = fs::read_link(&at)?;
+                at.pop();
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                rest.extend(names(&target));
+            }
+        }
+        let lost = || io::Error::other("its mount is not in /proc/self/mountinfo");
+        let mount = self.of(&at).ok_or_else(lost)?;
+        at.extend(rest.into_iter().rev());
+        Ok((at, mount))
+    }
+}
+
+/// Returns the names of a path, the last first.
+fn names(path: &Path) -> Vec<OsString> {
+    let name = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    };
+    path.components().rev().filter_map(name).collect()
+}
+
+/// Returns the number of the mount on which a process has a file open, without access to the file.
+///
+/// # Errors
+///
+/// The process or the descriptor is gone, or belongs to another user.
+pub fn of_descriptor(pid: u32, fd: u32) -> io::Result<u64> {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}"))?;
+    let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    id.ok_or_else(|| io::Error::other("fdinfo has no line `mnt_id`"))
+}
+
 /// Returns the absolute path without links, as `/proc` shows it. A dead file system mounted on the
 /// path is not accessed.
 ///
@@ -123,10 +317,12 @@ fn line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let text = |field: &[u8]| String::from_utf8(field.to_vec()).ok();
     let id = text(fields.next()?)?.parse().ok()?;
-    let dev = text(fields.nth(1)?)?;
+    let parent = text(fields.next()?)?.parse().ok()?;
+    let dev = text(fields.next()?)?;
     let (major, minor) = dev.split_once(':')?;
     let dev = makedev(major.parse().ok()?, minor.parse().ok()?);
-    let point = PathBuf::from(unescaped(fields.nth(1)?));
+    let root = PathBuf::from(unescaped(fields.next()?));
+    let point = PathBuf::from(unescaped(fields.next()?));
     let options = fields.next()?;
     fields.find(|&field| field == b"-")?;
     let kind = text(fields.next()?)?;
@@ -143,7 +339,7 @@ fn line(line: &[u8]) -> Option<Mount> {
         std::str::from_utf8(values.next()?).ok()?.parse().ok()
     };
     let user = number("user_id=").zip(number("group_id="));
-    Some(Mount { id, dev, point, kind, source, options, read_only, user })
+    Some(Mount { id, parent, dev, root, point, kind, source, options, read_only, user })
 }
 
 /// Replaces escapes of the kernel, such as `\\040` for a space.
@@ -190,7 +386,9 @@ mod tests {
             mounts[1],
             Mount {
                 id: 24,
+                parent: 22,
                 dev: makedev(8, 1),
+                root: "/".into(),
                 point: "/mnt/my card".into(),
                 kind: "vfat".into(),
                 source: "/dev/sda1".into(),
@@ -215,6 +413,71 @@ mod tests {
             parse(line.as_bytes()).remove(0)
         });
         assert!(copy.is_copy_of(&gone) && !next.is_copy_of(&gone));
+    }
+
+    fn table(text: &str) -> Table {
+        Table::new(parse(text.as_bytes()))
+    }
+
+    /// A mount below another one that was mounted over later is not reached by its path.
+    #[test]
+    fn a_path_leads_to_the_topmost_mount_on_its_way() {
+        let table = table(
+            "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+             30 22 8:2 / /mnt/part rw - ext4 /dev/sdb1 rw\n\
+             31 30 8:3 / /mnt/part/in rw - ext4 /dev/sdc1 rw\n\
+             32 22 0:50 / /far rw - nfs4 server:/ rw\n\
+             33 32 8:4 / /far/disk rw - ext4 /dev/sdd1 rw\n\
+             34 30 0:51 / /mnt/part rw - fuse.sshfs host: rw\n",
+        );
+        let of = |path: &str| table.of(Path::new(path)).unwrap().id;
+        assert_eq!((of("/"), of("/mnt/partner"), of("/mnt/part")), (22, 22, 34));
+        assert_eq!((of("/mnt/part/in/x"), of("/far/disk/x")), (34, 33));
+        let reachable =
+            |id: u64| table.is_reachable(table.all().iter().find(|mount| mount.id == id).unwrap());
+        assert!(reachable(22));
+        assert!(!reachable(30) && !reachable(31), "another mount is over them");
+        assert!(!reachable(33), "the server may not answer");
+    }
+
+    /// Links are followed as the kernel does, but not into a file system that may not answer.
+    #[test]
+    fn a_path_is_found_without_a_look_at_other_machines() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(here.join("real/inner")).unwrap();
+        let link = |name: &str, to: &str| {
+            std::os::unix::fs::symlink(to, here.join(name)).unwrap();
+        };
+        link("link", "real/../real");
+        link("absolute", &format!("{}/link", here.display()));
+        link("loop", "loop");
+        let now = Table::read().unwrap();
+        let (path, mount) = now.find(&here.join("absolute/inner/..")).unwrap();
+        assert_eq!(path, here.join("real"));
+        assert_eq!(mount.id, of(&here).unwrap().id);
+        assert!(now.find(&here.join("loop")).is_err() && now.find(&here.join("none")).is_err());
+
+        // No such directory is there: it is not looked at.
+        let dead = format!(
+            "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+             30 22 0:50 / {}/none rw - fuse.sshfs host: rw\n",
+            here.display()
+        );
+        let dead = table(&dead);
+        let (path, mount) = dead.find(&here.join("link/../none/a/b")).unwrap();
+        assert_eq!((path, mount.id), (here.join("none/a/b"), 30));
+    }
+
+    #[test]
+    fn the_mount_of_a_descriptor_is_known() {
+        use std::os::fd::AsRawFd;
+        let folder = tempfile::tempdir().unwrap();
+        let file = fs::File::create(folder.path().join("file")).unwrap();
+        let fd = file.as_raw_fd().unsigned_abs();
+        let found = of_descriptor(std::process::id(), fd).unwrap();
+        assert_eq!(found, of(folder.path()).unwrap().id);
+        assert!(of_descriptor(std::process::id(), u32::MAX).is_err());
     }
 
     #[test]

@@ -14,7 +14,13 @@ use rustix::{
     fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
     fs::{Mode, OFlags},
 };
-use std::{collections::HashMap, ffi::CString, io, mem, os::fd::AsRawFd, path::Path};
+use std::{
+    collections::HashMap,
+    ffi::{CStr, CString},
+    io, mem,
+    os::fd::AsRawFd,
+    path::Path,
+};
 
 /// One queue for deletions and one for all other changes. While a queue is not read, changes of one
 /// name are merged into one event, which loses the order of a creation and a deletion. Deletions
@@ -371,16 +377,25 @@ impl Names {
 pub(crate) fn handle_of(path: &Path, dev: Dev) -> Option<Handle> {
     use std::os::unix::ffi::OsStrExt;
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    handle_at(libc::AT_FDCWD, &path, 0, dev)
+}
+
+/// Returns the handle of an open file.
+pub(crate) fn handle_of_open(file: BorrowedFd<'_>, dev: Dev) -> Option<Handle> {
+    handle_at(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH, dev)
+}
+
+fn handle_at(folder: i32, path: &CStr, flags: i32, dev: Dev) -> Option<Handle> {
     let mut handle = FileHandle { bytes: 128, kind: 0, data: [0; 128] };
     let mut mount = 0;
     // SAFETY: the path ends in zero, and the handle has as much space as its length says.
     let done = unsafe {
         libc::name_to_handle_at(
-            libc::AT_FDCWD,
+            folder,
             path.as_ptr(),
             (&raw mut handle).cast(),
             &raw mut mount,
-            0,
+            flags,
         )
     };
     if done < 0 { None } else { handle.of(dev) }

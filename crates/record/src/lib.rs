@@ -8,6 +8,7 @@
 mod fanotify;
 mod fiemap;
 pub mod format;
+mod open_files;
 mod perf;
 pub mod readahead;
 mod recorder;

@@ -5,11 +5,13 @@ use crate::{
     Error,
     fanotify::Names,
     fiemap::Extent,
+    open_files::OpenFiles,
     perf::Ring,
     system::{self, Clock, Mounted, Pressure, dev_of},
     tracefs::{self, Instance, Tracefs},
 };
 use flashsift_core::event::{About, FileOwner, Knows, Side, Space};
+use flashsift_host::mounts::Table;
 use flashsift_traces::{
     events::{Events, Sink, Skip, Summary},
     tracepoint::{
@@ -38,7 +40,7 @@ pub enum Subject {
     Device(PathBuf),
     /// All accesses on the file systems of these paths; without a path, on all that can be
     /// recorded. No directory is read: a file has a name if it is open at the beginning or opened
-    /// later, and sizes and places are not recorded.
+    /// later, and sizes and places are not recorded. No other file system is accessed.
     FileSystems(Vec<PathBuf>),
 }
 
@@ -165,7 +167,7 @@ pub fn record(
     let mut events = Events::new(sink);
     recorder.knows.sizes =
         options.under.is_some() || matches!(subject, Subject::Path(_) | Subject::Device(_));
-    let child = recorder.begin(subject, options)?;
+    let child = recorder.begin(subject, options, &mounts)?;
     stop.begun();
     // Buffers fill while this thread waits for a processor. Its priority rises after the program
     // has started, which does not inherit it.
@@ -204,7 +206,9 @@ fn listened(subject: &Subject, options: &Options) -> Result<Vec<Mounted>, Error>
         (Subject::Command(_) | Subject::Processes(_), None) => Vec::new(),
         (Subject::Device(path), None) => vec![dev_of(meta(path)?.rdev())],
         (Subject::FileSystems(paths), None) => {
-            paths.iter().map(|path| Ok(dev_of(meta(path)?.dev()))).collect::<Result<_, Error>>()?
+            let table = Table::read().map_err(|e| at(Path::new("/proc/self/mountinfo"), e))?;
+            let dev = |path: &PathBuf| table.find(path).map(|(_, mount)| dev_of(mount.dev));
+            paths.iter().map(|path| dev(path).map_err(|e| at(path, e))).collect::<Result<_, _>>()?
         }
     };
     let chosen: Vec<_> =
@@ -370,7 +374,12 @@ impl Recorder {
     }
 
     /// Starts tracing, and then the traced program.
-    fn begin(&mut self, subject: Subject, options: &Options) -> Result<Option<Child>, Error> {
+    fn begin(
+        &mut self,
+        subject: Subject,
+        options: &Options,
+        mounts: &[Mounted],
+    ) -> Result<Option<Child>, Error> {
         let me = std::process::id();
         if matches!(subject, Subject::Command(_)) {
             // The children of this thread.
@@ -392,11 +401,12 @@ impl Recorder {
                 Some(child)
             }
             Subject::Processes(pids) => {
+                let open_files = OpenFiles::on(mounts);
                 for &pid in &pids {
                     if !Path::new("/proc").join(pid.to_string()).exists() {
                         return Err(Error::Nothing(format!("there is no process {pid}")));
                     }
-                    system::open_files(pid, now_ns(), &mut |name| machine.name(name));
+                    open_files.each(pid, now_ns(), &mut |name| machine.name(name));
                     machine.only_tasks(system::threads(pid));
                 }
                 system::processes(machine, Some(&pids), now_ns(), points);
@@ -420,8 +430,9 @@ impl Recorder {
             }
             Subject::FileSystems(_) => {
                 machine.never_tasks(system::threads(me));
+                let open_files = OpenFiles::on(mounts);
                 for pid in system::all() {
-                    system::open_files(pid, now_ns(), &mut |name| machine.name(name));
+                    open_files.each(pid, now_ns(), &mut |name| machine.name(name));
                 }
                 system::processes(machine, None, now_ns(), points);
                 None

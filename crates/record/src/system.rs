@@ -2,15 +2,16 @@
 
 use crate::fanotify::handle_of;
 use flashsift_core::names::escape;
-use flashsift_host::memory::stalled_ppm_in;
+use flashsift_host::{
+    memory::stalled_ppm_in,
+    mounts::{Mount, Table},
+};
 use flashsift_traces::tracepoint::{
     Dev, Inode, Mapping, Name, NameKind, Point, TracepointMachine, What,
 };
-use rustix::{
-    fs::{AtFlags, CWD, StatxFlags, statx},
-    time::{ClockId, Timespec, clock_gettime},
-};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::{
+    collections::HashSet,
     fs,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
@@ -105,10 +106,11 @@ pub fn can_record(kind: &str) -> bool {
     matches!(kind, "ext4" | "f2fs")
 }
 
-/// Lists the mounted file systems that can be recorded, each once, by a path that leads to it.
+/// Lists the mounted file systems that can be recorded, each once, by a path that leads to it
+/// through local file systems.
 pub(crate) fn mounts() -> Vec<Mounted> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mut mounts = mounts_in(&text, is_reachable);
+    let mut mounts = mounts_in(&text, reachable(&text));
     for mount in &mut mounts {
         mount.block_bytes = rustix::fs::statvfs(&mount.path).map_or(4096, |stat| stat.f_bsize);
     }
@@ -119,23 +121,26 @@ pub(crate) fn mounts() -> Vec<Mounted> {
 /// mounted.
 pub(crate) fn hidden() -> Vec<String> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let reachable = mounts_in(&text, is_reachable);
-    let mut all = mounts_in(&text, |_, _| true);
+    let reachable = mounts_in(&text, reachable(&text));
+    let mut all = mounts_in(&text, |_| true);
     all.retain(|mount| reachable.iter().all(|other| other.dev != mount.dev));
     let describe = |mount: &Mounted| {
-        format!("{} ({}) is hidden by another mount over it", mount.path.display(), mount.kind)
+        let at = format!("{} ({})", mount.path.display(), mount.kind);
+        format!("{at} is hidden by another mount over it, or below one that may not answer")
     };
     all.iter().map(describe).collect()
 }
 
-/// Whether a path leads to the mount of this number, and not to another one over it. A file system
-/// whose server is dead is not asked.
-fn is_reachable(id: u64, path: &Path) -> bool {
-    let (flags, mask) = (AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID);
-    statx(CWD, path, flags, mask).is_ok_and(|found| found.stx_mnt_id == id)
+/// Tells which mounts, by number, a path leads to, from the mount table alone: a file system whose
+/// server is dead is not asked.
+fn reachable(mountinfo: &str) -> impl Fn(u64) -> bool {
+    let table = Table::new(flashsift_host::mounts::parse(mountinfo.as_bytes()));
+    let is_reachable = |mount: &&Mount| table.is_reachable(mount);
+    let ids: HashSet<u64> = table.all().iter().filter(is_reachable).map(|mount| mount.id).collect();
+    move |id| ids.contains(&id)
 }
 
-fn mounts_in(text: &str, is_reachable: impl Fn(u64, &Path) -> bool) -> Vec<Mounted> {
+fn mounts_in(text: &str, is_reachable: impl Fn(u64) -> bool) -> Vec<Mounted> {
     let mut mounts: Vec<Mounted> = Vec::new();
     for line in text.lines() {
         let Some((before, after)) = line.split_once(" - ") else { continue };
@@ -149,7 +154,7 @@ fn mounts_in(text: &str, is_reachable: impl Fn(u64, &Path) -> bool) -> Vec<Mount
             continue;
         }
         let path = PathBuf::from(unescaped(path));
-        if !is_reachable(id, &path) {
+        if !is_reachable(id) {
             continue;
         }
         mounts.push(Mounted { dev, kind: kind.to_owned(), path, block_bytes: 4096 });
@@ -187,6 +192,11 @@ pub(crate) fn all() -> Vec<u32> {
     numbers("/proc")
 }
 
+/// Returns the numbers of the descriptors of a process.
+pub(crate) fn descriptors(pid: u32) -> Vec<u32> {
+    numbers(&format!("/proc/{pid}/fd"))
+}
+
 fn numbers(folder: &str) -> Vec<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -212,7 +222,7 @@ pub(crate) fn processes(
         if pids.is_some_and(|pids| !pids.contains(&pid)) {
             continue;
         }
-        for fd in numbers(&format!("/proc/{pid}/fd")) {
+        for fd in descriptors(pid) {
             let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
             let offset =
                 info.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok());
@@ -339,17 +349,6 @@ pub(crate) fn found(path: &Path, dir: u64, at_ns: u64, take: &mut impl FnMut(Nam
     });
 }
 
-/// Passes the open files of a process to `take`, with their paths.
-pub(crate) fn open_files(pid: u32, at_ns: u64, take: &mut impl FnMut(Name)) {
-    for fd in numbers(&format!("/proc/{pid}/fd")) {
-        if let Ok(path) = fs::read_link(format!("/proc/{pid}/fd/{fd}"))
-            && path.is_absolute()
-        {
-            found(&path, 0, at_ns, take);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,14 +364,14 @@ mod tests {
 32 30 0:50 / /mnt/part rw - fuse.flashsift /mnt/part rw
 33 22 8:3 /part /srv rw - f2fs /dev/sdc1 rw
 ";
-        let paths = |reachable: fn(u64, &Path) -> bool| -> Vec<_> {
+        let paths = |reachable: &dyn Fn(u64) -> bool| -> Vec<_> {
             let mounts = mounts_in(text, reachable).into_iter();
             mounts.map(|mount| mount.path.display().to_string()).collect()
         };
-        assert_eq!(paths(|id, _| id != 30), ["/", "/home"]);
-        assert_eq!(paths(|_, _| true), ["/", "/mnt/part", "/home"]);
+        assert_eq!(paths(&reachable(text)), ["/", "/home"]);
+        assert_eq!(paths(&|_| true), ["/", "/mnt/part", "/home"]);
         let twice = text.to_owned() + "40 22 8:2 / /mnt/again rw - ext4 /dev/sdb1 rw\n";
-        let mounts = mounts_in(&twice, |id, _| id != 30);
+        let mounts = mounts_in(&twice, reachable(&twice));
         assert_eq!(mounts[2].path, Path::new("/mnt/again"));
     }
 

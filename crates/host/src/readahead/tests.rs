@@ -75,7 +75,9 @@ impl Tree {
 fn mount(dev: (u32, u32), point: &str, kind: &str, source: &str) -> Mount {
     Mount {
         id: 1,
+        parent: 0,
         dev: makedev(dev.0, dev.1),
+        root: "/".into(),
         point: point.into(),
         kind: kind.into(),
         source: source.into(),
