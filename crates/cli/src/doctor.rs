@@ -16,6 +16,7 @@ use tracing::warn;
 
 mod endurance;
 mod facts;
+mod inspect;
 mod json;
 mod page;
 mod text;
@@ -84,6 +85,7 @@ struct Examine {
     flusher: FlusherSettings,
     limit_bytes: u64,
     doctor: Option<Doctor>,
+    programs: inspect::Programs,
 }
 
 impl Sink for Examine {
@@ -94,7 +96,9 @@ impl Sink for Examine {
 
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         let doctor = self.doctor.as_mut().expect("a recording describes its trace first");
-        doctor.extend(events).map_err(|error| Error::Sink(error.to_string()))
+        doctor.extend(events).map_err(|error| Error::Sink(error.to_string()))?;
+        self.programs.take(events, doctor);
+        Ok(())
     }
 }
 
@@ -107,7 +111,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let watched = Watched::begin(&args.paths)?;
     let limit_bytes =
         args.trace_memory.unwrap_or_else(|| (load::default_limit_bytes() / 3).min(LIMIT_MAX));
-    let mut sink = Examine { flusher: watched.flusher(), limit_bytes, doctor: None };
+    let flusher = watched.flusher();
+    let programs = inspect::Programs::default();
+    let mut sink = Examine { flusher, limit_bytes, doctor: None, programs };
     let mut stop = Until::new(args.time, "event")?;
     let options = Options { under: None, exact: false, buffer_kib: args.buffer.div_ceil(1024) };
     let subject = Subject::FileSystems(args.paths.clone());
@@ -119,7 +125,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         error => error.into(),
     })?;
-    let facts = watched.end()?;
+    let (facts, inspector) = watched.end(sink.programs)?;
     load::log_skipped(&recorded.summary.skipped);
     let lost: u64 = recorded.lost.by_cpu.iter().map(|(_, lost)| lost).sum();
     if lost > 0 {
@@ -131,7 +137,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let doctor = sink.doctor.context("nothing was read or written on the watched file systems")?;
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
-    let examination = doctor.finish(&facts, duration_us, top)?;
+    let examination = doctor.finish(&facts, &inspector, duration_us, top)?;
     let lives = facts.disks.iter().map(|disk| DiskLife::of(disk, duration_us, flash)).collect();
     let result = Outcome { facts, examination, lives };
     if let Some(report) = report {

@@ -2,12 +2,17 @@
 
 use crate::places::{make_image, mount_image, output, skip};
 use crate::started::started;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+};
 use serde_json::Value;
 use std::{
     fs,
-    io::Read,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
@@ -52,6 +57,85 @@ for n in range(int(sys.argv[2])):
     os.unlink(os.path.join(sys.argv[1], f'{n}.deleted'))
 ";
 
+/// Writes the second argument and a zero byte into the file, adds to it, and syncs it 61 times.
+/// Then it says so, and waits.
+const SYNCER: &str = "
+import os, sys
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
+os.write(file, sys.argv[2].encode() + b'\\0')
+os.fsync(file)
+for n in range(60):
+    os.pwrite(file, b'x' * 512, 512 * (n + 1))
+    os.fsync(file)
+print('done', flush=True)
+sys.stdin.read()
+";
+/// The same without the C library's file.
+const STATIC_SYNCER: &str = "
+#include <fcntl.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    int file = open(words[1], O_WRONLY | O_CREAT, 0644);
+    for (int n = 0; n < 60; n++) {
+        pwrite(file, \"text\", 4, 512 * n);
+        fsync(file);
+    }
+    write(1, \"done\\n\", 5);
+    char end;
+    return read(0, &end, 1);
+}
+";
+/// A program that is on one file system, works there and has a file open there. It writes to
+/// another one whenever it is told.
+const BYSTANDER: &str = "
+import os, sys
+os.chdir(sys.argv[1])
+held = open('held')
+print('ready', flush=True)
+file = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT, 0o644)
+for line in sys.stdin:
+    for n in range(60):
+        os.pwrite(file, b'x' * 512, 512 * n)
+        os.fsync(file)
+    print('done', flush=True)
+";
+
+/// A program that goes on until it is dropped, however it waits.
+struct Running {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Starts a program and waits for its first line.
+    fn new(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut running = Self { child, stdout };
+        running.line();
+        running
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.stdout.read_line(&mut line).unwrap() > 0, "it ended");
+        line
+    }
+
+    /// Tells the program to go on, and waits for its next line.
+    fn tell(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        self.line();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// An ext4 on a loop device with programs to run on it.
 struct Stage {
     folder: tempfile::TempDir,
@@ -59,9 +143,22 @@ struct Stage {
 }
 
 impl Stage {
-    fn new() -> Result<Self, String> {
-        // Files in /tmp would be temporary ones.
-        let folder = tempfile::tempdir_in("/var").map_err(|error| error.to_string())?;
+    /// `None`, with the reason printed, where it cannot be watched.
+    fn of_test(test: &str, folder: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return skip(test, "watching a machine needs root");
+        }
+        if !Path::new("/sys/kernel/tracing/events/ext4").exists() {
+            return skip(test, "tracefs does not show ext4's tracepoints");
+        }
+        match Self::new(folder) {
+            Ok(stage) => Some(stage),
+            Err(why) => skip(test, &why),
+        }
+    }
+
+    fn new(folder: &str) -> Result<Self, String> {
+        let folder = tempfile::tempdir_in(folder).map_err(|error| error.to_string())?;
         let image = folder.path().join("image");
         make_image(&image, 512 << 20, &["mkfs.ext4", "-q", "-F"])?;
         let mountpoint = folder.path().join("m");
@@ -69,7 +166,7 @@ impl Stage {
         mount_image(&image, "ext4", "loop,noinit_itable", &mountpoint)?;
         let python = output(Command::new("realpath").arg("/usr/bin/python3"))?;
         let python = String::from_utf8(python).unwrap();
-        for name in ["logger", "app", "bulk", "browser"] {
+        for name in ["logger", "app", "bulk", "browser", "mariadbd", "keeper"] {
             // The kernel names a process by the file that it runs.
             std::os::unix::fs::symlink(python.trim(), folder.path().join(name)).unwrap();
         }
@@ -84,6 +181,14 @@ impl Stage {
         command.args(["-c", script]).arg(self.mountpoint.join(path));
         command.args(numbers.iter().map(u64::to_string));
         output(&mut command).unwrap();
+    }
+
+    /// Starts a program that writes such a file and syncs it.
+    fn syncs(&self, name: &str, path: &str, head: &str) -> Running {
+        let mut command = Command::new(self.folder.path().join(name));
+        let file = self.mountpoint.join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        Running::new(command.args(["-c", SYNCER]).arg(file).arg(head))
     }
 
     fn run_all(&self) {
@@ -108,12 +213,17 @@ fn instances(pid: u32) -> usize {
 
 /// Runs the doctor while `work` is done. Returns what it says.
 fn examined(mountpoint: &Path, report: &Path, work: impl FnOnce()) -> Value {
+    examined_beside(mountpoint, report, work).0
+}
+
+/// The same; what `work` returns lives until the doctor has ended.
+fn examined_beside<T>(mountpoint: &Path, report: &Path, work: impl FnOnce() -> T) -> (Value, T) {
     let mut doctor = Command::new(FLASHSIFT);
     doctor.args(["doctor", "--for", "1h", "--json", "--top", "100", "--report"]).arg(report);
     doctor.arg(mountpoint).stdout(Stdio::piped());
     let (mut child, mut stderr) = started(&mut doctor, "watching for");
     let mut stdout = child.stdout.take().unwrap();
-    work();
+    let beside = work();
     output(Command::new("kill").args(["-INT", &child.id().to_string()])).unwrap();
     let (mut printed, mut said) = (String::new(), String::new());
     stdout.read_to_string(&mut printed).unwrap();
@@ -121,7 +231,13 @@ fn examined(mountpoint: &Path, report: &Path, work: impl FnOnce()) -> Value {
     assert!(child.wait().unwrap().success(), "{said}");
     assert_eq!(instances(child.id()), 0, "a tracing instance is left");
     assert!(!said.contains("LOST"), "{said}");
-    serde_json::from_str(&printed).unwrap()
+    (serde_json::from_str(&printed).unwrap(), beside)
+}
+
+/// Titles of the remedies.
+fn titles(said: &Value) -> Vec<&str> {
+    let remedies = said["remedies"].as_array().unwrap().iter();
+    remedies.map(|remedy| remedy["title"].as_str().unwrap()).collect()
 }
 
 fn near(found: &Value, expected: u64, what: &str) {
@@ -133,16 +249,8 @@ fn near(found: &Value, expected: u64, what: &str) {
 #[test]
 fn writers_are_named_with_their_rates_and_remedies() {
     const NAME: &str = "writers_are_named_with_their_rates_and_remedies";
-    if !rustix::process::geteuid().is_root() {
-        return skip(NAME, "watching a machine needs root").unwrap_or_default();
-    }
-    if !Path::new("/sys/kernel/tracing/events/ext4").exists() {
-        return skip(NAME, "tracefs does not show ext4's tracepoints").unwrap_or_default();
-    }
-    let stage = match Stage::new() {
-        Ok(stage) => stage,
-        Err(why) => return skip(NAME, &why).unwrap_or_default(),
-    };
+    // Files in /tmp would be temporary ones.
+    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
     let report = stage.folder.path().join("doctor.html");
     let said = examined(&stage.mountpoint, &report, || stage.run_all());
 
@@ -185,6 +293,233 @@ fn writers_are_named_with_their_rates_and_remedies() {
     let database = stage.mountpoint.join("home/app/data.db");
     let mode = output(Command::new("sqlite3").arg(&database).arg("pragma journal_mode")).unwrap();
     assert_eq!(mode, b"delete\n", "the doctor changes nothing");
+}
+
+/// `eatmydata mariadbd` was proposed at the price of 30 s of data, and `eatmydata` for programs on
+/// which it has no effect.
+#[test]
+fn no_database_and_no_static_program_is_run_without_syncs() {
+    const NAME: &str = "no_database_and_no_static_program_is_run_without_syncs";
+    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
+    let source = stage.folder.path().join("static.c");
+    let program = stage.folder.path().join("static");
+    fs::write(&source, STATIC_SYNCER).unwrap();
+    if let Err(why) = output(Command::new("cc").arg("-static").arg(&source).arg("-o").arg(&program))
+    {
+        return skip(NAME, &why).unwrap_or_default();
+    }
+    let report = stage.folder.path().join("doctor.html");
+    let (said, programs) = examined_beside(&stage.mountpoint, &report, || {
+        let mut compiled = Command::new(&program);
+        [
+            stage.syncs("logger", "spool/queue", "text"),
+            stage.syncs("mariadbd", "mysql/ib_logfile0", "text"),
+            // Neither its name nor that of its file is one of a database.
+            stage.syncs("keeper", "keeper/state", "SQLite format 3"),
+            Running::new(compiled.arg(stage.mountpoint.join("spool/static"))),
+        ]
+    });
+    drop(programs);
+    let found = titles(&said);
+    let unsynced = |name: &str| found.contains(&&*format!("Run {name} without its syncs"));
+    assert!(unsynced("logger"), "{found:?}");
+    for name in ["mariadbd", "keeper", "static"] {
+        let wrote = said["writers"].as_array().unwrap().iter();
+        assert!(wrote.into_iter().any(|writer| writer["program"] == name), "{name} was not seen");
+        assert!(!unsynced(name), "{name}: {found:?}");
+    }
+}
+
+/// After memory was mounted over /var/log, nginx did not start: its directory was gone. The
+/// commands keep the directories with their owners and modes, and undoing brings the files back.
+#[test]
+fn memory_over_logs_and_caches_keeps_their_directories() {
+    const NAME: &str = "memory_over_logs_and_caches_keeps_their_directories";
+    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
+    let report = stage.folder.path().join("doctor.html");
+    let (log, cache) = (stage.mountpoint.join("var/log"), stage.mountpoint.join("home/.cache/web"));
+    let (service, shared) = (log.join("nginx"), log.join("nginx/a dir"));
+    fs::create_dir_all(&shared).unwrap();
+    fs::create_dir_all(cache.join("js")).unwrap();
+    for (folder, mode) in [(&shared, 0o2770), (&service, 0o750), (&log, 0o1775)] {
+        std::os::unix::fs::chown(folder, Some(33), Some(4)).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    std::os::unix::fs::symlink("nginx", log.join("link")).unwrap();
+    let said = examined(&stage.mountpoint, &report, || {
+        stage.run("logger", LOGGER, "var/log/chatty.log", &[LINES]);
+        stage.run("browser", CACHE, "home/.cache/web", &[CACHED_FILES, CACHED_PAGES]);
+    });
+    let lines = |directory: &Path, which: &str| {
+        let title = |remedy: &&Value| {
+            let title = remedy["title"].as_str().unwrap();
+            title.contains(&format!("in {} in memory", directory.display()))
+                || title == format!("Keep {} in memory", directory.display())
+        };
+        let remedies = said["remedies"].as_array().unwrap();
+        let remedy = remedies.iter().find(title).unwrap_or_else(|| panic!("{:?}", titles(&said)));
+        let lines = remedy[which].as_array().unwrap().iter();
+        lines.map(|line| line.as_str().unwrap()).collect::<Vec<_>>().join("\n")
+    };
+    for directory in [&log, &cache] {
+        // `sudo` may not be installed, and the mount is seen by this shell alone.
+        let list = "find . -printf '%p %y %m %U:%G %l\\n' | sort";
+        let script = format!(
+            "sudo() {{ \"$@\"; }}
+            set -e
+            {}
+            [ \"$(stat -f -c %T {at})\" = tmpfs ]
+            (cd {at}; {list})
+            {}
+            echo undone
+            (cd {at}; {list})",
+            lines(directory, "commands"),
+            lines(directory, "undo"),
+            at = directory.display(),
+        );
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]).current_dir("/");
+        let printed = String::from_utf8(output(&mut shell).unwrap()).unwrap();
+        let (during, after) = printed.split_once("undone\n").unwrap();
+        let kept: String =
+            after.split_inclusive('\n').filter(|line| !line.contains(" f ")).collect();
+        assert_eq!(during, kept, "{}", directory.display());
+        assert!(after.contains(" f "), "{after}");
+    }
+    let meta = shared.metadata().unwrap();
+    assert_eq!((meta.mode() & 0o7777, meta.uid(), meta.gid()), (0o2770, 33, 4));
+}
+
+/// "Keep /tmp in memory" was proposed for the files of another file system, mounted in /tmp. It
+/// would have hidden them.
+#[test]
+fn a_file_system_mounted_in_a_directory_is_not_its_part() {
+    const NAME: &str = "a_file_system_mounted_in_a_directory_is_not_its_part";
+    let Some(stage) = Stage::of_test(NAME, "/tmp") else { return };
+    let report = stage.folder.path().join("doctor.html");
+    let said = examined(&stage.mountpoint, &report, || {
+        stage.run("bulk", BULK, "data/large", &[BULK_PAGES]);
+        stage.run("browser", CACHE, "home/.cache/web", &[CACHED_FILES, CACHED_PAGES]);
+    });
+    let found = titles(&said);
+    assert!(!found.contains(&"Keep /tmp in memory"), "{found:?}");
+    let cache = stage.mountpoint.join("home/.cache/web");
+    assert!(found.contains(&&*format!("Keep {} in memory", cache.display())), "{found:?}");
+}
+
+/// A mount of flashsift whose daemon is stopped, with a program on it.
+struct Stopped {
+    daemon: Child,
+    point: PathBuf,
+    bystander: Option<Running>,
+}
+
+impl Stopped {
+    fn new(folder: &Path, written: &Path) -> Result<Self, String> {
+        let (backing, point) = (folder.join("backing"), folder.join("point"));
+        [&backing, &point].into_iter().for_each(|place| fs::create_dir(place).unwrap());
+        let python = output(Command::new("realpath").arg("/usr/bin/python3"))?;
+        output(Command::new("cp").arg(String::from_utf8(python).unwrap().trim()).arg(&backing))?;
+        let python = fs::read_dir(&backing).unwrap().next().unwrap().unwrap().file_name();
+        fs::write(backing.join("held"), "").unwrap();
+        let mut mount = Command::new(FLASHSIFT);
+        mount.arg("mount").args([&backing, &point]).arg("--foreground").stdin(Stdio::null());
+        let (daemon, _) = started(&mut mount, "mounted ");
+        let mut stopped = Self { daemon, point, bystander: None };
+        let mut program = Command::new(stopped.point.join(python));
+        program.args(["-c", BYSTANDER]).arg(&stopped.point).arg(written);
+        let mut bystander = Running::new(&mut program);
+        // What it needs of its program is in memory afterwards.
+        bystander.tell();
+        stopped.bystander = Some(bystander);
+        kill_process(Pid::from_child(&stopped.daemon), Signal::STOP).unwrap();
+        Ok(stopped)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let daemon = Pid::from_child(&self.daemon);
+        let _ = kill_process(daemon, Signal::CONT);
+        self.bystander = None;
+        let _ = kill_process(daemon, Signal::TERM);
+        let _ = self.daemon.wait();
+        let _ =
+            Command::new("umount").arg("--lazy").arg(&self.point).stderr(Stdio::null()).status();
+    }
+}
+
+/// Waits for the end of a process; `false`, and it is killed, if it takes far too long.
+fn ends(child: &mut Child) -> bool {
+    let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
+    let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+    let ended = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&limit)).unwrap() > 0;
+    if !ended {
+        let _ = child.kill();
+    }
+    ended
+}
+
+/// Beside a FUSE mount whose daemon was stopped, the doctor hung, deaf to SIGTERM: it looked at all
+/// files that processes had open.
+#[test]
+fn a_file_system_that_does_not_answer_is_not_asked() {
+    const NAME: &str = "a_file_system_that_does_not_answer_is_not_asked";
+    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
+    if !Path::new("/dev/fuse").exists() {
+        return skip(NAME, "/dev/fuse is not there").unwrap_or_default();
+    }
+    let written = stage.mountpoint.join("spool");
+    let mut stopped = match Stopped::new(stage.folder.path(), &written) {
+        Ok(stopped) => stopped,
+        Err(why) => return skip(NAME, &why).unwrap_or_default(),
+    };
+    // All file systems, and one of them.
+    for path in [None, Some(&stage.mountpoint)] {
+        let mut doctor = Command::new(FLASHSIFT);
+        doctor.args(["doctor", "--for", "1h", "--json"]).args(path).stdout(Stdio::piped());
+        doctor.stderr(Stdio::piped());
+        let mut child = doctor.spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let stdout = child.stdout.take().unwrap();
+        let (bystander, pid) = (stopped.bystander.as_mut().unwrap(), Pid::from_child(&child));
+        let work = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut line = String::new();
+                while !line.contains("watching for") {
+                    line.clear();
+                    if stderr.read_line(&mut line).unwrap() == 0 {
+                        return None;
+                    }
+                }
+                bystander.tell();
+                kill_process(pid, Signal::TERM).unwrap();
+                let (mut printed, mut said) = (String::new(), String::new());
+                BufReader::new(stdout).read_to_string(&mut printed).unwrap();
+                stderr.read_to_string(&mut said).unwrap();
+                Some((printed, said))
+            });
+            assert!(ends(&mut child), "it hangs");
+            reader.join().unwrap()
+        });
+        let (printed, said) = work.expect("it watches");
+        assert!(child.wait().unwrap().success(), "{said}");
+        let said: Value = serde_json::from_str(&printed).unwrap();
+        let spool = written.to_str().unwrap();
+        let writers = said["writers"].as_array().unwrap().iter();
+        let files = writers.flat_map(|writer| writer["files"].as_array().unwrap());
+        assert!(files.into_iter().any(|file| file["name"] == spool), "{}", said["writers"]);
+        let found = titles(&said);
+        assert!(!found.iter().any(|title| title.contains("without its syncs")), "{found:?}");
+    }
+    // A path on it ends with an error.
+    let mut doctor = Command::new(FLASHSIFT);
+    doctor.args(["doctor", "--for", "1h"]).arg(stopped.point.join("held")).stderr(Stdio::piped());
+    let mut child = doctor.spawn().unwrap();
+    assert!(ends(&mut child), "it hangs");
+    let said = child.wait_with_output().unwrap();
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("ext4"), "{said:?}");
 }
 
 #[test]

@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 pub mod disks;
+pub mod executable;
 pub mod flusher;
 pub mod foreground;
+pub mod inside;
 pub mod journal;
 pub mod memory;
 pub mod mounts;

@@ -148,7 +148,7 @@ impl UsedFolder<'_> {
     }
 }
 
-fn hexadecimal(dev: &[u8]) -> Option<Dev> {
+pub(crate) fn hexadecimal(dev: &[u8]) -> Option<Dev> {
     let (major, minor) = std::str::from_utf8(dev).ok()?.split_once(':')?;
     Some(makedev(u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?))
 }

@@ -1,19 +1,24 @@
 //! Reads the facts about the machine that the examination needs.
 
+use super::inspect::{Inspector, Programs};
 use crate::devices;
 use anyhow::Context;
 use flashsift_core::{
-    doctor::{Disk, Facts, FileSystem, Swap},
+    doctor::{Disk, Facts, FileSystem, MountPoint, Swap},
+    names::escape,
     page::PAGE_BYTES,
     writeback::flusher::FlusherSettings,
 };
 use flashsift_host::{
     disks::{self, Counters},
-    flusher, mounts, swap,
+    flusher,
+    mounts::{self, Mount, Table},
+    swap,
     wear::{self, Kind},
 };
 use flashsift_record as recorder;
 use std::{
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -71,8 +76,9 @@ impl Watched {
         self.flusher
     }
 
-    /// Reads what has changed since.
-    pub(super) fn end(self) -> anyhow::Result<Facts> {
+    /// Reads what has changed since. `programs`: those that were seen meanwhile.
+    pub(super) fn end(self, programs: Programs) -> anyhow::Result<(Facts, Inspector)> {
+        let table = Table::read().context("reading mounts")?;
         let wears = wear::storage(Path::new(SYS)).unwrap_or_else(|error| {
             warn!("{error}");
             Vec::new()
@@ -87,7 +93,7 @@ impl Watched {
             let wear = match register.map(|storage| &storage.kind) {
                 Some(Kind::Sd) => Some("an SD card: it tells no wear".to_owned()),
                 Some(Kind::Emmc { wear } | Kind::Ufs { wear }) => wear.map(|wear| in_words(&wear)),
-                None => smart(&before.name),
+                None => smart(&before.name, &table),
             };
             let disks::Disk { name, model, capacity_bytes, .. } = before;
             Ok(Disk {
@@ -110,15 +116,42 @@ impl Watched {
             path: swap.path.to_string_lossy().into_owned(),
             used_bytes: swap.used_bytes,
         });
-        Ok(Facts {
+        let facts = Facts {
             flusher: self.flusher,
             file_systems: self.file_systems,
             disks,
             swaps: swaps.collect(),
             swapped_out_bytes: swapped_out_bytes().saturating_sub(self.swapped_out_bytes),
-            trims: trims(),
-        })
+            trims: trims(&table),
+            mounts: mount_points(&table),
+        };
+        let points = facts.file_systems.iter().map(|system| Path::new(&system.mount));
+        let inspector = Inspector::new(table, points, programs);
+        Ok((facts, inspector))
     }
+}
+
+/// The mounts to which their mount points lead.
+fn mount_points(table: &Table) -> Vec<MountPoint> {
+    let is_there = |mount: &&Mount| table.of(&mount.point).is_some_and(|top| top.id == mount.id);
+    let text = |path: &Path| escape(path.as_os_str().as_bytes()).into_owned();
+    let point = |mount: &Mount| MountPoint {
+        point: text(&mount.point),
+        root: text(&mount.root),
+        dev: mount.dev,
+        kind: mount.kind.clone(),
+    };
+    table.all().iter().filter(is_there).map(point).collect()
+}
+
+/// A program that is installed. Directories that may not answer are not searched.
+fn installed(program: &str, table: &Table) -> Option<Command> {
+    let path = std::env::var_os("PATH")?;
+    let find = |directory: PathBuf| {
+        let (found, mount) = table.find(&directory.join(program)).ok()?;
+        (mount.is_local() && found.is_file()).then_some(found)
+    };
+    std::env::split_paths(&path).find_map(find).map(Command::new)
 }
 
 /// 0 where the kernel has no swap.
@@ -135,9 +168,9 @@ fn in_words(wear: &wear::Wear) -> String {
 }
 
 /// Asks `smartctl` for the wear of an NVMe or SATA disk, where it is installed.
-fn smart(disk: &str) -> Option<String> {
+fn smart(disk: &str, table: &Table) -> Option<String> {
     let device = format!("/dev/{disk}");
-    let output = Command::new("smartctl").args(["--json", "-a", &device]).output().ok()?;
+    let output = installed("smartctl", table)?.args(["--json", "-a", &device]).output().ok()?;
     smart_in_words(&output.stdout)
 }
 
@@ -159,8 +192,9 @@ fn smart_in_words(json: &[u8]) -> Option<String> {
 }
 
 /// Whether systemd trims file systems; `None` without systemd.
-fn trims() -> Option<bool> {
-    let output = Command::new("systemctl").args(["is-enabled", "fstrim.timer"]).output().ok()?;
+fn trims(table: &Table) -> Option<bool> {
+    let mut command = installed("systemctl", table)?;
+    let output = command.args(["is-enabled", "fstrim.timer"]).output().ok()?;
     match std::str::from_utf8(&output.stdout).ok()?.trim() {
         "enabled" => Some(true),
         "disabled" => Some(false),

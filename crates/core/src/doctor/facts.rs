@@ -2,6 +2,7 @@
 
 use crate::writeback::flusher::FlusherSettings;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// State and settings of the examined machine.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +19,89 @@ pub struct Facts {
     pub swapped_out_bytes: u64,
     /// Whether a timer trims the file systems (`fstrim.timer`); `None`: the machine does not say.
     pub trims: Option<bool>,
+    /// All mounts to which their mount points lead.
+    pub mounts: Vec<MountPoint>,
+}
+
+impl Facts {
+    /// Returns the mount on which a file lies; `None` for a path that is not absolute.
+    pub(super) fn mount_of(&self, path: &str) -> Option<&MountPoint> {
+        let above = self.mounts.iter().filter(|mount| is_within(path, &mount.point));
+        above.max_by_key(|mount| mount.point.len())
+    }
+}
+
+/// Whether a path is this directory or below it.
+pub(super) fn is_within(path: &str, directory: &str) -> bool {
+    let rest = path.strip_prefix(directory.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A mount.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountPoint {
+    /// Mount point, as events name files.
+    pub point: String,
+    /// Directory of the file system that is mounted: `/`, or another one of a bind mount.
+    pub root: String,
+    /// Number of the file system.
+    pub dev: u64,
+    /// Type of the file system.
+    pub kind: String,
+}
+
+/// Looks at the machine where a remedy depends on it. It looks at nothing but files and directories
+/// of the file systems that were examined.
+pub trait Inspect {
+    /// Returns the first and the last bytes of a file; `None` if it cannot be read, or is not a
+    /// regular file.
+    fn ends(&self, file: &str) -> Option<Ends>;
+
+    /// Passes everything below a directory. Returns `false` if it was not possible to pass all.
+    fn entries(&self, directory: &str, each: &mut dyn FnMut(&str, EntryKind)) -> bool;
+
+    /// Returns what is known of a program that synced files; `None` if one of its processes could
+    /// not be examined.
+    fn program(&self, name: &str) -> Option<ProgramFacts>;
+}
+
+/// The first [`Ends::HEAD_BYTES`] and the last [`Ends::TAIL_BYTES`] bytes of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// First bytes.
+    pub head: Vec<u8>,
+    /// Last bytes.
+    pub tail: Vec<u8>,
+}
+
+impl Ends {
+    /// Length of the head.
+    pub const HEAD_BYTES: usize = 64;
+    /// Length of the tail.
+    pub const TAIL_BYTES: usize = 8;
+}
+
+/// Types of entries of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Link,
+    /// A socket, a FIFO, a device, or of unknown type.
+    Other,
+}
+
+/// A program while it ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgramFacts {
+    /// Its system calls go through the C library that `LD_PRELOAD` replaces: it is linked
+    /// dynamically, not made by Go, and has no privileges of its own.
+    pub obeys_preload: bool,
+    /// Files that its processes had open.
+    pub open_files: BTreeSet<Box<str>>,
 }
 
 /// A mounted file system.

@@ -2,10 +2,11 @@
 //! writes.
 //!
 //! [`Doctor`] takes the events of the machine as they happen, and at the end the facts that the
-//! shell read ([`Facts`]). A remedy proposes a [`Change`], and the events run once more with it
+//! shell read ([`Facts`]); it answers further questions ([`Inspect`]). A remedy proposes a [`Change`], and the events run once more with it
 //! ([`what_if`]): the difference is what the remedy saves. A remedy is one file and one line in
 //! [`ALL`].
 
+pub mod database;
 mod facts;
 mod files;
 mod remedies;
@@ -13,7 +14,9 @@ mod saving;
 mod wal;
 pub mod what_if;
 
-pub use facts::{Disk, Facts, FileSystem, Swap};
+pub use facts::{
+    Disk, Ends, EntryKind, Facts, FileSystem, Inspect, MountPoint, ProgramFacts, Swap,
+};
 pub use remedies::{ALL, RemedySpec};
 pub use saving::Saving;
 pub use what_if::{Change, FlashBytes};
@@ -206,6 +209,11 @@ impl Doctor {
         }
     }
 
+    /// Returns the name of the program that a process runs.
+    pub fn program_of(&self, pid: u32) -> Box<str> {
+        self.names.program_of(pid)
+    }
+
     /// Ends the examination after `duration_us`. `top`: longest list of programs, and of the files
     /// of each.
     ///
@@ -215,6 +223,7 @@ impl Doctor {
     pub fn finish(
         self,
         facts: &Facts,
+        inspect: &dyn Inspect,
         duration_us: u64,
         top: usize,
     ) -> Result<Examination, TraceError> {
@@ -234,7 +243,8 @@ impl Doctor {
         let written = run(None)?;
         let charged = describe::charged(about, &kept, flusher, &machine.metadata(), judged_us)?;
         let usages = usages(&kept, &names, charged);
-        let findings = Findings { facts, usages: &usages, names: &names, duration_us: judged_us };
+        let findings =
+            Findings { facts, inspect, usages: &usages, names: &names, duration_us: judged_us };
         let mut remedies = Vec::new();
         for (spec, proposal) in ALL
             .iter()

@@ -56,7 +56,45 @@ fn facts() -> Facts {
         source: "/dev/mmcblk0p2".to_owned(),
         options: ["rw", "relatime"].map(str::to_owned).to_vec(),
     };
-    Facts { file_systems: vec![file_system], ..Facts::default() }
+    Facts { file_systems: vec![file_system], mounts: vec![mount("/", 1)], ..Facts::default() }
+}
+
+/// A mount of a whole ext4.
+fn mount(point: &str, dev: u64) -> MountPoint {
+    let (root, kind) = ("/".to_owned(), "ext4".to_owned());
+    MountPoint { point: point.to_owned(), root, dev, kind }
+}
+
+/// A machine of text files, and of programs that obey `LD_PRELOAD` and have no files open.
+#[derive(Default)]
+struct Looked {
+    /// Files whose content is not `text`: the first bytes; `None`: it cannot be read.
+    heads: BTreeMap<&'static str, Option<&'static [u8]>>,
+    programs: BTreeMap<&'static str, Option<ProgramFacts>>,
+    /// Entries of all directories.
+    entries: Vec<(&'static str, EntryKind)>,
+    is_huge: bool,
+}
+
+impl Inspect for Looked {
+    fn ends(&self, file: &str) -> Option<Ends> {
+        let head = self.heads.get(file).copied().unwrap_or(Some(b"text"))?.to_owned();
+        Some(Ends { tail: head.clone(), head })
+    }
+
+    fn entries(&self, directory: &str, each: &mut dyn FnMut(&str, EntryKind)) -> bool {
+        for (path, kind) in &self.entries {
+            if facts::is_within(path, directory) {
+                each(path, *kind);
+            }
+        }
+        !self.is_huge
+    }
+
+    fn program(&self, name: &str) -> Option<ProgramFacts> {
+        let obedient = ProgramFacts { obeys_preload: true, ..ProgramFacts::default() };
+        self.programs.get(name).cloned().unwrap_or(Some(obedient))
+    }
 }
 
 const END_US: u64 = 100 * SECOND;
@@ -97,9 +135,19 @@ fn machine() -> Vec<Event<'static>> {
 }
 
 fn examined(events: &[Event<'static>], facts: &Facts) -> Examination {
+    examined_at(events, facts, &Looked::default())
+}
+
+fn examined_at(events: &[Event<'static>], facts: &Facts, looked: &Looked) -> Examination {
     let mut doctor = Doctor::new(about(), facts.flusher, 1 << 30);
     doctor.extend(events).unwrap();
-    doctor.finish(facts, END_US, 5).unwrap()
+    doctor.finish(facts, looked, END_US, 5).unwrap()
+}
+
+/// Titles of the proposed remedies of one kind.
+fn titles(found: &Examination, id: &str) -> Vec<String> {
+    let of_kind = found.remedies.iter().filter(|remedy| remedy.id == id);
+    of_kind.map(|remedy| remedy.title.clone()).collect()
 }
 
 fn written_with(events: &[Event<'static>], change: Option<&Change>) -> FlashBytes {
@@ -317,6 +365,149 @@ fn facts_have_remedies_too() {
     assert!(!ids.contains(&"swap-in-ram") && !ids.contains(&"trim"), "{ids:?}");
 }
 
+/// Syncs of one file, a second apart.
+fn syncer(pid: u32, program: &str, file: u64, path: &str) -> Vec<Event<'static>> {
+    let mut events = vec![at(pid, 0, process(program)), at(pid, 0, create(file, path))];
+    for second in 0..100 {
+        events.push(at(pid, second * SECOND + 1, write(file, second * 100, 100)));
+        events.push(at(pid, second * SECOND + 2, sync(file)));
+    }
+    events
+}
+
+/// `eatmydata mariadbd` was proposed at the price of 30 s: only the names of SQLite's files were
+/// known. A database is known by its program, its files' names or their content.
+#[test]
+fn no_program_with_a_database_is_run_without_its_syncs() {
+    let all = [
+        syncer(1, "logger", 1, "/srv/chatty.txt"),
+        syncer(2, "mariadbd", 2, "/srv/mysql/relay"),
+        syncer(3, "clickhouse-serv", 3, "/srv/click/data"),
+        syncer(4, "daemon", 4, "/srv/daemon/ib_logfile0"),
+        syncer(5, "keeper", 5, "/srv/keeper/state"),
+        syncer(6, "both", 6, "/srv/both/log"),
+        syncer(7, "gone", 7, "/srv/gone/file"),
+        syncer(8, "holder", 8, "/srv/holder/log"),
+        // Not synced meanwhile.
+        vec![at(6, 5, create(9, "/srv/both/data.mdb")), at(6, 6, write(9, 0, PAGE))],
+    ];
+    let mut events = all.concat();
+    events.sort_by_key(|event| event.at_us);
+    let holder =
+        ProgramFacts { obeys_preload: true, open_files: ["/srv/holder/base/5/1249".into()].into() };
+    let looked = Looked {
+        heads: BTreeMap::from([
+            ("/srv/keeper/state", Some(&b"SQLite format 3\0"[..])),
+            ("/srv/gone/file", None),
+        ]),
+        programs: BTreeMap::from([("holder", Some(holder))]),
+        ..Looked::default()
+    };
+    let found = examined_at(&events, &facts(), &looked);
+    assert_eq!(titles(&found, "fewer-syncs"), ["Run logger without its syncs"]);
+}
+
+/// `eatmydata` was proposed for programs in Go, on which it has no effect.
+#[test]
+fn no_program_that_ignores_preloads_is_run_with_one() {
+    let mut events = [
+        syncer(1, "logger", 1, "/srv/1.txt"),
+        syncer(2, "syncthing", 2, "/srv/2.txt"),
+        syncer(3, "ended", 3, "/srv/3.txt"),
+    ]
+    .concat();
+    events.sort_by_key(|event| event.at_us);
+    let programs = BTreeMap::from([("syncthing", Some(ProgramFacts::default())), ("ended", None)]);
+    let found = examined_at(&events, &facts(), &Looked { programs, ..Looked::default() });
+    assert_eq!(titles(&found, "fewer-syncs"), ["Run logger without its syncs"]);
+}
+
+const IN_MEMORY: &str = "Keep /home/me/.cache/web in memory";
+
+/// Memory over a directory hides what is below it. Files of a cache are made again; a socket, a
+/// database and another file system are not.
+#[test]
+fn memory_hides_nothing_that_programs_need() {
+    let proposed = |facts: &Facts, looked: &Looked| {
+        titles(&examined_at(&machine(), facts, looked), "caches-in-ram")
+    };
+    let with = |entries| Looked { entries, ..Looked::default() };
+    let plain = with(vec![
+        ("/home/me/.cache/web/dir", EntryKind::Directory),
+        ("/home/me/.cache/web/dir/file", EntryKind::File),
+        ("/home/me/.cache/web/link", EntryKind::Link),
+        ("/home/me/.cache/other/socket", EntryKind::Other),
+    ]);
+    assert_eq!(proposed(&facts(), &plain), [IN_MEMORY]);
+    let none: [&str; 0] = [];
+    for entry in [
+        ("/home/me/.cache/web/socket", EntryKind::Other),
+        ("/home/me/.cache/web/dir/state.sqlite", EntryKind::File),
+        ("/home/me/.cache/web/dir/MANIFEST-000001", EntryKind::File),
+    ] {
+        assert_eq!(proposed(&facts(), &with(vec![entry])), none, "{entry:?}");
+    }
+    let huge = Looked { is_huge: true, ..Looked::default() };
+    assert_eq!(proposed(&facts(), &huge), none, "not all of it was seen");
+
+    let beside = |mounts: Vec<MountPoint>| {
+        let facts = Facts { mounts: [vec![mount("/", 1)], mounts].concat(), ..facts() };
+        proposed(&facts, &Looked::default())
+    };
+    assert_eq!(beside(vec![mount("/home/me/.cache/webs", 2)]), [IN_MEMORY]);
+    assert_eq!(beside(vec![mount("/home/me/.cache/web/disk", 2)]), none, "it would be hidden");
+    let bind = |root: &str| MountPoint { root: root.to_owned(), ..mount("/elsewhere", 1) };
+    assert_eq!(beside(vec![bind("/home/you")]), [IN_MEMORY]);
+    for root in ["/home/me/.cache/web/dir", "/home/me", "/"] {
+        assert_eq!(beside(vec![bind(root)]), none, "{root} is at another place, too");
+    }
+    // The directory is on a file system that was not watched.
+    let tmpfs = MountPoint { kind: "tmpfs".to_owned(), ..mount("/home/me", 2) };
+    assert_eq!(beside(vec![tmpfs]), none);
+}
+
+/// A file system mounted at /tmp/x was taken for /tmp: "Keep /tmp in memory" would have hidden it,
+/// with the database on it.
+#[test]
+fn another_file_system_is_not_part_of_the_directory() {
+    let mut events = vec![at(1, 0, process("writer"))];
+    for (file, path) in [(1, "/tmp/x/large"), (2, "/tmp/x/.cache/web/page"), (3, "/tmp/small")] {
+        events.push(at(1, 1, create(file, path)));
+        events.push(at(1, 2, write(file, 0, 100 * PAGE * file)));
+    }
+    let system =
+        |point: &str| FileSystem { mount: point.to_owned(), ..facts().file_systems[0].clone() };
+    let all = |mounts: Vec<MountPoint>| {
+        let file_systems = vec![system("/"), system("/tmp/x")];
+        let facts = Facts { file_systems, mounts, ..Facts::default() };
+        let found = examined(&events, &facts);
+        let caches = found.remedies.iter().filter(|remedy| remedy.id == "caches-in-ram");
+        caches.map(|remedy| (remedy.title.clone(), remedy.saving.unwrap())).collect::<Vec<_>>()
+    };
+    let web = "Keep /tmp/x/.cache/web in memory";
+    let titles = |found: Vec<(String, Saving)>| {
+        found.into_iter().map(|(title, _)| title).collect::<Vec<_>>()
+    };
+    let disk = || mount("/tmp/x", 2);
+    assert_eq!(titles(all(vec![mount("/", 1), disk()])), [web], "/tmp has a mount below it");
+    let tmpfs = MountPoint { kind: "tmpfs".to_owned(), ..mount("/tmp", 3) };
+    assert_eq!(titles(all(vec![mount("/", 1), tmpfs, disk()])), [web], "/tmp is in memory");
+    let one = all(vec![mount("/", 1)]);
+    assert_eq!(titles(one), ["Keep /tmp in memory"], "without a mount below it");
+}
+
+/// After memory was mounted over /var/log, nginx did not start: its directory was gone.
+#[test]
+fn directories_below_are_kept_in_memory_too() {
+    let found = examined(&machine(), &facts());
+    let logs = found.remedies.iter().find(|remedy| remedy.id == "logs-in-ram").unwrap();
+    let [command] = &logs.commands[..] else { panic!("{:?}", logs.commands) };
+    let parts = ["cd /var/log && mount -t tmpfs", "-type d", "--no-recursion", "-C /var/log'"];
+    for part in parts {
+        assert!(command.contains(part), "{command}");
+    }
+}
+
 #[test]
 fn directories_of_caches_and_logs_are_found_by_their_paths() {
     use remedies::testing::{cache_root, log_root};
@@ -329,7 +520,15 @@ fn directories_of_caches_and_logs_are_found_by_their_paths() {
         ("/tmpfile", None),
         ("/home/me/cache", None),
     ] {
-        assert_eq!(cache_root(path).as_deref(), root, "{path}");
+        assert_eq!(cache_root(path, "/").as_deref(), root, "{path}");
+    }
+    for (path, mount, root) in [
+        ("/tmp/disk/a", "/tmp/disk", None),
+        ("/tmp/disk/.cache/web/a", "/tmp/disk", Some("/tmp/disk/.cache/web")),
+        ("/srv/cache/disk/db/a", "/srv/cache/disk", None),
+        ("/home/me/.cache/web/a", "/home/me/.cache", Some("/home/me/.cache/web")),
+    ] {
+        assert_eq!(cache_root(path, mount).as_deref(), root, "{path} on {mount}");
     }
     for (path, root) in [
         ("/var/log/journal/0123/system.journal", Some("/var/log/journal")),

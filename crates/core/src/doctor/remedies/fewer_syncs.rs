@@ -1,7 +1,7 @@
 //! A program without its syncs.
 
-use super::{Effect, Findings, Proposal, RemedySpec, quoted};
-use crate::{doctor::what_if::Change, names};
+use super::{Effect, Findings, MOST, Proposal, RemedySpec, quoted};
+use crate::doctor::{database, what_if::Change};
 
 pub(super) const SPEC: RemedySpec = RemedySpec {
     id: "fewer-syncs",
@@ -13,18 +13,21 @@ pub(super) const SPEC: RemedySpec = RemedySpec {
 const SYNCS_MIN: u64 = 10;
 
 fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
-    // Databases are damaged without syncs.
-    let is_database = |file: &str| names::is_synced_database(file);
-    let suits = |usage: &super::Usage| {
-        usage.syncs > 0 && !is_database(&usage.file) && &*usage.program != "dpkg"
-    };
+    let suits = |usage: &super::Usage| usage.syncs > 0 && &*usage.program != "dpkg";
     let groups = findings.groups(|usage| suits(usage).then(|| usage.program.to_string()));
     let propose = |(program, group): (String, super::Group)| {
         let own =
             || findings.usages.iter().filter(|usage| *usage.program == *program && suits(usage));
         let syncs: u64 = own().map(|usage| usage.syncs).sum();
         let first = own().max_by_key(|usage| usage.syncs)?;
-        if syncs < SYNCS_MIN {
+        // Databases are damaged without syncs, and the command has to work.
+        let is_possible = |facts: &crate::doctor::ProgramFacts| {
+            facts.obeys_preload && !facts.open_files.iter().any(|file| database::is_file(file))
+        };
+        if syncs < SYNCS_MIN
+            || findings.may_keep_database(&program)
+            || !findings.inspect.program(&program).as_ref().is_some_and(is_possible)
+        {
             return None;
         }
         let command = quoted(&program);
@@ -49,5 +52,5 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             effect: Effect::Change(Change::WithoutSyncs(group.files)),
         })
     };
-    groups.into_iter().filter_map(propose).collect()
+    groups.into_iter().filter_map(propose).take(MOST).collect()
 }

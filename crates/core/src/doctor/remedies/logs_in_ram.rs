@@ -1,6 +1,6 @@
 //! Logs in memory.
 
-use super::{Findings, Proposal, RemedySpec};
+use super::{Findings, MOST, Proposal, RemedySpec};
 use crate::names;
 
 pub(super) const SPEC: RemedySpec =
@@ -20,10 +20,13 @@ pub(in crate::doctor) fn root(path: &str) -> Option<String> {
 }
 
 fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
-    let groups = findings.groups(|usage| {
-        let cached = super::caches_in_ram::root(&usage.file);
-        root(&usage.file).filter(|_| cached.is_none())
+    let groups = findings.groups_by_directory(|file, mount| {
+        let cached = super::caches_in_ram::root(file, mount);
+        root(file).filter(|_| cached.is_none())
     });
+    let is_possible =
+        |directory: &str| directory == JOURNALD || findings.can_be_in_memory(directory);
+    let groups = groups.into_iter().filter(|(directory, _)| is_possible(directory));
     let propose = |(directory, group): (String, super::Group)| {
         let title = format!("Keep the logs in {directory} in memory");
         let proposal = group.in_memory(findings, title, &directory);
@@ -44,5 +47,5 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             ..proposal
         }
     };
-    groups.into_iter().map(propose).collect()
+    groups.take(MOST).map(propose).collect()
 }

@@ -1,6 +1,11 @@
 //! The remedies, each a file with the change that it proposes.
 
-use super::{Facts, Usage, files::Names, what_if::Change};
+use super::{
+    Facts, Usage, database,
+    facts::{EntryKind, Inspect, is_within},
+    files::Names,
+    what_if::Change,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 mod access_times;
@@ -41,6 +46,7 @@ pub const ALL: &[RemedySpec] = &[
 /// Findings that a remedy can look at.
 pub(super) struct Findings<'a> {
     pub(super) facts: &'a Facts,
+    pub(super) inspect: &'a dyn Inspect,
     /// By program and file, the greatest first.
     pub(super) usages: &'a [Usage],
     pub(super) names: &'a Names,
@@ -71,6 +77,8 @@ pub(super) enum Effect {
 
 /// The most proposals of one kind.
 const MOST: usize = 3;
+/// The most files of a program whose content is looked at.
+const LOOKED_AT_MAX: usize = 256;
 
 /// Files below one directory.
 #[derive(Default)]
@@ -96,8 +104,75 @@ impl Findings<'_> {
         let mut groups: Vec<_> =
             groups.into_iter().filter(|(_, group)| group.reached_bytes > 0).collect();
         groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.reached_bytes));
-        groups.truncate(MOST);
         groups
+    }
+
+    /// Groups usages by a directory on the file system of the file, the greatest groups first.
+    /// `root`: returns the directory of a file, at or below the mount point that is given.
+    fn groups_by_directory(
+        &self,
+        root: impl Fn(&str, &str) -> Option<String>,
+    ) -> Vec<(String, Group)> {
+        self.groups(|usage| {
+            let mount = self.facts.mount_of(&usage.file)?;
+            let root = root(&usage.file, &mount.point)?;
+            (self.facts.mount_of(&root) == Some(mount)).then_some(root)
+        })
+    }
+
+    /// Whether a file that a program synced is one of a database, or cannot be examined.
+    fn may_be_database(&self, usage: &Usage) -> bool {
+        database::is_file(&usage.file)
+            || self.inspect.ends(&usage.file).is_none_or(|ends| database::is_content(&ends))
+    }
+
+    /// Whether a program keeps a database, or may keep one.
+    fn may_keep_database(&self, program: &str) -> bool {
+        let mut own: Vec<_> =
+            self.usages.iter().filter(|usage| *usage.program == *program).collect();
+        if database::is_program(program) || own.iter().any(|usage| database::is_file(&usage.file)) {
+            return true;
+        }
+        own.retain(|usage| usage.syncs > 0);
+        own.sort_by_key(|usage| std::cmp::Reverse(usage.syncs));
+        own.truncate(LOOKED_AT_MAX);
+        own.into_iter().any(|usage| self.may_be_database(usage))
+    }
+
+    /// Whether memory may be mounted over a directory: it hides nothing that programs need but
+    /// files that they make again.
+    fn can_be_in_memory(&self, directory: &str) -> bool {
+        let Some(mount) = self.facts.mount_of(directory) else { return false };
+        let is_mount =
+            |system: &super::FileSystem| system.mount == mount.point && system.kind == mount.kind;
+        if !self.facts.file_systems.iter().any(is_mount) {
+            return false;
+        }
+        // Other mounts: below the directory they would be hidden. One that shows the directory at
+        // another place would go on to write to flash.
+        let rest = &directory[mount.point.trim_end_matches('/').len()..];
+        let inner = format!("{}{rest}", mount.root.trim_end_matches('/'));
+        let is_in_the_way = |other: &super::MountPoint| {
+            is_within(&other.point, directory)
+                || other.dev == mount.dev
+                    && (is_within(&other.root, &inner) || is_within(&inner, &other.root))
+        };
+        if self.facts.mounts.iter().any(|other| other != mount && is_in_the_way(other)) {
+            return false;
+        }
+        let is_of_database = |usage: &Usage| {
+            usage.syncs > 0
+                && (database::is_program(&usage.program)
+                    || self.inspect.ends(&usage.file).is_some_and(|e| database::is_content(&e)))
+        };
+        let own = || self.usages.iter().filter(|usage| is_within(&usage.file, directory));
+        let mut is_free =
+            !own().any(|usage| database::is_file(&usage.file) || is_of_database(usage));
+        let is_complete = is_free
+            && self.inspect.entries(directory, &mut |path, kind| {
+                is_free &= kind != EntryKind::Other && !database::is_file(path);
+            });
+        is_complete && is_free
     }
 
     fn per_hour(&self, bytes: u64) -> String {
@@ -125,7 +200,8 @@ fn listed(names: &[Box<str>]) -> String {
 }
 
 impl Group {
-    /// Proposes to keep the group's directory in memory.
+    /// Proposes to keep the group's directory in memory. The directories and links below it are
+    /// copied, as programs that run as services need them.
     fn in_memory(self, findings: &Findings<'_>, title: String, directory: &str) -> Proposal {
         let programs: Vec<_> = self.programs.into_iter().collect();
         let size_mib = (self.reached_bytes >> 20).next_power_of_two().max(64);
@@ -134,8 +210,13 @@ impl Group {
             many => format!("{} files", crate::show::count(many as u64)),
         };
         let at = quoted(directory);
-        let owner = format!("uid=$(stat -c %u {at}),gid=$(stat -c %g {at})");
-        let options = format!("size={size_mib}m,mode=$(stat -c %a {at}),{owner}");
+        let owner = "mode=$(stat -c %a .),uid=$(stat -c %u .),gid=$(stat -c %g .)";
+        // The shell's directory stays the one below the mount.
+        let script = format!(
+            "cd {at} && mount -t tmpfs -o size={size_mib}m,{owner} tmpfs {at} && \
+             find . -xdev \\( -type d -o -type l \\) -print0 | \
+             tar -c --no-recursion --null -T - -f - | tar -xp -f - -C {at}"
+        );
         Proposal {
             title,
             evidence: format!(
@@ -145,11 +226,12 @@ impl Group {
                 findings.per_hour(self.reached_bytes),
             ),
             price:
-                "new files take memory, and a restart or a power cut loses them; files that are \
-                    there now are hidden until it is undone; programs that have them open go on \
-                    with them until they are started again"
+                "new files and directories take memory, and a restart or a power cut loses them \
+                    and ends the change; files that are there now are hidden until then, or until \
+                    it is undone; programs that have them open go on with them until they are \
+                    started again"
                     .to_owned(),
-            commands: vec![format!("sudo mount -t tmpfs -o {options} tmpfs {at}")],
+            commands: vec![format!("sudo sh -c '{}'", script.replace('\'', r"'\''"))],
             undo: vec![format!("sudo umount {at}")],
             programs,
             effect: Effect::Change(Change::InMemory(self.files)),

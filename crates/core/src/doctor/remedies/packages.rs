@@ -12,7 +12,11 @@ pub(super) const SPEC: RemedySpec = RemedySpec {
 const FILE: &str = "/etc/dpkg/dpkg.cfg.d/flashsift";
 
 fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
-    let own = findings.usages.iter().filter(|usage| &*usage.program == "dpkg" && usage.syncs > 0);
+    // dpkg goes on to sync its own database.
+    let suits = |usage: &&super::Usage| {
+        &*usage.program == "dpkg" && usage.syncs > 0 && !usage.file.contains("/lib/dpkg/")
+    };
+    let own = findings.usages.iter().filter(suits);
     let (mut files, mut syncs, mut synced) = (std::collections::BTreeSet::new(), 0, 0);
     for usage in own {
         files.extend(&usage.files);

@@ -61,5 +61,5 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             effect: Effect::Change(Change::WriteAheadLog { database: file, journals }),
         })
     };
-    journals.into_iter().take(MOST).filter_map(propose).collect()
+    journals.into_iter().filter_map(propose).take(MOST).collect()
 }
