@@ -124,6 +124,7 @@ impl Watched {
             swapped_out_bytes: swapped_out_bytes().saturating_sub(self.swapped_out_bytes),
             trims: trims(&table),
             mounts: mount_points(&table),
+            upper_directories: upper_directories(&table),
         };
         let points = facts.file_systems.iter().map(|system| Path::new(&system.mount));
         let inspector = Inspector::new(table, points, programs);
@@ -142,6 +143,14 @@ fn mount_points(table: &Table) -> Vec<MountPoint> {
         kind: mount.kind.clone(),
     };
     table.all().iter().filter(is_there).map(point).collect()
+}
+
+/// The directories to which overlays write.
+fn upper_directories(table: &Table) -> Vec<String> {
+    let overlays = table.all().iter().filter(|mount| mount.kind == "overlay");
+    let options = overlays.flat_map(|mount| &mount.options);
+    let paths = options.filter_map(|option| option.strip_prefix("upperdir="));
+    paths.map(|path| escape(mounts::unescaped(path.as_bytes()).as_bytes()).into_owned()).collect()
 }
 
 /// A program that is installed. Directories that may not answer are not searched.
@@ -205,6 +214,19 @@ fn trims(table: &Table) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mounts_and_overlays_are_listed() {
+        let table = "22 1 8:2 / / rw - ext4 /dev/sda2 rw\n\
+            23 22 8:3 / /srv rw - ext4 /dev/sdb1 rw\n\
+            24 23 8:4 /in /srv rw - ext4 /dev/sdc1 rw\n\
+            25 22 0:40 / /merged rw - overlay overlay rw,lowerdir=/a,upperdir=/up\\040per,workdir=/w\n";
+        let table = Table::new(mounts::parse(table.as_bytes()));
+        assert_eq!(upper_directories(&table), ["/up per"]);
+        let listed = mount_points(&table);
+        let listed: Vec<_> = listed.iter().map(|mount| (&*mount.point, &*mount.root)).collect();
+        assert_eq!(listed, [("/", "/"), ("/srv", "/in"), ("/merged", "/")]);
+    }
 
     /// The forms of smartctl 7.3 for NVMe and for SATA.
     #[test]

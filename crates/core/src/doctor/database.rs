@@ -31,6 +31,7 @@ const PROGRAMS: &[&str] = &[
     "influxd",
     "influxdb3",
     "java",
+    "keydb-check-rdb",
     "keydb-server",
     "mariadbd",
     "meilisearch",
@@ -47,6 +48,8 @@ const PROGRAMS: &[&str] = &[
     "postmaster",
     "prometheus",
     "qdrant",
+    // The same file as the server.
+    "redis-check-rdb",
     "redis-server",
     "rethinkdb",
     "scylla",
@@ -58,6 +61,7 @@ const PROGRAMS: &[&str] = &[
     "tarantool",
     "tikv-server",
     "typesense-server",
+    "valkey-check-rdb",
     "valkey-server",
     "virtuoso-t",
 ];
@@ -264,7 +268,8 @@ mod tests {
 
     #[test]
     fn programs_are_known_by_names_that_the_kernel_may_have_cut() {
-        for name in ["mariadbd", "postgres", "clickhouse-server", "clickhouse-serv", "java"] {
+        for name in ["mariadbd", "redis-check-rdb", "clickhouse-server", "clickhouse-serv", "java"]
+        {
             assert!(is_program(name), "{name}");
         }
         for name in ["mariadb", "postgres2", "logger", "clickhouse-ser", "e"] {

@@ -21,6 +21,9 @@ pub struct Facts {
     pub trims: Option<bool>,
     /// All mounts to which their mount points lead.
     pub mounts: Vec<MountPoint>,
+    /// Directories to which overlays write, such as those of containers. What is mounted over them
+    /// is not seen through the overlay.
+    pub upper_directories: Vec<String>,
 }
 
 impl Facts {

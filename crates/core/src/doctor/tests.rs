@@ -461,6 +461,12 @@ fn memory_hides_nothing_that_programs_need() {
     for root in ["/home/me/.cache/web/dir", "/home/me", "/"] {
         assert_eq!(beside(vec![bind(root)]), none, "{root} is at another place, too");
     }
+    let upper = |path: &str| {
+        let facts = Facts { upper_directories: vec![path.to_owned()], ..facts() };
+        proposed(&facts, &Looked::default())
+    };
+    assert_eq!(upper("/home/you"), [IN_MEMORY]);
+    assert_eq!(upper("/home/me"), none, "a container does not see the mount");
     // The directory is on a file system that was not watched.
     let tmpfs = MountPoint { kind: "tmpfs".to_owned(), ..mount("/home/me", 2) };
     assert_eq!(beside(vec![tmpfs]), none);

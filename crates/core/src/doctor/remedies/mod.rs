@@ -80,6 +80,16 @@ const MOST: usize = 3;
 /// The most files of a program whose content is looked at.
 const LOOKED_AT_MAX: usize = 256;
 
+/// Parts of paths of the files of containers, which have mounts of their own.
+const OF_CONTAINERS: &[&str] = &[
+    "/docker/",
+    "/containerd/",
+    "/containers/storage/",
+    "/lib/lxc/",
+    "/lib/lxd/",
+    "/lib/machines/",
+];
+
 /// Files below one directory.
 #[derive(Default)]
 struct Group {
@@ -158,6 +168,12 @@ impl Findings<'_> {
                     && (is_within(&other.root, &inner) || is_within(&inner, &other.root))
         };
         if self.facts.mounts.iter().any(|other| other != mount && is_in_the_way(other)) {
+            return false;
+        }
+        let is_upper = |upper: &String| is_within(directory, upper) || is_within(upper, directory);
+        if self.facts.upper_directories.iter().any(is_upper)
+            || OF_CONTAINERS.iter().any(|part| directory.contains(part))
+        {
             return false;
         }
         let is_of_database = |usage: &Usage| {
