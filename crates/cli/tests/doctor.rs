@@ -86,7 +86,7 @@ int main(int count, char **words) {
 }
 ";
 /// A program that is on one file system, works there and has a file open there. It writes to
-/// another one whenever it is told.
+/// another one at each line of its standard input.
 const BYSTANDER: &str = "
 import os, sys
 os.chdir(sys.argv[1])
@@ -429,7 +429,7 @@ impl Stopped {
         let mut program = Command::new(stopped.point.join(python));
         program.args(["-c", BYSTANDER]).arg(&stopped.point).arg(written);
         let mut bystander = Running::new(&mut program);
-        // What it needs of its program is in memory afterwards.
+        // The pages of its program that it needs are in memory afterwards.
         bystander.tell();
         stopped.bystander = Some(bystander);
         kill_process(Pid::from_child(&stopped.daemon), Signal::STOP).unwrap();

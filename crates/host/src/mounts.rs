@@ -189,7 +189,7 @@ impl Table {
         Self { mounts, children }
     }
 
-    /// All mounts.
+    /// Returns all mounts, each after the one below it.
     pub fn all(&self) -> &[Mount] {
         &self.mounts
     }

@@ -220,7 +220,7 @@ mod tests {
         let table = "22 1 8:2 / / rw - ext4 /dev/sda2 rw\n\
             23 22 8:3 / /srv rw - ext4 /dev/sdb1 rw\n\
             24 23 8:4 /in /srv rw - ext4 /dev/sdc1 rw\n\
-            25 22 0:40 / /merged rw - overlay overlay rw,lowerdir=/a,upperdir=/up\\040per,workdir=/w\n";
+            25 22 0:40 / /merged rw - overlay overlay rw,lowerdir=/a,upperdir=/up\\040per\n";
         let table = Table::new(mounts::parse(table.as_bytes()));
         assert_eq!(upper_directories(&table), ["/up per"]);
         let listed = mount_points(&table);

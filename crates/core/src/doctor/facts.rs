@@ -21,7 +21,7 @@ pub struct Facts {
     pub trims: Option<bool>,
     /// All mounts to which their mount points lead.
     pub mounts: Vec<MountPoint>,
-    /// Directories to which overlays write, such as those of containers. What is mounted over them
+    /// Directories to which overlays write, such as those of containers. A mount over them
     /// is not seen through the overlay.
     pub upper_directories: Vec<String>,
 }

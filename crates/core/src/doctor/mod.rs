@@ -2,9 +2,9 @@
 //! writes.
 //!
 //! [`Doctor`] takes the events of the machine as they happen, and at the end the facts that the
-//! shell read ([`Facts`]); it answers further questions ([`Inspect`]). A remedy proposes a [`Change`], and the events run once more with it
-//! ([`what_if`]): the difference is what the remedy saves. A remedy is one file and one line in
-//! [`ALL`].
+//! shell read ([`Facts`]); it asks further questions through [`Inspect`]. A remedy proposes a
+//! [`Change`], and the events run once more with it ([`what_if`]): the difference is what the
+//! remedy saves. A remedy is one file and one line in [`ALL`].
 
 pub mod database;
 mod facts;
