@@ -39,7 +39,7 @@ pub(crate) struct Input {
 
     /// Columns of a CSV file: time=, file=, op=, offset=, len=, pid= and process= with the name or
     /// number of a column; unit=s, ms, us or ns is that of the time, block=BYTES that of offset and
-    /// len
+    /// len, offset-unit=BYTES or len-unit=BYTES that of one of them
     #[arg(long, value_name = "time=NAME,…")]
     pub(crate) columns: Option<String>,
 

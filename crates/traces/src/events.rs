@@ -182,6 +182,9 @@ pub struct Summary {
 /// Linux's `MAX_RW_COUNT`: no read or write moves more at once.
 pub const ACCESS_BYTES_MAX: u64 = 0x7fff_f000;
 
+/// No request of a block device is longer: the kernel cuts them to a few MiB.
+pub const REQUEST_BYTES_MAX: u64 = 1 << 30;
+
 /// Events of a batch: so few that the sink reads them from the core's own cache.
 const BATCH: usize = 256;
 
@@ -279,9 +282,11 @@ impl<'a> Events<'a> {
     pub fn about(&mut self, about: About) -> Result<(), Error> {
         assert!(self.summary.about.is_none(), "a reader says what its trace is about once");
         self.summary.about = Some(about);
-        if about.space == Space::Objects {
-            self.len_max = u64::MAX;
-        }
+        self.len_max = match about.space {
+            Space::Files => ACCESS_BYTES_MAX,
+            Space::Blocks => REQUEST_BYTES_MAX,
+            Space::Objects => u64::MAX,
+        };
         self.sink.about(about)
     }
 
@@ -301,7 +306,8 @@ impl<'a> Events<'a> {
     }
 
     /// Adds an event. An event that no system can have carried out counts as damage instead: it is
-    /// longer than [`ACCESS_BYTES_MAX`] (objects may be longer), or reaches past `i64::MAX`.
+    /// longer than [`ACCESS_BYTES_MAX`] or, on a block device, than [`REQUEST_BYTES_MAX`] (objects
+    /// may be longer), or reaches past `i64::MAX`.
     ///
     /// # Errors
     ///
@@ -455,7 +461,10 @@ fn checked(action: &Action, len_max: u64) -> Result<(), Skip> {
 #[inline(always)]
 fn checked_access(offset: u64, len: u64, len_max: u64) -> Result<(), Skip> {
     if len > len_max {
-        return Err(Skip::Damage("access longer than 2 GiB"));
+        return Err(Skip::Damage(match len_max {
+            REQUEST_BYTES_MAX => "request longer than 1 GiB",
+            _ => "access longer than 2 GiB",
+        }));
     }
     checked_end(offset, len)
 }

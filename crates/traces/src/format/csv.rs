@@ -10,6 +10,9 @@
 //! has no header. The separator is the one of comma, semicolon, tab and bar that occurs most often
 //! in the first line. Fields may be quoted as RFC 4180 says, and cannot contain a line break.
 //!
+//! `block=512` is the unit of `offset` and `len`; `offset-unit=512` and `len-unit=512` are those of
+//! one of them: SPC's traces count sectors in the offset and bytes in the length.
+//!
 //! The text of the file's column identifies a file, and is its name. Without that column
 //! the trace is one of a block device. Without `op` all requests are reads, without `offset` they
 //! begin at 0, and without `len` they are of one page.
@@ -79,6 +82,8 @@ const HOLDS: [(&str, Holds); 7] = [
 /// Keys whose value is no column.
 const UNIT: &str = "unit";
 const BLOCK: &str = "block";
+const OFFSET_UNIT: &str = "offset-unit";
+const LEN_UNIT: &str = "len-unit";
 
 /// The value of `--columns`.
 #[derive(Debug)]
@@ -86,13 +91,23 @@ struct Columns<'a> {
     named: Vec<(Holds, &'a str)>,
     /// Units of the time in a second.
     per_second: u64,
-    /// Bytes of a unit of `offset` and `len`.
-    block_bytes: u64,
+    /// Bytes of a unit of `offset` and of `len`.
+    offset_bytes: u64,
+    len_bytes: u64,
+    /// Whether `block` alone gives the unit of `len`.
+    len_by_block: bool,
 }
 
 impl<'a> Columns<'a> {
     fn parse(text: &'a str) -> Result<Self, Error> {
-        let mut columns = Self { named: Vec::new(), per_second: 1, block_bytes: 1 };
+        let mut columns = Self {
+            named: Vec::new(),
+            per_second: 1,
+            offset_bytes: 1,
+            len_bytes: 1,
+            len_by_block: false,
+        };
+        let (mut block, mut offset_unit, mut len_unit) = (None, None, None);
         let mut given: Vec<String> = Vec::new();
         for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
             let (key, value) = pair
@@ -114,16 +129,25 @@ impl<'a> Columns<'a> {
                 (UNIT, "ms") => columns.per_second = 1000,
                 (UNIT, "us") => columns.per_second = 1_000_000,
                 (UNIT, "ns") => columns.per_second = 1_000_000_000,
-                (BLOCK, bytes) if bytes.parse().is_ok_and(|bytes: u64| bytes > 0) => {
-                    columns.block_bytes = bytes.parse().unwrap_or(1);
+                (BLOCK | OFFSET_UNIT | LEN_UNIT, bytes)
+                    if bytes.parse().is_ok_and(|bytes: u64| bytes > 0) =>
+                {
+                    let unit = match &*key {
+                        BLOCK => &mut block,
+                        OFFSET_UNIT => &mut offset_unit,
+                        _ => &mut len_unit,
+                    };
+                    *unit = bytes.parse().ok();
                 }
                 _ => {
-                    let names = HOLDS.iter().map(|(name, _)| *name).chain([UNIT, BLOCK]);
+                    let keys = [UNIT, BLOCK, OFFSET_UNIT, LEN_UNIT];
+                    let names = HOLDS.iter().map(|(name, _)| *name).chain(keys);
                     let near = params::nearest(&key, names).filter(|near| *near != key);
                     return Err(Error::Options(format!(
                         "--columns does not take `{pair}`{}; it takes time=, file=, op=, offset=, \
                          len=, pid= and process= with the name or number of a column, unit=s, ms, \
-                         us or ns for the time, and block=BYTES for the unit of offset and len",
+                         us or ns for the time, block=BYTES for the unit of offset and len, and \
+                         offset-unit=BYTES or len-unit=BYTES for one of them",
                         params::did_you_mean(near)
                     )));
                 }
@@ -134,6 +158,9 @@ impl<'a> Columns<'a> {
                 "--columns names no column: give, for example, time=ts,file=path,op=rw".to_owned(),
             ));
         }
+        columns.offset_bytes = offset_unit.or(block).unwrap_or(1);
+        columns.len_bytes = len_unit.or(block).unwrap_or(1);
+        columns.len_by_block = len_unit.is_none() && block.is_some_and(|bytes| bytes > 1);
         Ok(columns)
     }
 
@@ -211,6 +238,8 @@ const UNKNOWN: Skip = Skip::Damage(
     "operation other than read, write, sync, truncate, create, open, close, delete and discard",
 );
 
+const LEN_IN_BYTES: &str = "column of lengths that are whole blocks even without block=: if they are bytes, add len-unit=1";
+
 /// An operation, by any of the words that tools print for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
@@ -260,7 +289,14 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
                 Ok(true)
             })?;
         }
-        let Some(line) = input.line()? else { return Ok(()) };
+        let Some(line) = input.line()? else {
+            if let Some(Reader::Requests(reader)) = &reader
+                && reader.len_in_bytes == Some(true)
+            {
+                events.note(LEN_IN_BYTES, 1);
+            }
+            return Ok(());
+        };
         text_line(line, events, |text, events| {
             let separator = *separator.get_or_insert_with(|| separator_of(text));
             let fields = match lines.split(text, separator) {
@@ -336,6 +372,7 @@ fn begin<'a>(
         memo: Memo::default(),
         next: 0,
         first: None,
+        len_in_bytes: None,
         processes: Processes::default(),
     };
     Ok((Reader::Requests(Box::new(reader)), columns.has_header()))
@@ -353,6 +390,9 @@ struct Requests<'a> {
     next: u64,
     /// First time, in its unit.
     first: Option<Time>,
+    /// Whether lengths by `block` may be bytes: each one is a multiple of it without the factor,
+    /// too. `None` as long as there is no length.
+    len_in_bytes: Option<bool>,
     processes: Processes,
 }
 
@@ -436,14 +476,15 @@ impl Requests<'_> {
     #[inline(always)]
     fn quick<'a>(&self, text: &mut Text<'a>) -> Option<Request<'a>> {
         let mut request = Request::default();
-        let (separator, block_bytes) = (self.separator, self.columns.block_bytes);
+        let Columns { offset_bytes, len_bytes, .. } = *self.columns;
+        let separator = self.separator;
         let mut columns = self.in_order.iter();
         let mut ended = true;
         for holds in &mut columns {
             match holds {
                 Some(Holds::Time) => request.time = Some(Time::of(text.decimal()?)?),
-                Some(Holds::Offset) => request.offset = text.number()?.checked_mul(block_bytes)?,
-                Some(Holds::Len) => request.len = text.number()?.checked_mul(block_bytes)?,
+                Some(Holds::Offset) => request.offset = text.number()?.checked_mul(offset_bytes)?,
+                Some(Holds::Len) => request.len = text.number()?.checked_mul(len_bytes)?,
                 Some(Holds::Pid) => request.pid = u32::try_from(text.number()?).ok()?,
                 Some(Holds::Op) => {
                     request.op = match text.field(separator)?.bytes() {
@@ -488,15 +529,16 @@ impl Requests<'_> {
             .map(|text| Time::parse(text).ok_or(Skip::Damage("time that is not a positive number")))
             .transpose()?;
         let op = at(op)?.map_or(Ok(Op::Read), |text| Op::parse(text).ok_or(UNKNOWN))?;
-        let bytes = |place: Option<usize>, default: u64| match at(place)? {
+        let bytes = |place: Option<usize>, unit: u64, default: u64| match at(place)? {
             Some("") | None => Ok(default),
             Some(text) => {
-                let blocks: Option<u64> = text.parse().ok();
-                let bytes = blocks.and_then(|n| n.checked_mul(self.columns.block_bytes));
+                let units: Option<u64> = text.parse().ok();
+                let bytes = units.and_then(|n| n.checked_mul(unit));
                 bytes.ok_or(Skip::Damage("offset or length that is not a number"))
             }
         };
-        let (offset, len) = (bytes(offset, 0)?, bytes(len, PAGE_BYTES)?);
+        let offset = bytes(offset, self.columns.offset_bytes, 0)?;
+        let len = bytes(len, self.columns.len_bytes, PAGE_BYTES)?;
         let pid = match at(pid)? {
             Some("") | None => 0,
             Some(text) => text.parse().map_err(|_| Skip::Damage("process that is not a number"))?,
@@ -520,7 +562,11 @@ impl Requests<'_> {
     #[inline(always)]
     fn request(&mut self, request: &Request<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         let &Request { time, op, offset, len, pid, name, file, process } = request;
-        let per_second = self.columns.per_second;
+        let Columns { per_second, len_bytes, len_by_block, .. } = *self.columns;
+        if len_by_block && self.len_in_bytes != Some(false) && self.places.len.is_some() && len > 0
+        {
+            self.len_in_bytes = Some((len / len_bytes).is_multiple_of(len_bytes));
+        }
         let at_us =
             time.map_or(0, |time| time.since_us(*self.first.get_or_insert(time), per_second));
         if let Some(process) = process {
@@ -690,6 +736,15 @@ mod tests {
                 b';',
                 ["x;0.5;;app;8;9", "\"y;z\";12.000001;1;a b;16", ";17592186044416.125;;\"q\";0;"],
             ),
+            (
+                "file=1,offset=2,len=3,op=4,time=5,block=4096,offset-unit=512,len-unit=1",
+                b',',
+                [
+                    "0,303567,3584,w,0.026214",
+                    "1,1,36028797018963968,R,7",
+                    "2,36028797018963968,8,r,7",
+                ],
+            ),
         ] {
             let parsed = Columns::parse(columns).unwrap();
             let mut kept = Kept::default();
@@ -750,6 +805,50 @@ mod tests {
         assert_eq!(events, ["0 0 r 0 1 4096", "1 0 r 0 2 4096"]);
     }
 
+    /// `block=` was the unit of offsets and lengths alike, so a trace of SPC, whose offsets are in
+    /// sectors and whose lengths are in bytes, became one of requests 512 times as long, and nothing
+    /// said so.
+    #[test]
+    fn offset_and_length_have_units_of_their_own() {
+        let spc = b"0,40,3584,W,0.5\n0,8388608,8192,r,0.75\n1,9,512,W,1.5\n";
+        let columns = "file=1,offset=2,len=3,op=4,time=5";
+        let right = [
+            "0 0 0 is 0",
+            "0 0 w 0 20480 3584",
+            "250000 0 r 0 4294967296 8192",
+            "1000000 0 1 is 1",
+            "1000000 0 w 1 4608 512",
+        ];
+        for units in ["offset-unit=512", "block=512,len-unit=1", "offset-unit=512,len-unit=1"] {
+            let (events, summary) = accesses(&format!("{columns},{units}"), spc).unwrap();
+            assert_eq!(events, right, "{units}");
+            assert_eq!(summary.skipped.len(), 0, "{units}: {}", summary.skipped);
+        }
+        // Lengths in pages at offsets in bytes.
+        let (events, _) = accesses("offset=1,len=2,len-unit=4096", b"512,2\n").unwrap();
+        assert_eq!(events, ["0 0 r 0 512 8192"]);
+        // The wrong unit is noted; lengths that are blocks are not.
+        let noted = |text: &[u8]| {
+            let (_, summary) = accesses("offset=1,len=2,block=512", text).unwrap();
+            summary.skipped.to_string()
+        };
+        assert_eq!(noted(b"8,8192\n16,1024\n"), format!("1 × {LEN_IN_BYTES} (first at 1)"));
+        assert_eq!(noted(b"8,512\n16,8\n0,512\n"), "");
+    }
+
+    /// A length that no request has is damage, whatever its unit.
+    #[test]
+    fn a_length_beyond_any_request_is_damage() {
+        let text = b"0,2097152\n0,2097153\n0,9007199254740992\n0,8\n";
+        let (events, summary) = accesses("offset=1,len=2,block=512", text).unwrap();
+        assert_eq!(events, ["0 0 r 0 0 1073741824", "0 0 r 0 0 4096"]);
+        assert_eq!(summary.skipped.damaged(), 2, "{}", summary.skipped);
+        let text = b"a,2147479552\na,2147479553\n";
+        let (events, summary) = accesses("file=1,len=2", text).unwrap();
+        assert_eq!(events, ["0 0 0 is a", "0 0 r 0 0 2147479552"]);
+        assert_eq!(summary.skipped.to_string(), "1 × access longer than 2 GiB (first at 2)");
+    }
+
     #[test]
     fn a_deleted_name_begins_anew() {
         let text = b"f,op\na,create\na,write\na,unlink\na,write\na,create\na,truncate\n";
@@ -788,6 +887,8 @@ mod tests {
             ("unit=h", "does not take `unit=h`"),
             ("unit=ms", "names no column"),
             ("time=ts,Time=ts,file=path", "gives `time=` more than once"),
+            ("offset-unt=512", "(did you mean `offset-unit`?)"),
+            ("len=ts,len-unit=0", "does not take `len-unit=0`"),
             ("time=ts,unit=s,unit=ms", "gives `unit=` more than once"),
             ("", "say what the columns hold, for example --columns"),
         ] {

@@ -3,7 +3,7 @@
 use flashsift_core::event::{About, Action, Event, Space};
 use flashsift_traces::{
     Error,
-    events::{ACCESS_BYTES_MAX, Events, Kept, Sink, Summary},
+    events::{ACCESS_BYTES_MAX, Events, Kept, REQUEST_BYTES_MAX, Sink, Summary},
     format::FormatSpec,
     input::Input,
     open::{self, Limits, Outcome},
@@ -33,7 +33,12 @@ impl Sink for Checked {
                 event.action
             {
                 self.accesses += 1;
-                assert!(about.space == Space::Objects || len <= ACCESS_BYTES_MAX, "{event:?}");
+                let len_max = match about.space {
+                    Space::Files => ACCESS_BYTES_MAX,
+                    Space::Blocks => REQUEST_BYTES_MAX,
+                    Space::Objects => u64::MAX,
+                };
+                assert!(len <= len_max, "{event:?}");
                 assert!(
                     offset.checked_add(len).is_some_and(|end| end <= i64::MAX as u64),
                     "{event:?}"
