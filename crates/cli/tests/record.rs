@@ -5,7 +5,7 @@ use std::{
     io::{BufReader, Read},
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Child, ChildStderr, Command, Stdio},
+    process::{Child, ChildStderr, Command, Output, Stdio},
 };
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
@@ -239,6 +239,80 @@ fn a_partition_below_a_mount_in_place_is_named_and_left_out() {
     assert!(output.status.success(), "{says}");
     assert!(says.contains("/part (ext4) is hidden by another mount over it"), "{says}");
     assert!(unmounted, "the partition can be unmounted after it");
+}
+
+/// In a mount namespace of its own: `$1` is flashsift, `$2` an empty directory.
+fn in_own_namespace(test: &str, folder: &Path, script: &str) -> Option<Output> {
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
+        .args([Path::new(FLASHSIFT), folder])
+        .output();
+    match output {
+        Ok(output) if output.status.code() != Some(99) => Some(output),
+        other => {
+            println!("SKIPPED {test}: it cannot mount here: {other:?}");
+            None
+        }
+    }
+}
+
+/// The recorder took the first tracefs of the table of mounts, in whatever directory: here, in one
+/// of somebody else. Its recording ended when that was unmounted.
+#[test]
+fn a_tracefs_in_the_directory_of_somebody_else_is_not_used() {
+    const TEST: &str = "a_tracefs_in_the_directory_of_somebody_else_is_not_used";
+    let Some((folder, _)) = root(TEST) else { return };
+    // In turn: without the system's own, and beside it.
+    for own in ["umount -l /sys/kernel/tracing; umount -l /sys/kernel/debug", "true"] {
+        let script = format!(
+            "mkdir -p \"$2/theirs\" || exit 99
+             {own}
+             mount -t tracefs theirs \"$2/theirs\" || exit 99
+             exec \"$1\" record -o \"$2/t.parquet\" --path \"$2\" -- \
+                sh -c 'umount -l \"$0/theirs\" && umount -l /sys/kernel/tracing; echo x > \"$0/seen\"' \
+                \"$2\""
+        );
+        let Some(output) = in_own_namespace(TEST, folder.path(), &script) else { return };
+        let says = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !says.contains("could not be removed"), "{says}");
+        assert!(described(&folder.path().join("t.parquet")).contains("/seen"), "{own}: {says}");
+    }
+}
+
+/// A mount whose path is not UTF-8, anybody's, was the end of all recordings: "here that is none".
+/// Others that come and go are no concern of a recording either, even file systems that it could
+/// record: those are recorded as long as they are there.
+#[test]
+fn mounts_that_come_and_go_do_not_end_a_recording() {
+    const TEST: &str = "mounts_that_come_and_go_do_not_end_a_recording";
+    let Some((folder, _)) = root(TEST) else { return };
+    let script = "
+        odd=$(printf '%s/odd\\377' \"$2\"); come=\"$2/come\"; image=\"$2/image\"
+        mkdir \"$odd\" \"$come\" && mount -t tmpfs odd \"$odd\" || exit 99
+        mkdir \"$odd/disk\" || exit 99
+        truncate -s 16M \"$image\" && mkfs.ext4 -q \"$image\" || exit 99
+        mount -o loop \"$image\" \"$odd/disk\" || exit 99
+        umount \"$odd/disk\" || exit 99
+        mount -o loop \"$image\" \"$come\" || exit 99
+        exec \"$1\" record -o \"$2/t.parquet\" -- sh -c '
+            echo x > \"$0/first\"
+            for n in 1 2 3 4 5 6 7 8; do
+                umount -l \"$0/come\"
+                mount -t tmpfs come \"$0/come\"
+                echo x > \"$0/come/unseen\"
+                umount -l \"$0/come\"
+                mount -o loop \"$1\" \"$0/come\"
+                mkdir \"$0/$n\"; mount -t tmpfs more \"$0/$n\"; umount \"$0/$n\"
+            done
+            umount -l \"$0/come\"
+            echo x > \"$0/last\"' \"$2\" \"$image\"";
+    let Some(output) = in_own_namespace(TEST, folder.path(), script) else { return };
+    let says = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{says}");
+    let trace = folder.path().join("t.parquet");
+    let described = described(&trace);
+    assert!(described.contains("/first") && described.contains("/last"), "{described}{says}");
+    assert!(!described.contains("unseen"), "{described}");
 }
 
 /// As Chromium starts its processes: the kernel calls them `exe`.

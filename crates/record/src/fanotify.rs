@@ -6,13 +6,14 @@
 use crate::{
     Error,
     fiemap::{self, Extent},
-    system::Mounted,
+    system::{Mounted, dev_of},
 };
 use flashsift_core::names::escape;
 use flashsift_traces::tracepoint::{Dev, Handle, Inode, Name, NameKind};
 use rustix::{
     fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
     fs::{Mode, OFlags},
+    io::Errno,
 };
 use std::{
     collections::HashMap,
@@ -77,10 +78,25 @@ struct Watched {
 
 impl Watched {
     /// Opens the root. It stays open only as long as needed, so that the file system can be
-    /// unmounted.
+    /// unmounted. Then, or below another mount, its path leads elsewhere: that is `NODEV`.
     fn root(&self) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(&self.mounted.path, flags, Mode::empty())
+        let root = rustix::fs::open(&self.mounted.path, flags, Mode::empty())?;
+        match dev_of(rustix::fs::fstat(&root)?.st_dev) == self.mounted.dev {
+            true => Ok(root),
+            false => Err(Errno::NODEV),
+        }
+    }
+
+    /// Adds the file system to a queue.
+    fn mark(&self, queue: &OwnedFd, mask: u64) -> io::Result<()> {
+        let root = self.root()?;
+        let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+        // SAFETY: `root` is open, and the path may be null then.
+        let marked = unsafe {
+            libc::fanotify_mark(queue.as_raw_fd(), how, mask, root.as_raw_fd(), std::ptr::null())
+        };
+        if marked < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     fn at(&self, error: io::Error) -> Error {
@@ -123,8 +139,8 @@ pub(crate) fn path_of_inode(root: &Path, ino: u64) -> Option<std::path::PathBuf>
     is_it.then_some(path)
 }
 
-/// Creates a queue of changes to names on these file systems.
-fn queue(mask: u64, watched: &[Watched]) -> Result<OwnedFd, Error> {
+/// Creates a queue of changes to names, of no file system yet.
+fn queue() -> Result<OwnedFd, Error> {
     let flags = libc::FAN_CLASS_NOTIF
         | libc::FAN_CLOEXEC
         | libc::FAN_NONBLOCK
@@ -141,23 +157,7 @@ fn queue(mask: u64, watched: &[Watched]) -> Result<OwnedFd, Error> {
         return Err(Error::not_allowed("fanotify (names of files; Linux 5.17)", &error));
     }
     // SAFETY: the kernel has just returned this descriptor.
-    let queue = unsafe { OwnedFd::from_raw_fd(queue) };
-    for watch in watched {
-        let root = match watch.root() {
-            // It was unmounted meanwhile.
-            Err(rustix::io::Errno::NOENT) => continue,
-            root => root.map_err(|e| watch.at(e.into()))?,
-        };
-        let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
-        // SAFETY: `root` is open, and the path may be null then.
-        let marked = unsafe {
-            libc::fanotify_mark(queue.as_raw_fd(), how, mask, root.as_raw_fd(), std::ptr::null())
-        };
-        if marked < 0 {
-            return Err(watch.at(io::Error::last_os_error()));
-        }
-    }
-    Ok(queue)
+    Ok(unsafe { OwnedFd::from_raw_fd(queue) })
 }
 
 /// All watched file systems and their queues.
@@ -171,25 +171,42 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Starts to watch these file systems.
+    /// Starts to watch these file systems. One that was unmounted meanwhile is left out.
     ///
     /// # Errors
     ///
-    /// fanotify is not permitted, or a file system cannot be opened.
+    /// fanotify is not permitted, or none of the file systems can be watched.
     pub(crate) fn watch(mounts: &[Mounted]) -> Result<Self, Error> {
-        let mut watched = Vec::new();
+        let queues = [queue()?, queue()?];
+        let (mut watched, mut first) = (Vec::new(), None);
         for mounted in mounts {
             let mut watch = Watched { mounted: mounted.clone(), fsid: [0; 8] };
-            let statfs = match watch.root().and_then(|root| rustix::fs::fstatfs(&root)) {
-                // It was unmounted meanwhile.
-                Err(rustix::io::Errno::NOENT) => continue,
-                statfs => statfs.map_err(|e| watch.at(e.into()))?,
-            };
-            // SAFETY: `fsid_t` is two integers; only its fields are private.
-            watch.fsid = unsafe { mem::transmute::<rustix::fs::Fsid, [u8; 8]>(statfs.f_fsid) };
-            watched.push(watch);
+            let statfs = watch.root().and_then(rustix::fs::fstatfs).map_err(io::Error::from);
+            let marked = statfs.and_then(|statfs| {
+                queues.iter().zip(MASKS).try_for_each(|(queue, mask)| watch.mark(queue, mask))?;
+                Ok(statfs)
+            });
+            match marked {
+                Ok(statfs) => {
+                    // SAFETY: `fsid_t` is two integers; only its fields are private.
+                    watch.fsid =
+                        unsafe { mem::transmute::<rustix::fs::Fsid, [u8; 8]>(statfs.f_fsid) };
+                    watched.push(watch);
+                }
+                Err(why) => {
+                    let path = mounted.path.display();
+                    let gone = [Errno::NOENT, Errno::NODEV].map(|gone| gone.raw_os_error());
+                    match why.raw_os_error().is_some_and(|why| gone.contains(&why)) {
+                        true => tracing::debug!("{path} was unmounted meanwhile"),
+                        false => tracing::warn!("{path}: no names of its files ({why})"),
+                    }
+                    first.get_or_insert_with(|| watch.at(why));
+                }
+            }
         }
-        let queues = [queue(MASKS[0], &watched)?, queue(MASKS[1], &watched)?];
+        if let Some(error) = first.filter(|_| watched.is_empty()) {
+            return Err(error);
+        }
         let directories = HashMap::new();
         Ok(Self { queues, watched, directories, waiting_max: WAITING_MAX, overflowed: false })
     }
@@ -230,13 +247,19 @@ impl Names {
     /// create names as fast as this loop reads them.
     fn read(&mut self, n: usize) -> Result<Vec<u8>, Error> {
         const READ_BYTES: usize = 64 << 10;
-        let at =
-            |error: rustix::io::Errno| Error::At { path: "fanotify".into(), what: error.into() };
+        let at = |error: Errno| Error::At { path: "fanotify".into(), what: error.into() };
         let waiting = rustix::io::ioctl_fionread(&self.queues[n]).map_err(at)? / HEAD_BYTES;
         let mut events = Vec::new();
         if waiting > self.waiting_max {
             self.overflowed = true;
-            self.queues[n] = queue(MASKS[n], &self.watched)?;
+            let queue = queue()?;
+            for watch in &self.watched {
+                // One that was unmounted has no more names.
+                if let Err(why) = watch.mark(&queue, MASKS[n]) {
+                    tracing::debug!("{}: {why}", watch.mounted.path.display());
+                }
+            }
+            self.queues[n] = queue;
             return Ok(events);
         }
         let mut taken = 0;
@@ -246,9 +269,9 @@ impl Names {
             let read = rustix::io::read(&self.queues[n], &mut events[end..]);
             events.truncate(end + *read.as_ref().unwrap_or(&0));
             match read {
-                Ok(0) | Err(rustix::io::Errno::AGAIN) => break,
+                Ok(0) | Err(Errno::AGAIN) => break,
                 Ok(_) => taken += each(&events[end..]).count() as u64,
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(at(error)),
             }
         }
@@ -425,7 +448,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::{dev_of, mounts};
+    use crate::system::mounts;
     use std::{fs, os::unix::fs::MetadataExt};
 
     /// A directory and the names of its file system; `None`, with a line on standard output, where
@@ -491,6 +514,38 @@ mod tests {
         created.dedup();
         assert_eq!(created.len(), files.len());
         assert_eq!(created, files);
+    }
+
+    /// Between the look at the table of mounts and the first mark, any file system of the machine may
+    /// be unmounted, and its path then leads to another, which may have no names to report. That
+    /// ended the recording of all others. So did an overflow after such an unmount.
+    #[test]
+    fn a_mount_that_is_gone_does_not_end_the_recording_of_others() {
+        let test = "a_mount_that_is_gone_does_not_end_the_recording_of_others";
+        let Some((folder, names)) = watched(test) else { return };
+        let here = names.watched[0].mounted.clone();
+        // procfs has no names to report, and a directory of the other file system is not its root.
+        let gone = |path: &str| Mounted {
+            dev: Dev::new(7, 4_000),
+            kind: "ext4".to_owned(),
+            path: path.into(),
+            block_bytes: 4096,
+        };
+        let inside = gone(folder.path().to_str().unwrap());
+        let mut names =
+            Names::watch(&[gone("/proc"), inside, gone("/absent"), here.clone()]).unwrap();
+        assert_eq!(names.watched.len(), 1);
+        fs::write(folder.path().join("one"), "").unwrap();
+        assert!(reported(&mut names, folder.path()).contains(&"one".to_owned()));
+        names.watched.push(Watched { mounted: gone("/proc"), fsid: [1; 8] });
+        names.waiting_max = 0;
+        fs::write(folder.path().join("two"), "").unwrap();
+        assert!(reported(&mut names, folder.path()).is_empty() && names.overflowed());
+        names.waiting_max = u64::MAX;
+        fs::write(folder.path().join("three"), "").unwrap();
+        assert!(reported(&mut names, folder.path()).contains(&"three".to_owned()));
+        let none = Names::watch(&[gone("/proc")]).err().unwrap().to_string();
+        assert!(none.starts_with("/proc: "), "{none}");
     }
 
     #[test]

@@ -109,7 +109,7 @@ pub fn can_record(kind: &str) -> bool {
 /// Lists the mounted file systems that can be recorded, each once, by a path that leads to it
 /// through local file systems.
 pub(crate) fn mounts() -> Vec<Mounted> {
-    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let text = mountinfo();
     let mut mounts = mounts_in(&text, reachable(&text));
     for mount in &mut mounts {
         mount.block_bytes = rustix::fs::statvfs(&mount.path).map_or(4096, |stat| stat.f_bsize);
@@ -117,10 +117,17 @@ pub(crate) fn mounts() -> Vec<Mounted> {
     mounts
 }
 
+/// Returns the table of mounts. A name in it that is not UTF-8 may be anybody's mount, so it keeps no
+/// other mount from being found.
+fn mountinfo() -> String {
+    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 /// Describes the file systems that could be recorded, but lie under another mount wherever they are
 /// mounted.
 pub(crate) fn hidden() -> Vec<String> {
-    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let text = mountinfo();
     let reachable = mounts_in(&text, reachable(&text));
     let mut all = mounts_in(&text, |_| true);
     all.retain(|mount| reachable.iter().all(|other| other.dev != mount.dev));

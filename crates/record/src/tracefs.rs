@@ -20,40 +20,38 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Path of tracefs. It is mounted by the system, or by this process at no visible place.
+/// tracefs, in a mount of this process at no visible place: nobody else can unmount it or put
+/// another file system over it, and it is gone when the process ends, however it ends.
 pub(crate) struct Tracefs {
     root: PathBuf,
-    /// Keeps this process's own mount.
-    _mount: Option<OwnedFd>,
+    /// Keeps the mount.
+    _mount: OwnedFd,
 }
+
+/// The places of tracefs in every system. It is not looked for elsewhere: a mount in a directory of
+/// another user or in the root of a container is theirs.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// `TRACEFS_MAGIC` of `linux/magic.h`.
+const MAGIC: u32 = 0x7472_6163;
+/// The name of tracefs in messages.
+const SHOWN: &str = "tracefs";
 
 /// Prefix of instances of flashsift; the number of the process follows.
 const PREFIX: &str = "flashsift-";
 
 impl Tracefs {
-    /// Finds or mounts tracefs, and removes the instances of killed recorders.
+    /// Mounts tracefs, and removes the instances of killed recorders.
     ///
     /// # Errors
     ///
     /// tracefs is not permitted.
     pub(crate) fn open() -> Result<Self, Error> {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let mounted = mounts.lines().find_map(|line| {
-            let mut words = line.split(' ');
-            let (path, kind) = (words.nth(1)?, words.next()?);
-            (kind == "tracefs").then(|| PathBuf::from(path))
-        });
-        let tracefs = match mounted {
-            Some(root) => Self { root, _mount: None },
-            None => {
-                let mount =
-                    own_mount().map_err(|e| Error::not_allowed("mounting tracefs", &e.into()))?;
-                Self {
-                    root: format!("/proc/self/fd/{}", mount.as_raw_fd()).into(),
-                    _mount: Some(mount),
-                }
-            }
+        let mount = match PLACES.iter().find_map(|place| copy_of(place)) {
+            Some(mount) => mount,
+            None => new_mount().map_err(|e| Error::not_allowed("mounting tracefs", &e.into()))?,
         };
+        let root = format!("/proc/self/fd/{}", mount.as_raw_fd()).into();
+        let tracefs = Self { root, _mount: mount };
         tracefs.clean();
         Ok(tracefs)
     }
@@ -92,7 +90,22 @@ impl Tracefs {
     }
 }
 
-fn own_mount() -> rustix::io::Result<OwnedFd> {
+/// Returns a mount of our own of the tracefs at this place, if there is one. Where we may not mount,
+/// it is that place itself.
+///
+/// A new mount would do as well, but kernels before 6.10 take its options for those of all mounts,
+/// and so could take tracefs away from users to whom it was given.
+fn copy_of(place: &str) -> Option<OwnedFd> {
+    use mount::OpenTreeFlags as Flags;
+    let flags = Flags::OPEN_TREE_CLONE | Flags::OPEN_TREE_CLOEXEC;
+    let found = mount::open_tree(fs::CWD, place, flags).or_else(|_| {
+        fs::open(place, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    });
+    let found = found.ok()?;
+    (fs::fstatfs(&found).ok()?.f_type as u32 == MAGIC).then_some(found)
+}
+
+fn new_mount() -> rustix::io::Result<OwnedFd> {
     let context = mount::fsopen("tracefs", mount::FsOpenFlags::FSOPEN_CLOEXEC)?;
     mount::fsconfig_create(context.as_fd())?;
     mount::fsmount(
@@ -131,6 +144,8 @@ impl Decoder {
 /// An instance with its own buffers and events.
 pub(crate) struct Instance {
     path: PathBuf,
+    /// The path for messages.
+    shown: PathBuf,
     decoders: Vec<Option<Decoder>>,
     cpus: Vec<Cpu>,
     page: Vec<u8>,
@@ -160,10 +175,17 @@ impl Instance {
     ) -> Result<Self, Error> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = tracefs.root.join("instances").join(format!("{PREFIX}{pid}-{name}{count}"));
+        let name = format!("instances/{PREFIX}{pid}-{name}{count}");
+        let (path, shown) = (tracefs.root.join(&name), Path::new(SHOWN).join(&name));
         std::fs::create_dir(&path).map_err(|e| Error::not_allowed("a tracing instance", &e))?;
-        let mut instance =
-            Self { path, decoders: Vec::new(), cpus: Vec::new(), page: Vec::new(), pages: 0 };
+        let mut instance = Self {
+            path,
+            shown,
+            decoders: Vec::new(),
+            cpus: Vec::new(),
+            page: Vec::new(),
+            pages: 0,
+        };
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", clock.trace_clock())?;
         // Larger sub-buffers need fewer reads; kernels before 6.8 have pages only.
@@ -257,16 +279,16 @@ impl Instance {
     /// Opens the buffers and starts tracing.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
         let mut numbers: Vec<u32> = std::fs::read_dir(self.path.join("per_cpu"))
-            .map_err(|e| Error::tracefs(&self.path.join("per_cpu"), &e))?
+            .map_err(|e| Error::tracefs(&self.shown.join("per_cpu"), &e))?
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok())
             .collect();
         numbers.sort_unstable();
         for number in numbers {
-            let path = self.path.join(format!("per_cpu/cpu{number}/trace_pipe_raw"));
+            let file = format!("per_cpu/cpu{number}/trace_pipe_raw");
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let pipe = fs::open(&path, flags, Mode::empty())
-                .map_err(|e| Error::tracefs(&path, &e.into()))?;
+            let pipe = fs::open(self.path.join(&file), flags, Mode::empty())
+                .map_err(|e| Error::tracefs(&self.shown.join(&file), &e.into()))?;
             self.cpus.push(Cpu { number, pipe, lost: 0 });
         }
         self.write("tracing_on", "1")
@@ -325,7 +347,7 @@ impl Instance {
                     Ok(0) | Err(Errno::AGAIN) => break,
                     Ok(bytes) => bytes,
                     Err(Errno::INTR) => continue,
-                    Err(error) => return Err(Error::tracefs(&self.path, &error.into())),
+                    Err(error) => return Err(Error::tracefs(&self.shown, &error.into())),
                 };
                 let page = ring::records(&self.page[..bytes], |at_ns, record| {
                     if let Some((id, tid)) = ring::head(record) {
@@ -356,8 +378,8 @@ impl Instance {
     }
 
     fn write(&self, file: &str, text: &str) -> Result<(), Error> {
-        let path = self.path.join(file);
-        std::fs::write(&path, text).map_err(|error| Error::tracefs(&path, &error))
+        std::fs::write(self.path.join(file), text)
+            .map_err(|error| Error::tracefs(&self.shown.join(file), &error))
     }
 }
 
@@ -370,7 +392,7 @@ impl Drop for Instance {
         {
             tracing::warn!(
                 "{} could not be removed ({error}); the next recording removes it",
-                self.path.display()
+                self.shown.display()
             );
         }
     }
