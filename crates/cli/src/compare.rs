@@ -389,7 +389,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(report) = report {
         report.write(&page::build(&name, &args.input, &loaded, &runs))?;
     }
-    let mut out = records::Output::rows(args.csv);
+    let mut out = records::Output::rows(args.json, args.csv);
     match args.json || args.csv {
         true => print_json(&mut out, &name, &runs, prints_verdict)?,
         false => print_tables(&mut out, &runs, prints_verdict)?,

@@ -33,7 +33,7 @@ pub(crate) struct ManArgs {
 pub(crate) fn run(args: &Args, command: &Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(command), "flashsift", &mut script);
-    let mut out = records::Output::rows(false);
+    let mut out = records::Output::exact();
     out.write_all(&script)?;
     out.finish()
 }

@@ -211,7 +211,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(report) = report {
         report.write(&page::build(args, &name, &outcome, notes.clone(), &description))?;
     }
-    let mut out = records::Output::keys(args.csv);
+    let mut out = records::Output::keys(args.json, args.csv);
     if args.json || args.csv {
         serde_json::to_writer(
             &mut out,

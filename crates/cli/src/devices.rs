@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             out += &constants(device, columns)?;
         }
     }
-    let mut stdout = records::Output::rows(args.csv);
+    let mut stdout = records::Output::rows(args.json, args.csv);
     stdout.write_all(out.as_bytes())?;
     stdout.finish()
 }

@@ -244,7 +244,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(report) = report {
         report.write(&page::build(&diff, &names))?;
     }
-    let mut out = records::Output::rows(args.csv);
+    let mut out = records::Output::rows(args.json, args.csv);
     if args.json || args.csv {
         for change in &diff.changes {
             serde_json::to_writer(&mut out, change)?;

@@ -143,7 +143,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(report) = report {
         report.write(&page::build(&result))?;
     }
-    let mut out = records::Output::keys(args.csv);
+    let mut out = records::Output::keys(args.json, args.csv);
     if args.json || args.csv {
         serde_json::to_writer(&mut out, &json::Record::new(&result))?;
         writeln!(out)?;

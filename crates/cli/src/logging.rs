@@ -8,6 +8,7 @@
 //! errno, are for the journal, which stores each of them as `FLASHSIFT_NAME`.
 
 use clap::{ArgAction, Args};
+use flashsift_core::show;
 use indicatif::{ProgressBar, WeakProgressBar};
 use std::{
     env,
@@ -133,8 +134,10 @@ fn print(event: &Event<'_>) {
     let mut line = Line(prefix(event.metadata()).to_owned());
     event.record(&mut line);
     line.0.push('\n');
+    // Paths and messages of the system in it have no effect on a terminal.
+    let line = show::lines(&line.0, false);
     let write = || {
-        let _ = io::stderr().write_all(line.0.as_bytes());
+        let _ = io::stderr().write_all(line.as_bytes());
     };
     let bar = BAR
         .lock()

@@ -3,9 +3,11 @@
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
+use flashsift_core::show;
 use logging::Verbosity;
 use mount::{control, explain, foreground, helper, sift, top, trial};
 use std::{
+    borrow::Cow,
     ffi::OsString,
     io::{self, Write as _},
     process::ExitCode,
@@ -124,7 +126,7 @@ fn main() -> ExitCode {
     let words: Vec<_> = words.collect();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() => error.exit(),
+        Err(error) if error.use_stderr() => refused(&error),
         Err(help) => return printed(&help),
     };
     logging::start(cli.verbosity);
@@ -134,6 +136,17 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
+}
+
+/// Prints an error in the arguments, and ends. clap would print a control character of an argument,
+/// which may be a file's name, as it is.
+fn refused(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    if let Cow::Owned(inert) = show::lines(&text, false) {
+        eprint!("{inert}");
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 /// Prints a help text or the version. clap's own `exit` ignores an output that takes nothing.

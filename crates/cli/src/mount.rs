@@ -17,7 +17,7 @@ pub(crate) mod trial;
 
 use crate::usage::Usage;
 use anyhow::Context;
-use flashsift_core::sift::live::LiveSifter;
+use flashsift_core::{show, sift::live::LiveSifter};
 use flashsift_mount::{
     SiftWish,
     attach::user_tmpfs,
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     // Reads and writes by passthrough do not reach us, so a recording needs a mount without it.
     wanted.passthrough &= args.record.is_none();
     if !args.foreground && !args.in_background {
-        eprint!("{}", background::start(words)?);
+        eprint!("{}", show::lines(&background::start(words)?, false));
         return Ok(());
     }
     let record = args.record.as_deref().map(std::path::absolute).transpose()?.map(recorded_in);

@@ -44,7 +44,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let page =
         if args.sifters || name_sifters(args) { of_sifters(args)? } else { of_policies(args)? };
-    let mut out = records::Output::rows(args.csv);
+    let mut out = records::Output::rows(args.json || args.markdown, args.csv);
     out.write_all(page.as_bytes())?;
     out.finish()
 }

@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     );
     let fitted = profile::fit(&found, place.bytes, &measured)?;
     save(&args.output, &fitted)?;
-    let mut out = records::Output::keys(args.csv);
+    let mut out = records::Output::keys(args.json, args.csv);
     if args.json || args.csv {
         serde_json::to_writer(&mut out, &ProfileRecord::new(&args.target, &found, &fitted))?;
         writeln!(out)?;

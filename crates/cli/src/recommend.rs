@@ -135,7 +135,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     });
     bar.finish_and_clear();
     let advice = recommender.advise(&costs?);
-    let mut out = records::Output::keys(args.csv);
+    let mut out = records::Output::keys(args.json, args.csv);
     if args.json || args.csv {
         serde_json::to_writer(&mut out, &Record::new(&name, &recommender, &advice))?;
         writeln!(out)?;

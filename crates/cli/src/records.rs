@@ -4,6 +4,7 @@
 //! joined by dots; a list is JSON in its cell. A command with one object for everything prints rows
 //! of a key and a value instead.
 
+use crate::text;
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
@@ -84,29 +85,45 @@ fn json(node: &Node) -> String {
     }
 }
 
-/// Standard output for text or JSON, or what is printed there is collected as JSON and becomes CSV.
+/// Standard output for text or for JSON, or what is printed there is collected as JSON and becomes
+/// CSV. In text, no name has an effect on the terminal.
 pub(crate) enum Output {
-    Plain(io::StdoutLock<'static>),
+    Text(io::StdoutLock<'static>),
+    Exact(io::StdoutLock<'static>),
     Rows(Vec<u8>),
     Keys(Vec<u8>),
 }
 
 impl Output {
-    /// With `csv`, each record is a row.
-    pub(crate) fn rows(csv: bool) -> Self {
-        if csv { Self::Rows(Vec::new()) } else { Self::Plain(io::stdout().lock()) }
+    /// Text for people.
+    pub(crate) fn text() -> Self {
+        Self::Text(io::stdout().lock())
     }
 
-    /// With `csv`, each value of the one record is a row.
-    pub(crate) fn keys(csv: bool) -> Self {
-        if csv { Self::Keys(Vec::new()) } else { Self::Plain(io::stdout().lock()) }
+    /// Bytes for programs.
+    pub(crate) fn exact() -> Self {
+        Self::Exact(io::stdout().lock())
+    }
+
+    /// Text, JSON, or with `csv` a row for each record.
+    pub(crate) fn rows(json: bool, csv: bool) -> Self {
+        match (json, csv) {
+            (_, true) => Self::Rows(Vec::new()),
+            (true, false) => Self::exact(),
+            (false, false) => Self::text(),
+        }
+    }
+
+    /// Text, JSON, or with `csv` a row for each value of the one record.
+    pub(crate) fn keys(json: bool, csv: bool) -> Self {
+        if csv { Self::Keys(Vec::new()) } else { Self::rows(json, false) }
     }
 
     /// Prints everything that is still to be printed.
     pub(crate) fn finish(self) -> anyhow::Result<()> {
-        let mut out = Self::rows(false);
+        let mut out = Self::exact();
         match self {
-            Self::Plain(_) => {}
+            Self::Text(_) | Self::Exact(_) => {}
             Self::Rows(json) => {
                 let mut table = Table::default();
                 for record in serde_json::Deserializer::from_slice(&json).into_iter() {
@@ -128,13 +145,18 @@ fn of_result(error: io::Error) -> io::Error {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(out) => out.write(bytes).map_err(of_result),
+            Self::Text(out) => {
+                let text = String::from_utf8_lossy(bytes);
+                out.write_all(text::inert(&text).as_bytes()).map_err(of_result)?;
+                Ok(bytes.len())
+            }
+            Self::Exact(out) => out.write(bytes).map_err(of_result),
             Self::Rows(json) | Self::Keys(json) => json.write(bytes),
         }
     }
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Plain(out) => out.flush().map_err(of_result),
+            Self::Text(out) | Self::Exact(out) => out.flush().map_err(of_result),
             Self::Rows(_) | Self::Keys(_) => Ok(()),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::{describe::text::shortened, text};
 use comfy_table::{CellAlignment, Table, presets};
+use flashsift_core::show;
 use std::collections::HashSet;
 
 /// Names are not shortened to less than this.
@@ -30,6 +31,9 @@ pub(crate) fn plain(rows: &[Vec<String>], words: &[usize]) -> String {
 /// at the least. Names of a column that differ still differ then. If that is not enough, and the
 /// only names are in the first column, each stands on a line of its own, above its row.
 pub(crate) fn fitted(mut rows: Vec<Vec<String>>, words: &[usize], columns: usize) -> String {
+    for row in rows.iter_mut().skip(1) {
+        words.iter().for_each(|&n| row[n] = show::name(&row[n]).into_owned());
+    }
     let count = rows.first().map_or(0, Vec::len);
     let wide = |rows: &[Vec<String>], n: usize| {
         rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0)

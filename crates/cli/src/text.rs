@@ -1,6 +1,10 @@
-//! Wraps text to the width of the terminal.
+//! Wraps text to the width of the terminal, and keeps names in it from having an effect there.
 
-use std::io::{self, IsTerminal};
+use flashsift_core::show;
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal},
+};
 
 /// Returns the columns that the variable `COLUMNS` gives, or those of the terminal on standard
 /// output; `None` without both.
@@ -19,6 +23,14 @@ pub(crate) fn in_color() -> bool {
     std::io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Returns text for standard output in which nothing drives the terminal but our own styles.
+pub(crate) fn inert(text: &str) -> Cow<'_, str> {
+    match show::lines(text, false) {
+        Cow::Owned(_) if in_color() => show::lines(text, true),
+        inert => inert,
+    }
 }
 
 /// Replaces spaces so that no line breaks within the text.
@@ -42,8 +54,9 @@ pub(crate) fn joined(texts: &[String]) -> Vec<String> {
 }
 
 /// Formats a label and a text beside it, wrapped between words. The text begins at `indent` on
-/// every line, and ends with a newline.
+/// every line, and ends with a newline. Names within it are [one line](show::name).
 pub(crate) fn labelled(label: &str, indent: usize, text: &str, columns: usize) -> String {
+    let text = show::name(text);
     let mut out = format!("{label:<indent$}");
     let mut at = out.chars().count();
     for (n, word) in text.split(' ').enumerate() {

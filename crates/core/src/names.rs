@@ -175,7 +175,8 @@ pub fn escape_into(name: &[u8], text: &mut String) {
     }
 }
 
-fn push_byte(byte: u8, text: &mut String) {
+/// Appends `\xNN`.
+pub(crate) fn push_byte(byte: u8, text: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     text.push_str("\\x");
     for digit in [byte >> 4, byte & 15] {

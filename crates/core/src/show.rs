@@ -1,6 +1,70 @@
-//! Numbers printed for people, the same in every locale.
+//! Numbers printed for people, the same in every locale, and names without effect on a terminal.
 
-use crate::page::PAGE_BYTES;
+use crate::{names, page::PAGE_BYTES};
+use std::borrow::Cow;
+
+/// Prints a name that others chose: of a file, a program, a mount or a device. A character that
+/// moves a cursor, drives a terminal, or changes the order of others, and one without width, is
+/// printed as `\xNN` for each of its bytes, as [`names::escape`] does with bytes that are not UTF-8:
+/// such a name is one line, and looks like no other. Any other name stays as it is.
+pub fn name(name: &str) -> Cow<'_, str> {
+    inert(name, |_| None)
+}
+
+/// Prints text of several lines that has such names in it, as [`name`] does, but leaves line feeds
+/// and tabs. With `styles`, sequences that only choose a style (`ESC [ 1 ; 31 m`) stay, too.
+pub fn lines(text: &str, styles: bool) -> Cow<'_, str> {
+    inert(text, |rest| match rest.as_bytes() {
+        [b'\n' | b'\t', ..] => Some(1),
+        [b'\x1b', b'[', sequence @ ..] if styles => {
+            let end = sequence.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';'))?;
+            (sequence[end] == b'm').then_some(end + 3)
+        }
+        _ => None,
+    })
+}
+
+/// Escapes each character that is not [harmless](is_inert), unless `stays` returns the number of
+/// bytes that begin with it and stay.
+fn inert(text: &str, stays: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
+    let Some(mut at) = text.find(|c| !is_inert(c)) else { return Cow::Borrowed(text) };
+    let (mut out, mut rest) = (String::with_capacity(text.len() + 16), text);
+    loop {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        let taken = stays(from);
+        let len = taken.or_else(|| from.chars().next().map(char::len_utf8)).unwrap_or(0);
+        let (first, after) = from.split_at(len);
+        match taken {
+            Some(_) => out.push_str(first),
+            None => first.bytes().for_each(|byte| names::push_byte(byte, &mut out)),
+        }
+        rest = after;
+        at = rest.find(|c| !is_inert(c)).unwrap_or(rest.len());
+        if at == rest.len() {
+            out.push_str(rest);
+            return Cow::Owned(out);
+        }
+    }
+}
+
+/// Whether a character only shows itself: it is none of C0, DEL and C1, no separator of lines, no
+/// mark of direction, and has a width.
+pub fn is_inert(c: char) -> bool {
+    c.is_ascii() && !c.is_ascii_control()
+        || !(c.is_control()
+            || matches!(
+                c,
+                '\u{061c}'
+                    | '\u{180e}'
+                    | '\u{200b}'..='\u{200f}'
+                    | '\u{2028}'..='\u{202e}'
+                    | '\u{2060}'..='\u{206f}'
+                    | '\u{feff}'
+                    | '\u{fff9}'..='\u{fffb}'
+                    | '\u{e0000}'..='\u{e007f}'
+            ))
+}
 
 /// Prints a number of bytes: `4 MiB`, `36 KiB`, `1.5 GiB`.
 pub fn bytes(bytes: u64) -> String {
@@ -114,6 +178,30 @@ fn signed(value: f64, digits: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `explain` printed the names of files as they are: a file could set the title of root's
+    /// terminal, clear it, or stand before its own extension.
+    #[test]
+    fn names_do_nothing_to_a_terminal() {
+        for (text, shown) in [
+            ("/data/ä b/日本\u{202f}é\\x.db", "/data/ä b/日本\u{202f}é\\x.db"),
+            ("a\x1b]0;x\x07\x1b[2Jb", "a\\x1B]0;x\\x07\\x1B[2Jb"),
+            ("\u{9b}31m\x7f", "\\xC2\\x9B31m\\x7F"),
+            ("exe\u{202e}gpj", "exe\\xE2\\x80\\xAEgpj"),
+            ("two\nlines\tand\r\0", "two\\x0Alines\\x09and\\x0D\\x00"),
+            ("\u{feff}a\u{200b}", "\\xEF\\xBB\\xBFa\\xE2\\x80\\x8B"),
+            ("", ""),
+        ] {
+            assert_eq!(name(text), shown);
+            assert_eq!(*names::unescape(&name(text)), *text.as_bytes(), "{shown} is reversible");
+            assert_eq!(name(&name(text)), shown);
+        }
+        let text = "\x1b[1mA\x1b[0m\n\tb\x1b[;31m\x1b[2J\x1b[31\x1b[";
+        let plain = "\\x1B[1mA\\x1B[0m\n\tb\\x1B[;31m\\x1B[2J\\x1B[31\\x1B[";
+        assert_eq!(lines(text, false), plain);
+        assert_eq!(lines(text, true), "\x1b[1mA\x1b[0m\n\tb\x1b[;31m\\x1B[2J\\x1B[31\\x1B[");
+        assert!(matches!(lines("plain", true), Cow::Borrowed("plain")));
+    }
 
     /// One size in 244 is a whole number of megabytes; all others are binary.
     #[test]

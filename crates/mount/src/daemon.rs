@@ -207,7 +207,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     let reported = match options.in_background {
         true => background::report_ready(&report, &place.lock, options.to_journal),
         false => {
-            let _ = io::stderr().write_all(report.as_bytes());
+            let _ = io::stderr().write_all(show::lines(&report, false).as_bytes());
             Ok(Messages::Elsewhere)
         }
     };
@@ -468,7 +468,9 @@ fn warn_unless_signed(written: io::Result<()>) {
 
 /// Message for the user when the mount is ready.
 fn report(place: &LockedPlace, options: &Options, metrics: &Server) -> String {
-    let (backing, mountpoint) = (place.backing.display(), place.mountpoint.display());
+    let [backing, mountpoint] =
+        [&place.backing, &place.mountpoint].map(|path| path.display().to_string());
+    let [backing, mountpoint] = [&backing, &mountpoint].map(|path| show::name(path));
     let after = show::duration(micros(options.lose_at_most));
     let budget = show::bytes(options.budget_bytes);
     let later = match place.backing == place.mountpoint {

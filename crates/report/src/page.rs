@@ -5,6 +5,7 @@ use crate::{
     chart::{Chart, Ink, Marks, Unit},
     draw::{self, Width, dot, marker},
 };
+use flashsift_core::show;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::json;
 
@@ -161,9 +162,10 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 impl Page {
-    /// Returns the page as HTML.
+    /// Returns the page as HTML. A name in it changes neither the order of characters nor the
+    /// terminal of somebody who prints the page.
     pub fn html(&self) -> String {
-        html! {
+        let page = html! {
             (DOCTYPE)
             html lang="en" {
                 head {
@@ -200,8 +202,8 @@ impl Page {
                     script { (PreEscaped(SCRIPT)) }
                 }
             }
-        }
-        .into_string()
+        };
+        show::lines(&page.into_string(), false).into_owned()
     }
 }
 
@@ -331,7 +333,8 @@ impl Figure {
         }
     }
 
-    /// All values for the script, as JSON inside HTML, where `<` must be escaped.
+    /// All values for the script, as JSON inside HTML, where `<` must be escaped. So are characters
+    /// that the page must not contain.
     fn data(&self) -> String {
         let columns = self.views.iter().flat_map(|view| &view.panels).next().map(Chart::columns);
         let mut rows = Vec::new();
@@ -347,7 +350,19 @@ impl Figure {
             .into_iter()
             .chain(columns.unwrap_or_default())
             .collect();
-        json!({ "columns": columns, "rows": rows }).to_string().replace('<', "\\u003c")
+        let json = json!({ "columns": columns, "rows": rows }).to_string();
+        let mut data = String::with_capacity(json.len());
+        for c in json.chars() {
+            match c {
+                '<' => data.push_str("\\u003c"),
+                c if show::is_inert(c) => data.push(c),
+                c => c
+                    .encode_utf16(&mut [0; 2])
+                    .iter()
+                    .for_each(|unit| data.push_str(&format!("\\u{unit:04x}"))),
+            }
+        }
+        data
     }
 }
 

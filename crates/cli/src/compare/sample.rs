@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args, rate: f64) -> anyhow::Result<()> {
             size::of_cache(*small, request.unit)
         );
     }
-    let mut out = records::Output::rows(false);
+    let mut out = records::Output::rows(args.json, false);
     for (modes, rows) in &lines {
         match args.json {
             true => print_json(&mut out, &name, &request, *modes, rate, &sampled, rows)?,

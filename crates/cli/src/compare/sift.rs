@@ -274,7 +274,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         };
         report.write(&page::sifters::build(&run, &name, &args.input))?;
     }
-    let mut out = records::Output::rows(args.csv);
+    let mut out = records::Output::rows(args.json, args.csv);
     let by_memory = || cells.chunk_by(|a, b| a.memory_pages == b.memory_pages);
     match args.json || args.csv {
         true => {

@@ -22,8 +22,11 @@ pub(super) fn render(
     color: bool,
 ) -> String {
     let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
-    let mut out =
-        format!("{} ({format})\n\n{}", bold(name), paragraph(&opening(notes, description)));
+    let mut out = format!(
+        "{} ({format})\n\n{}",
+        bold(&flashsift_core::show::name(name)),
+        paragraph(&opening(notes, description))
+    );
     for Section { spec, found } in &description.sections {
         let Ok(found) = found else { continue };
         let shown = found.parts.iter().filter_map(part).collect::<String>();
@@ -115,7 +118,7 @@ fn shown(table: &Table) -> String {
         .filter(is_name)
         .map(|n| {
             let names = table.rows.iter().filter_map(|row| match &row[n] {
-                Value::Name(name) => Some(name.chars().count()),
+                Value::Name(name) => Some(flashsift_core::show::name(name).chars().count()),
                 _ => None,
             });
             (names.max().unwrap_or(0).max(titles[n].chars().count()), n)
@@ -160,11 +163,10 @@ fn lines(rows: &[Vec<TextCell>], titles: Option<&[&str]>) -> String {
 
 /// Cuts a name in the middle: its beginning shows the owner of a file, and its end the file.
 pub(crate) fn shortened(name: &str, width: usize) -> String {
-    // Control characters are replaced.
-    let name: String = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let name = flashsift_core::show::name(name);
     let chars = name.chars().count();
     if chars <= width {
-        return name;
+        return name.into_owned();
     }
     let before = (width - 1) / 3;
     let after = width - 1 - before;

@@ -1,6 +1,7 @@
 //! `mount --enable` and `--disable`: a systemd unit that mounts a directory at every start, a plain
 //! user's when the user logs in.
 
+use crate::records;
 use anyhow::{Context, bail};
 use flashsift_host::mounts;
 use flashsift_mount::attach::{KIND, place};
@@ -170,7 +171,9 @@ pub(super) fn enable(
     let replaced = unit.exists()?;
     if dry_run {
         let (file, link) = (unit.file.display(), unit.link.display());
-        return Ok(write!(io::stdout(), "# {file}\n{text}\n# {link} -> {file}\n")?);
+        let mut out = records::Output::text();
+        write!(out, "# {file}\n{text}\n# {link} -> {file}\n")?;
+        return out.finish();
     }
     unit.write(&text)?;
     let reloaded = manager.reload();
@@ -206,7 +209,9 @@ pub(super) fn disable(mountpoint: &Path, dry_run: bool) -> anyhow::Result<()> {
     }
     if dry_run {
         let (file, link) = (unit.file.display(), unit.link.display());
-        return Ok(writeln!(io::stdout(), "would remove {link}\nwould remove {file}")?);
+        let mut out = records::Output::text();
+        writeln!(out, "would remove {link}\nwould remove {file}")?;
+        return out.finish();
     }
     unit.remove()?;
     let reloaded = manager.reload();

@@ -138,7 +138,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
         tracing::info!("nothing is mounted by flashsift");
     }
     let mut failed = Ok(());
-    let mut out = records::Output::rows(args.csv);
+    let mut out = records::Output::rows(args.json, args.csv);
     for mount in &mounts {
         let at = || mount.point.display().to_string();
         match control::status(mount) {

@@ -5,6 +5,7 @@ use crate::{compare::sift::explained::print_numbers, records, size, text};
 use anyhow::{Context, bail};
 use flashsift_core::{
     names::escape,
+    show,
     sift::{
         Explanation, Intent,
         live::{LiveDecision, LiveFate},
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let pattern = WildMatch::new(&escape(path.as_os_str().as_encoded_bytes()));
     let json = args.json || args.csv;
-    let mut out = records::Output::rows(args.csv);
+    let mut out = records::Output::rows(args.json, args.csv);
     let mut found = 0;
     let inside = |mount: &&Mount| path.starts_with(&mount.point);
     let asked: Vec<&Mount> = match mounts.iter().filter(inside).collect::<Vec<_>>() {
@@ -154,7 +155,7 @@ fn show_held(
         Intent::Write => "in RAM; written to flash when it is its turn",
         Intent::Stay => "in RAM, and stays there for now",
     };
-    writeln!(out, "{}: {intent}", path.display())?;
+    writeln!(out, "{}: {intent}", show::name(&path.display().to_string()))?;
     let bytes = path.metadata().map_or(0, |facts| facts.len());
     print_numbers(out, explanation, bytes, text::columns().unwrap_or(100))
 }
@@ -174,6 +175,7 @@ fn show(
     let again = decided.created_again_after_us.map_or_else(String::new, |after_us| {
         format!("; created again after {}", size::duration(after_us))
     });
+    let path = show::name(path);
     writeln!(out, "{path} ({}): {fate} {ago} ago{again}", size::bytes(decided.bytes))?;
     match &decided.explanation {
         Some(explanation) => {

@@ -1,7 +1,10 @@
 //! The status of a mount in words.
 
 use crate::size;
-use flashsift_core::sift::live::{FileBytes, LiveMode};
+use flashsift_core::{
+    show,
+    sift::live::{FileBytes, LiveMode},
+};
 use flashsift_mount::{DelayedStatus, Failure, RehearsalStatus, SiftStatus, Status, Writes};
 use std::path::Path;
 
@@ -10,13 +13,13 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
     let files = |count| size::counted(count, "file");
     let on = match backing == mountpoint {
         true => "in place".to_owned(),
-        false => format!("written back to {}", backing.display()),
+        false => format!("written back to {}", show::name(&backing.display().to_string())),
     };
     let since = status.writes.as_ref().map_or_else(String::new, |writes| {
         format!(", mounted for {}", size::duration(writes.mounted_s.saturating_mul(1_000_000)))
     });
-    let mut text = format!("{}, {on}{since}\n", mountpoint.display());
-    let mut line = |label: &str, value: String| text.push_str(&format!("  {label:<15}{value}\n"));
+    let mut text = format!("{}, {on}{since}\n", show::name(&mountpoint.display().to_string()));
+    let mut line = |label: &str, value: String| push_line(&mut text, label, &value);
     let (used, budget) = (size::bytes(status.ram_bytes), size::bytes(status.budget_bytes));
     line("in RAM", format!("{}, {used} of {budget}", files(status.files_in_ram)));
     if let Some(allowed) = status.allowed_bytes {
@@ -79,6 +82,11 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
     text
 }
 
+/// Adds a line. Names in it are printed so that it stays one.
+fn push_line(text: &mut String, label: &str, value: &str) {
+    text.push_str(&format!("  {label:<15}{}\n", show::name(value)));
+}
+
 /// The loss by a crash now, of the files whose syncs are delayed.
 fn of_delayed(delayed: &DelayedStatus) -> String {
     let epochs = size::counted(delayed.epochs, "epoch");
@@ -95,7 +103,7 @@ fn of_delayed(delayed: &DelayedStatus) -> String {
 /// The sifter, and what it has done or would have done.
 fn of_sifter(sift: &SiftStatus) -> String {
     let mut text = String::new();
-    let mut line = |label: &str, value: String| text.push_str(&format!("  {label:<15}{value}\n"));
+    let mut line = |label: &str, value: String| push_line(&mut text, label, &value);
     let amount =
         |of: FileBytes| format!("{}, {}", size::counted(of.files, "file"), size::bytes(of.bytes));
     let counts = &sift.counts;
@@ -202,7 +210,7 @@ fn of_writes(writes: &Writes) -> String {
             ],
         );
     }
-    let mut line = |label: &str, value: String| text.push_str(&format!("  {label:<15}{value}\n"));
+    let mut line = |label: &str, value: String| push_line(&mut text, label, &value);
     if writes.unseen_opens > 0 {
         let opens = size::counted(writes.unseen_opens, "open");
         line("not counted", format!("writes of {opens} with passthrough; ext4 writes the same"));

@@ -7,7 +7,7 @@ mod state;
 mod view;
 
 use super::control;
-use crate::usage::Usage;
+use crate::{records, usage::Usage};
 use flashsift_host::mounts::{self, Mount};
 use flashsift_mount::Status;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -66,7 +66,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut state = State::new(view::has_colour());
     if args.once {
         state.take(first);
-        return Ok(io::stdout().write_all(printed(&state).as_bytes())?);
+        let mut out = records::Output::text();
+        out.write_all(printed(&state).as_bytes())?;
+        return out.finish();
     }
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         let why = "top needs a terminal; --once prints one frame, --json a line a second";

@@ -5,6 +5,7 @@ use crate::{records, size, usage::Usage};
 use anyhow::{Context, bail};
 use flashsift_core::{
     names::escape,
+    show,
     study::trial::{Arm, Trial, TrialPlan},
 };
 use flashsift_mount::daemon::trial::StoredTrial;
@@ -102,7 +103,7 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         } else {
             read(&path, &directory)?;
         }
-        eprint!("{}", background::start(words)?);
+        eprint!("{}", show::lines(&background::start(words)?, false));
         return Ok(());
     }
     let trial = StoredTrial { trial: read(&path, &directory)?, path };
@@ -161,7 +162,7 @@ fn read(path: &Path, directory: &Path) -> anyhow::Result<Trial> {
 
 fn show(trial: &Trial, json: bool, csv: bool) -> anyhow::Result<()> {
     let result = trial.result();
-    let mut out = records::Output::keys(csv);
+    let mut out = records::Output::keys(json, csv);
     if json || csv {
         serde_json::to_writer(&mut out, &result)?;
         writeln!(out)?;

@@ -181,7 +181,7 @@ impl From<&Latencies> for TimesRecord {
 
 impl ReplayReport<'_> {
     pub(super) fn print(&self, json: bool, csv: bool) -> anyhow::Result<()> {
-        let mut out = records::Output::keys(csv);
+        let mut out = records::Output::keys(json, csv);
         if json || csv {
             serde_json::to_writer(&mut out, &self.record())?;
             writeln!(out)?;

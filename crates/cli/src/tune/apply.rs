@@ -2,17 +2,11 @@
 
 use super::{Form, backing, found, kib, present_kib};
 use crate::{records, size};
-use anyhow::Context;
 use flashsift_host::readahead::{
     self, Applied, Backing, ChangeState, FindError, Machine, Permanent, ReadAheadStatus, Undone,
 };
 use serde::Serialize;
-use std::{
-    ffi::OsStr,
-    fmt::Write as _,
-    io::{self, Write},
-    path::Path,
-};
+use std::{ffi::OsStr, fmt::Write as _, io::Write, path::Path};
 use tracing::warn;
 
 const SCHEMA: u32 = 1;
@@ -340,13 +334,14 @@ fn bdi_of(machine: &Machine, target: &OsStr) -> anyhow::Result<String> {
 }
 
 pub(super) fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the result")
+    let mut out = records::Output::text();
+    out.write_all(text.as_bytes())?;
+    out.finish()
 }
 
 /// Prints JSON, an object a line, or CSV, an object a row.
 pub(super) fn print_records(form: Form, records: &[impl Serialize]) -> anyhow::Result<()> {
-    let mut out = records::Output::rows(form.csv);
+    let mut out = records::Output::rows(true, form.csv);
     for record in records {
         serde_json::to_writer(&mut out, record)?;
         writeln!(out)?;

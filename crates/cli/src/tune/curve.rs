@@ -173,7 +173,7 @@ pub(super) fn run(input: &Input, args: &CurveArgs, asked: Asked) -> anyhow::Resu
     bar.finish_and_clear();
     let curve = search.curve(points?);
     let by_file = files::study(&search, &curve, top)?;
-    let mut out = records::Output::keys(form.csv);
+    let mut out = records::Output::keys(form.json, form.csv);
     match form.is_records() {
         true => {
             serde_json::to_writer(&mut out, &CurveRecord::new(&name, &search, &curve, &by_file))?;

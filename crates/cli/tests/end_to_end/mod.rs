@@ -6,6 +6,7 @@ mod describe;
 mod devices;
 mod expected;
 mod golden;
+mod hostile_names;
 mod outputs;
 mod policies;
 mod readahead;
@@ -28,6 +29,17 @@ use std::{
 /// Returns a page without the marks that keep each option of a sentence on one line.
 fn unmarked(page: &str) -> String {
     page.replace("<span class=\"option\">", "").replace("</span>", "")
+}
+
+/// Panics if text for people has anything that drives a terminal or changes the order of characters.
+fn assert_inert(what: &str, text: &[u8]) {
+    let text = std::str::from_utf8(text).unwrap_or_else(|_| panic!("{what}: not UTF-8"));
+    let drives = |c: &char| {
+        c.is_control() && !matches!(c, '\n' | '\t')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let found: Vec<char> = text.chars().filter(drives).collect();
+    assert!(found.is_empty(), "{what} prints {found:?}: {}", text.escape_debug());
 }
 
 /// The binary, with an environment that does not affect its output.

@@ -8,10 +8,11 @@ use rustix::{
 use std::{
     collections::BTreeSet,
     fs::{self, File},
+    io::Read,
     mem::MaybeUninit,
     os::unix::fs::MetadataExt,
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
     thread,
 };
 
@@ -288,6 +289,63 @@ fn a_dry_run_shows_what_would_be_dropped() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(refused.stderr).contains("has no sifter"));
     plain.ended();
+}
+
+/// `explain` and `status` printed the names of files and programs as they are: whoever creates a
+/// file in a mount could drive the terminal of root. Now no command does, and JSON keeps the names.
+#[test]
+fn no_name_in_a_mount_drives_a_terminal() {
+    const NAME: &str = "x\u{1b}]0;T\u{7}\u{1b}[2J\u{202e}\ny";
+    const SHOWN: &str = "x\\x1B]0;T\\x07\\x1B[2J\\xE2\\x80\\xAE\\x0Ay";
+    let Some(mut mounted) = sifting("no_name_in_a_mount_drives_a_terminal", &[]) else { return };
+    let point = mounted.ext4.mountpoint();
+    fs::create_dir(mounted.at(&format!("cache/{NAME}"))).unwrap();
+    // A program of such a name makes files, and stays with one of them open.
+    let script = "printf 'sh\\033[31m' > /proc/$$/comm
+        for n in $(seq 60); do head -c 60000 /dev/zero > \"$1/$2$n\"; done
+        exec 3< \"$1/${2}60\"; echo; read end";
+    let mut program = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .args([&mounted.at(&format!("cache/{NAME}")), Path::new(NAME)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    program.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let other = mounted.ext4.path(NAME);
+    fs::create_dir(&other).unwrap();
+    super::run("mount", &[Path::new("--bind"), &point, &other]);
+    let all = Path::new("*");
+    let last = mounted.at(&format!("cache/{NAME}/{NAME}60"));
+    let mut said = String::new();
+    for (words, place) in [
+        (&["status"][..], &*point),
+        (&["status"], &other),
+        (&["explain"], all),
+        (&["explain"], &last),
+        (&["explain"], &mounted.at(NAME)),
+        (&["top", "--once"], &other),
+        (&["unmount"], &other),
+        (&["settle"], &mounted.at(NAME)),
+    ] {
+        let output = command(words, place);
+        for text in [text(output.stdout), text(output.stderr)] {
+            let drives = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || c == '\u{202e}';
+            assert!(!text.contains(drives), "{words:?}: {}", text.escape_debug());
+            said += &text;
+        }
+    }
+    assert!(said.contains(&format!("cache/{SHOWN}/{SHOWN}4")), "{said}");
+    assert!(said.contains("sh\\x1B[31m"), "the user of the mount is named: {said}");
+    let json = text(command(&["explain", "--json"], all).stdout);
+    let path = serde_json::to_string(&format!("cache/{NAME}/{NAME}1")).unwrap();
+    assert!(json.contains(path.trim_matches('"')), "{json}");
+    program.stdin.take();
+    program.wait().unwrap();
+    if super::is_mounted(&other) {
+        super::run("umount", &[&other]);
+    }
+    mounted.ended();
 }
 
 /// A SIGHUP reads the file of --config again. One that is wrong changes nothing, and the message

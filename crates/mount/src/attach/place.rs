@@ -4,6 +4,7 @@ use super::{KIND, system_directories, undo};
 use crate::fs::backing;
 pub use crate::fs::backing::HIDDEN;
 use crate::fs::types::Time;
+use flashsift_core::show;
 use flashsift_host::{
     mounts::{self, Mount},
     users::{self, Found},
@@ -90,7 +91,7 @@ impl Refused {
 pub fn listed(found: &Found) -> String {
     let mut text = String::new();
     for user in found.users.iter().take(NAMED) {
-        let _ = writeln!(text, "  {user}");
+        let _ = writeln!(text, "  {}", show::name(&user.to_string()));
     }
     if found.users.len() > NAMED {
         let _ = writeln!(text, "  and {} more", found.users.len() - NAMED);

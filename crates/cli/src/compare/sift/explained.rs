@@ -4,7 +4,7 @@ use super::Cell;
 use crate::{size, text};
 use flashsift_core::{
     page::PAGE_BYTES,
-    show::number,
+    show::{self, number},
     sift::{
         Criterion, Decision, Explanation, Feature, Intent, Reason,
         simulate::{ExplainedDecision, Followed},
@@ -53,7 +53,7 @@ fn print_one(
     columns: usize,
 ) -> anyhow::Result<()> {
     let at = size::duration(decided.at_us);
-    let (name, bytes) = (&decided.name, size::bytes(decided.bytes));
+    let (name, bytes) = (show::name(&decided.name), size::bytes(decided.bytes));
     let end = end(decided);
     writeln!(out, "\n  {at}  {name} ({bytes}): {end}")?;
     print_numbers(out, &decided.explanation, decided.bytes, columns)

@@ -4,6 +4,7 @@ use super::state::{Row, State};
 use crate::size;
 use flashsift_core::{
     names::escape,
+    show,
     sift::live::{LiveMode, SiftedBy},
 };
 use flashsift_mount::{SiftStatus, Status};
@@ -159,9 +160,9 @@ fn alarm(colour: Color, has_colour: bool) -> Style {
     if has_colour { style.fg(colour) } else { style }
 }
 
-/// A path for a terminal. The buffer leaves control characters out.
+/// A path for a terminal.
 fn shown(path: &Path) -> String {
-    escape(path.as_os_str().as_encoded_bytes()).into_owned()
+    show::name(&escape(path.as_os_str().as_encoded_bytes())).into_owned()
 }
 
 /// Cuts the beginning of a path: its end says more.
@@ -251,8 +252,8 @@ fn shares<'l>(head: &str, all: &[SiftedBy], unnamed: &str) -> Vec<Line<'l>> {
     let each = all.iter().map(|of| {
         let parts = [of.held, of.dropped, of.created_again, of.written].map(|part| part.bytes);
         let [held, dropped, again, flash] = parts.map(compact);
-        let name = if of.name.is_empty() { unnamed } else { &of.name };
-        Line::raw(row([compact(of.requested_bytes), held, dropped, again, flash], name))
+        let name = show::name(if of.name.is_empty() { unnamed } else { &of.name });
+        Line::raw(row([compact(of.requested_bytes), held, dropped, again, flash], &name))
     });
     [first].into_iter().chain(each).collect()
 }
@@ -274,7 +275,8 @@ fn failures(status: &Status, has_colour: bool) -> Vec<Line<'static>> {
     let head = format!("  {:<10}{count} cannot be written back", "FAILING");
     let first = Line::styled(head, alarm(Color::Red, has_colour));
     let each = status.failures.iter().take(3).map(|failure| {
-        Line::raw(format!("    {}: {}: {}", failure.path, failure.step, failure.error))
+        let path = show::name(&failure.path);
+        Line::raw(format!("    {path}: {}: {}", failure.step, failure.error))
     });
     [first].into_iter().chain(each).collect()
 }
