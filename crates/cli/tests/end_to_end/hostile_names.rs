@@ -20,6 +20,9 @@ fn no_name_drives_a_terminal() {
     let mut lines = String::new();
     for n in 0..400 {
         let (file, program) = (format!("{FILE}{}", n % 20), format!("{PROGRAM}{}", n % 3));
+        if n < 20 {
+            lines += &format!("{n},{file},create,0,0,100,{program}\n");
+        }
         lines += &format!("{n},{file},w,{},65536,{},{program}\n", n % 7 * 65536, 100 + n % 3);
         lines += &format!("{n},{file},r,{},9000,{},{program}\n", n % 5 * 65536, 100 + n % 3);
         if n % 50 == 49 {
@@ -74,7 +77,7 @@ fn no_name_drives_a_terminal() {
     assert_inert("the page", &fs::read(&page).unwrap());
     let described = &cells(&["describe", &stored])[0];
     let names = described["top_files"]["written"].as_array().unwrap();
-    assert!(names.iter().all(|row| row["file"].as_str().unwrap().starts_with(FILE)), "{names:?}");
+    assert!(names.iter().all(|row| row["name"].as_str().unwrap().starts_with(FILE)), "{names:?}");
     let exact = path("exact.csv");
     run(&["import", &stored, "-o", &exact]);
     let exact = fs::read_to_string(exact).unwrap();
