@@ -426,3 +426,81 @@ fn synchronous_writes_are_delayed() {
     let bed = bed.crash();
     assert_eq!(fs::read(bed.below("a.db")).unwrap(), b"conTENT!");
 }
+
+/// RAM counts 1000 names of a file. A file of a group with as many was written back before its next
+/// link, and taken into RAM again, for ever: the whole mount hung.
+#[test]
+fn a_file_of_a_group_may_have_more_links_than_ram_counts() {
+    const LINKS: usize = 1200;
+    let name = |link: usize| format!("{link}.db");
+    let bed = Bed::new(|_| {});
+    bed.save(&name(0), b"content").unwrap();
+    let ino = bed.fs.lookup(ROOT, OsStr::new(&name(0))).unwrap().ino;
+    for link in 1..LINKS {
+        let made = bed.fs.link(0, ino, ROOT, OsStr::new(&name(link))).unwrap();
+        assert_eq!((made.ino, made.nlink as usize), (ino, link + 1));
+    }
+    bed.fs.check();
+    // Its syncs are delayed as before.
+    bed.change(&name(7), 0, b"CON");
+    assert_eq!(fs::read(bed.below(&name(0))).unwrap(), b"content");
+    // A name more, less and another one while its changes are in RAM.
+    bed.fs.link(0, ino, ROOT, OsStr::new(&name(LINKS))).unwrap();
+    bed.change(&name(8), 3, b"T");
+    bed.fs.unlink(0, ROOT, OsStr::new(&name(1))).unwrap();
+    let none = rustix::fs::RenameFlags::empty();
+    let (from, to) = (name(2), name(LINKS + 1));
+    bed.fs.rename(0, (ROOT, OsStr::new(&from)), (ROOT, OsStr::new(&to)), none).unwrap();
+    bed.fs.check();
+    bed.passes(60 * S);
+    let there = |bed: &Bed| {
+        for link in [0].into_iter().chain(3..=LINKS + 1).map(name) {
+            let about = fs::metadata(bed.below(&link)).unwrap();
+            assert_eq!(about.nlink() as usize, LINKS, "{link}");
+        }
+        assert!(!bed.below(&name(1)).exists() && !bed.below(&name(2)).exists());
+        assert_eq!(fs::read(bed.below(&name(LINKS))).unwrap(), b"CONTent");
+    };
+    there(&bed);
+    let bed = bed.crash();
+    there(&bed);
+    bed.fs.settle_all().unwrap();
+    bed.fs.tidy().unwrap();
+    there(&bed);
+}
+
+/// An epoch held a descriptor of each of its files. With more files than the process may open, it
+/// could not be written, was written anew at each attempt, and no sync of its files ever reached
+/// flash.
+#[test]
+fn an_epoch_has_more_files_than_a_process_may_open() {
+    const OPEN: u64 = 400;
+    const FILES: usize = 1000;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN), ..limit }).unwrap();
+    let (old, new) = (|file: usize| format!("old{file}.db"), |file: usize| format!("new{file}.db"));
+    let bed = Bed::new(|backing| {
+        (0..FILES).for_each(|file| fs::write(backing.join(old(file)), vec![1; 9000]).unwrap());
+    });
+    (0..FILES).for_each(|file| bed.save(&new(file), new(file).as_bytes()).unwrap());
+    assert!(!bed.below(&new(0)).exists());
+    bed.passes(60 * S);
+    let status = bed.fs.status().delayed.unwrap();
+    assert_eq!((status.failing.as_str(), status.files, status.epochs), ("", 0, 1));
+    bed.fs.check();
+    // Files that BACKING has, in several epochs, and again what is new.
+    for file in 0..FILES {
+        bed.change(&old(file), 5000, old(file).as_bytes());
+        bed.change(&new(file), 3, b"NEW");
+    }
+    bed.passes(60 * S);
+    assert_eq!(bed.fs.status().delayed.unwrap().failing, "");
+    let bed = bed.crash();
+    for file in 0..FILES {
+        let saved = fs::read(bed.below(&new(file))).unwrap();
+        assert!(saved.starts_with(b"newNEW") && saved.len() == new(file).len());
+        let changed = fs::read(bed.below(&old(file))).unwrap();
+        assert!(changed.len() == 9000 && changed[5000..].starts_with(old(file).as_bytes()));
+    }
+}

@@ -418,6 +418,11 @@ impl Backing {
         self.link_file(file, &self.temps, OsStr::new(name))
     }
 
+    /// Gives a file of the hidden directory a further name there.
+    pub(crate) fn link_in_hidden(&self, known: &str, name: &str) -> Result<()> {
+        rustix::fs::linkat(&self.temps, known, &self.temps, name, AtFlags::empty())
+    }
+
     /// Removes a file of the hidden directory.
     pub(crate) fn remove_temp(&self, temp: &str) -> Result<()> {
         rustix::fs::unlinkat(&self.temps, temp, AtFlags::empty())

@@ -38,6 +38,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The log in the hidden directory.
 pub(crate) const LOG: &str = "epochs";
@@ -54,6 +55,10 @@ pub(crate) struct Delayed {
     /// Held by the thread that ends an epoch.
     closer: Mutex<Closer>,
     state: Mutex<State>,
+    /// Has a clone for each file of BACKING that is open because a file in RAM needs it.
+    open_files: Arc<()>,
+    /// Number of such files at which the epoch ends early.
+    open_most: AtomicUsize,
 }
 
 /// The state of the thread that ends an epoch.
@@ -119,7 +124,15 @@ impl Delayed {
                 log_bytes: 0,
                 failing: None,
             }),
+            open_files: Arc::new(()),
+            open_most: AtomicUsize::new(open_share()),
         }
+    }
+
+    /// Whether so many files of BACKING are open that the epoch is to end early.
+    fn has_many_open(&self) -> bool {
+        Arc::strong_count(&self.open_files) > self.open_most.load(Ordering::Relaxed)
+            && self.state.lock().failing.is_none()
     }
 
     /// Whether the mount has a group.
@@ -281,11 +294,24 @@ impl Fs {
         due.map_or(Ok(()), |ending| self.end_epoch(ending))
     }
 
+    /// Ends the epoch early if its files hold many descriptors. No lock is held.
+    pub(crate) fn bound_open_files(&self) {
+        if !self.delayed.is_used() || !self.delayed.has_many_open() {
+            return;
+        }
+        // A failure is logged there.
+        let _ = self.end_epoch(Ending::Asked);
+        // Those that applications have open as well stay.
+        let left = Arc::strong_count(&self.delayed.open_files);
+        self.delayed.open_most.store(left + open_share(), Ordering::Relaxed);
+    }
+
     /// The group of an open file, if it has one: adopts the file if BACKING still has it alone.
     pub(crate) fn join_group(&self, ino: Ino, content: &Content) -> Result<()> {
         if !content.is_in_group() || !content.place.read().settled {
             return Ok(());
         }
+        self.bound_open_files();
         let adopt = || {
             let _gate = self.delayed.gate.read();
             self.adopt(&mut self.table(), ino)
@@ -327,6 +353,13 @@ impl Fs {
             failing: state.failing.map(|error| error.to_string()).unwrap_or_default(),
         })
     }
+}
+
+/// The share of the descriptors of this process that files of BACKING may take before their epoch
+/// ends early: applications need the others.
+fn open_share() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX))
 }
 
 /// The number of a hidden name.

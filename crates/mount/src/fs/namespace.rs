@@ -355,6 +355,7 @@ impl Fs {
     pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
         permitted(parent, name)?;
         let at = self.arrived(tid);
+        self.bound_open_files();
         loop {
             let mut table = self.table();
             let dir = self.dir(&mut table, parent)?;
@@ -363,11 +364,14 @@ impl Fs {
             {
                 return Err(Errno::EXIST);
             }
-            let in_group = self.delay_us(&mut table, parent, name).is_some();
+            let in_group = !self.has_many_names(&table, ino)
+                && self.delay_us(&mut table, parent, name).is_some();
             if self.is_whiteout_or_crosses(&mut table, ino, (parent, name), in_group)? {
                 drop(table);
-                self.links_between_epochs(ino, (parent, name))?;
-                continue;
+                match self.links_between_epochs(at, ino, (parent, name))? {
+                    Some(linked) => return Ok(linked),
+                    None => continue,
+                }
             }
             let node = table.node(ino).ok_or(Errno::STALE)?;
             match node.is {
@@ -390,24 +394,41 @@ impl Fs {
                     self.dir_changed(&mut table, parent);
                     self.renamed_in_ram(ino)?;
                 }
-                Is::Settled(_) => {
-                    self.delayed.direct_change(parent);
-                    let path = self.path_of(&mut table, ino)?;
-                    rustix::fs::linkat(
-                        rustix::fs::CWD,
-                        proc_path(&path),
-                        &dir,
-                        name,
-                        AtFlags::SYMLINK_FOLLOW,
-                    )?;
-                    table.name(ino, parent, &Name::from(name));
-                }
+                Is::Settled(_) => return self.link_in_backing(&mut table, at, ino, (parent, name)),
             }
             if let Some(file) = table.file(ino) {
                 self.saw_name(&table, at, (parent, name), |name| Action::Link { file, name });
             }
             return self.looked_up(&mut table, ino);
         }
+    }
+
+    /// Creates a further name for a file that lives in BACKING.
+    pub(crate) fn link_in_backing(
+        &self,
+        table: &mut Table,
+        at: At,
+        ino: Ino,
+        (parent, name): (Ino, &OsStr),
+    ) -> Result<Attr> {
+        let dir = self.dir(table, parent)?;
+        self.delayed.direct_change(parent);
+        let path = self.path_of(table, ino)?;
+        let flags = AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(rustix::fs::CWD, proc_path(&path), &dir, name, flags)?;
+        table.name(ino, parent, &Name::from(name));
+        if let Some(file) = table.file(ino) {
+            self.saw_name(table, at, (parent, name), |name| Action::Link { file, name });
+        }
+        self.looked_up(table, ino)
+    }
+
+    /// Whether a file in RAM has as many names, here or in BACKING, as RAM counts.
+    pub(crate) fn has_many_names(&self, table: &Table, ino: Ino) -> bool {
+        let here = table.node(ino).map_or(0, |node| node.names.len());
+        let below = self.delayed.file(ino).and_then(|file| file.base_file());
+        let below = below.and_then(|file| rustix::fs::fstat(&file).ok());
+        here >= LINKS || below.is_some_and(|stat| stat.st_nlink as usize >= LINKS)
     }
 
     /// Reserves space on flash for a further name of a file in RAM.
@@ -600,6 +621,7 @@ impl Fs {
     ) -> Result<()> {
         permitted(to.0, to.1)?;
         let at = self.arrived(tid);
+        self.bound_open_files();
         loop {
             let mut table = self.table();
             if self.rename_delayed(&mut table, at, from, to, flags)? {

@@ -99,7 +99,8 @@ impl Fs {
             self.delayed.names_changed_below();
         }
         let (born_ns, left) = (born_ns(&file), Left::of(&stat));
-        let base = Base { file, ino: backing_ino, born_ns, names, left };
+        let counted = self.delayed.open_files.clone();
+        let base = Base { file, ino: backing_ino, born_ns, names, left, counted };
         let adopted = Arc::new(DelayedFile::of(delay_us, base, stat.st_size as u64));
         table.is_adopted(ino, backing_ino);
         if let Some(place) = &mut place {

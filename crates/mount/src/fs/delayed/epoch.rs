@@ -1,7 +1,9 @@
 //! The end of an epoch.
 
 use super::file::{Base, DelayedFile, Left};
-use super::recovery::{apply_change, born_ns, remove, remove_hidden, set_attributes, write_pages};
+use super::recovery::{
+    apply_change, born_ns, open_in_any_case, remove, remove_hidden, set_attributes, write_pages,
+};
 use super::{Closer, hidden_name, io, open_log};
 use crate::fs::Fs;
 use crate::fs::backing::{INHERITED, keep_time, open_beneath};
@@ -42,8 +44,10 @@ struct Member {
     /// The changes that the epoch took.
     taken: Changes,
     was_synced: bool,
-    /// The file in BACKING once the epoch is applied, and its names there.
-    base: Arc<File>,
+    ino: Ino,
+    /// The file in BACKING, unless it is new there.
+    base: Option<Arc<File>>,
+    /// Its names there once the epoch is applied.
     names: Names,
 }
 
@@ -60,6 +64,15 @@ pub(super) struct Captured {
     head: Vec<u8>,
     /// Bytes of new files and new parts.
     new_bytes: u64,
+}
+
+/// What a capture has made in the hidden directory.
+#[derive(Default)]
+struct Made {
+    /// All names.
+    hidden: Vec<u64>,
+    /// A name of each new file, and its descriptor if it replaces another one.
+    new: HashMap<FileKey, (u64, Option<Arc<File>>)>,
 }
 
 /// A file that may be part of the epoch.
@@ -429,25 +442,19 @@ impl Fs {
         let (removals, removed): (Vec<Removal>, Vec<_>) = removals.into_iter().unzip();
         let plan =
             closer.log.plan(&files, removals, uncommitted, || self.backing.next_hidden_number());
-        let mut bases: HashMap<FileKey, Arc<File>> = HashMap::new();
-        for candidate in &candidates {
-            if let Some(file) = candidate.file.base_file() {
-                bases.insert(candidate.ino, file);
-            }
-        }
         let mut new_bytes = 0;
-        let mut made = Vec::new();
+        let mut made = Made::default();
         let mut head = EntryHead::new(plan.numbers, &plan.record);
         let mut run = || -> Result<()> {
+            self.new_files_fit(&plan, &candidates)?;
             for step in &plan.capture {
-                new_bytes +=
-                    self.capture_step(closer, step, &candidates, &mut bases, &mut made, &mut head)?;
+                new_bytes += self.capture_step(closer, step, &candidates, &mut made, &mut head)?;
             }
             Ok(())
         };
         let done = run();
         if let Err(error) = done {
-            for hidden in made {
+            for hidden in made.hidden {
                 let _ = self.backing.remove_temp(&hidden_name(hidden));
             }
             candidates.iter().for_each(|candidate| candidate.file.base_was_written());
@@ -460,11 +467,29 @@ impl Fs {
             (pages.synced, pages.in_flight) = (false, true);
             drop(pages);
             let Candidate { ino, file, names, .. } = candidate;
-            let base = bases.remove(&ino).ok_or(Errno::IO)?;
-            members.push(Member { file, taken, was_synced, base, names });
+            let base = made.new.remove(&ino).map_or_else(|| file.base_file(), |(_, open)| open);
+            members.push(Member { file, taken, was_synced, ino, base, names });
         }
         let (before, head) = (Schedule::new(0), head.end());
         Ok(Captured { plan, members, places, removals: removed, before, head, new_bytes })
+    }
+
+    /// Checks that flash has space for the content of the new files, before any of it is written: an
+    /// epoch that fails is tried again, and would write it again each time.
+    fn new_files_fit(&self, plan: &EpochPlan, candidates: &[Candidate]) -> Result<()> {
+        let mut blocks = 0;
+        for step in &plan.capture {
+            if let EpochStep::Create { file, .. } = step {
+                let candidate = candidate(candidates, *file)?;
+                let missing = candidate.file.pages.read().missing.covered() * PAGE_BYTES;
+                blocks += self.store.stat(*file)?.st_blocks as u64 + missing / 512;
+            }
+        }
+        let flash = rustix::fs::fstatvfs(&self.backing.root)?;
+        match blocks * 512 > flash.f_bfree * flash.f_frsize {
+            true => Err(Errno::NOSPC),
+            false => Ok(()),
+        }
     }
 
     /// Performs one step of a capture. Returns the bytes that were written to their place.
@@ -473,32 +498,41 @@ impl Fs {
         closer: &Closer,
         step: &EpochStep,
         candidates: &[Candidate],
-        bases: &mut HashMap<FileKey, Arc<File>>,
-        made: &mut Vec<u64>,
+        made: &mut Made,
         head: &mut EntryHead,
     ) -> Result<u64> {
         let open = |ino: Ino| self.store.open_to_copy(ino);
         match step {
             EpochStep::Create { file, hidden } => {
                 let target = self.backing.create_hidden(&hidden_name(*hidden))?;
-                made.push(*hidden);
+                made.hidden.push(*hidden);
                 let mut bytes = copy(&open(*file)?, &target)?;
-                let candidate = candidates.iter().find(|it| it.ino == *file).ok_or(Errno::IO)?;
-                bytes += candidate.file.copy_missing(&target)?;
+                bytes += candidate(candidates, *file)?.file.copy_missing(&target)?;
                 let was = self.store.stat(*file)?;
                 set_times(&target, &was)?;
-                bases.insert(*file, Arc::new(target));
+                // An epoch may have more new files than the process may open. One in place of
+                // another has a descriptor already.
+                let replaces = candidate(candidates, *file)?.file.base_file().is_some();
+                made.new.insert(*file, (*hidden, replaces.then(|| Arc::new(target))));
                 Ok(bytes)
             }
             EpochStep::Link { file, hidden } => {
-                let base = bases.get(file).ok_or(Errno::IO)?;
-                self.backing.link_hidden(base, &hidden_name(*hidden))?;
-                made.push(*hidden);
+                let name = hidden_name(*hidden);
+                match made.new.get(file) {
+                    Some((known, _)) => {
+                        self.backing.link_in_hidden(&hidden_name(*known), &name)?;
+                    }
+                    None => {
+                        let base = candidate(candidates, *file)?.file.base_file();
+                        self.backing.link_hidden(&*base.ok_or(Errno::IO)?, &name)?;
+                    }
+                }
+                made.hidden.push(*hidden);
                 Ok(0)
             }
             EpochStep::Grow { file, from } => {
-                let base = bases.get(file).ok_or(Errno::IO)?;
-                let candidate = candidates.iter().find(|it| it.ino == *file).ok_or(Errno::IO)?;
+                let candidate = candidate(candidates, *file)?;
+                let base = candidate.file.base_file().ok_or(Errno::IO)?;
                 let pages = candidate.file.pages.read();
                 let (ram, size) = (open(*file)?, pages.changes.size());
                 let mut bytes = Vec::new();
@@ -516,7 +550,7 @@ impl Fs {
                     }
                 }
                 if io(base.metadata())?.len() < size {
-                    rustix::fs::ftruncate(base, size)?;
+                    rustix::fs::ftruncate(&base, size)?;
                 }
                 Ok(grown)
             }
@@ -599,14 +633,16 @@ impl Fs {
     fn try_to_apply(&self, closer: &mut Closer, captured: &Captured) -> Result<()> {
         let held = &mut closer.held;
         let record = &captured.plan.record;
+        let mut bases = HashMap::new();
+        for member in &captured.members {
+            if let Some(base) = &member.file.pages.read().base {
+                bases.insert(base.id(), base.file.clone());
+            }
+        }
         for change in &record.changes {
-            let of = |member: &&Member| {
-                let pages = member.file.pages.read();
-                pages.base.as_ref().is_some_and(|base| base.id() == change.file.id)
-            };
-            let member = captured.members.iter().find(of).ok_or(Errno::IO)?;
+            let base = bases.get(&change.file.id).ok_or(Errno::IO)?;
             // Its pages wait for the checkpoint.
-            apply_change(&member.base, change, || Ok(()))?;
+            apply_change(base, change, || Ok(()))?;
         }
         for (place, (dir, name)) in record.places.iter().zip(&captured.places) {
             self.changing_dir(*dir, |table, into| {
@@ -663,16 +699,28 @@ impl Fs {
         self.delayed.state.lock().epochs += 1;
         let gate = self.delayed.gate.write();
         let mut table = self.table();
-        for member in &captured.members {
-            let Ok(stat) = rustix::fs::fstat(&member.base) else { continue };
+        for member in captured.members {
+            let found = match &member.base {
+                Some(file) => Ok(file.clone()),
+                None => self.open_placed(&mut table, &member.names),
+            };
+            let found = found.and_then(|file| Ok((rustix::fs::fstat(&file)?, file)));
             let mut pages = member.file.pages.write();
             pages.in_flight = false;
+            let (stat, file) = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    // Flash has it. In the next epoch it counts as new.
+                    tracing::debug!("a file of an epoch cannot be opened: {error}");
+                    continue;
+                }
+            };
             // A new file has taken its place.
             let old = pages.base.as_ref().map(|base| base.ino).filter(|old| *old != stat.st_ino);
             if let Some(old) = old {
                 table.forget_number(old);
             }
-            let (file, names) = (member.base.clone(), member.names.clone());
+            let names = member.names;
             let id = InodeId { ino: stat.st_ino, born_ns: born_ns(&file) };
             let deferred = closer.log.deferred_of(id);
             if !deferred.is_empty() {
@@ -680,7 +728,14 @@ impl Fs {
             }
             pages.deferred = deferred;
             let left = Left::of(&stat);
-            pages.base = Some(Base { file, ino: id.ino, born_ns: id.born_ns, names, left });
+            let counted = self.delayed.open_files.clone();
+            pages.base =
+                Some(Base { file, ino: id.ino, born_ns: id.born_ns, names, left, counted });
+            drop(pages);
+            // At once: so it takes a descriptor for a moment only.
+            if member.base.is_none() {
+                self.leaves_ram(&mut table, member.ino);
+            }
         }
         self.leave_ram(&mut table);
         drop(table);
@@ -690,14 +745,24 @@ impl Fs {
     /// Files that BACKING has as they are leave RAM, and so do pages of others. The gate is held
     /// exclusively.
     fn leave_ram(&self, table: &mut Table) {
-        let idle: Vec<Ino> = self.delayed.state.lock().files.keys().copied().collect();
-        for ino in idle {
-            if table.node(ino).is_some_and(|node| node.opens > 0) {
-                self.drop_clean_pages(ino);
-            } else if let Err(error) = self.release_delayed(table, ino) {
-                tracing::debug!("a file stays in RAM: {error}");
-            }
+        let all: Vec<Ino> = self.delayed.state.lock().files.keys().copied().collect();
+        all.into_iter().for_each(|ino| self.leaves_ram(table, ino));
+    }
+
+    fn leaves_ram(&self, table: &mut Table, ino: Ino) {
+        if table.node(ino).is_some_and(|node| node.opens > 0) {
+            self.drop_clean_pages(ino);
+        } else if let Err(error) = self.release_delayed(table, ino) {
+            tracing::debug!("a file stays in RAM: {error}");
         }
+    }
+
+    /// Opens a file that an epoch has given these names in BACKING.
+    fn open_placed(&self, table: &mut Table, names: &Names) -> Result<Arc<File>> {
+        let (dir, name) = names.first().ok_or(Errno::STALE)?;
+        let file = open_in_any_case(&*self.dir(table, *dir)?, name)?;
+        table.drop_unused(*dir);
+        Ok(Arc::new(file))
     }
 
     fn drop_clean_pages(&self, ino: Ino) {
@@ -708,6 +773,12 @@ impl Fs {
             let _ = self.store.open(ino).and_then(|ram| pages.leave_ram(&ram));
         }
     }
+}
+
+/// The file of this number among those of an epoch.
+fn candidate(all: &[Candidate], ino: Ino) -> Result<&Candidate> {
+    let at = all.binary_search_by_key(&ino, |candidate| candidate.ino);
+    at.map(|at| &all[at]).map_err(|_| Errno::IO)
 }
 
 impl Closer {

@@ -35,6 +35,9 @@ pub(super) struct Base {
     pub(super) names: Names,
     /// As the mount left it: no other process may change it.
     pub(super) left: Left,
+    /// One of the descriptors that [`Delayed`](super::Delayed) counts.
+    #[expect(dead_code, reason = "counted by its clones")]
+    pub(super) counted: Arc<()>,
 }
 
 impl Base {

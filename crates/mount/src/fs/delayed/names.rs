@@ -4,7 +4,7 @@ use crate::fs::Fs;
 use crate::fs::content::Content;
 use crate::fs::events::At;
 use crate::fs::table::{Is, Name, Table};
-use crate::fs::types::Ino;
+use crate::fs::types::{Attr, Ino};
 use rustix::fs::{FileType, RenameFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -121,6 +121,10 @@ impl Fs {
         }
         if target == Some(source) {
             return Ok(true);
+        }
+        // BACKING counts its names, and may not take one more before it loses this one.
+        if self.has_many_names(table, source) {
+            return Ok(false);
         }
         let replaced = match (target, kind) {
             (None, None) => None,
@@ -293,13 +297,27 @@ impl Fs {
         Ok(table.is_whiteout(dir, name) || self.is_delayed(table, ino))
     }
 
-    /// Lets a file live in BACKING, so that it gets a name there.
-    pub(crate) fn links_between_epochs(&self, ino: Ino, to: (Ino, &OsStr)) -> Result<()> {
+    /// Lets a file live in BACKING, and gives it a further name there. `None`: another thread has
+    /// changed its names meanwhile.
+    pub(crate) fn links_between_epochs(
+        &self,
+        at: At,
+        ino: Ino,
+        to: (Ino, &OsStr),
+    ) -> Result<Option<Attr>> {
         let names = self.table().node(ino).ok_or(Errno::STALE)?.names.clone();
         let mut names: Vec<(Ino, &OsStr)> =
             names.iter().map(|(dir, name)| (*dir, &**name)).collect();
         names.push(to);
-        self.between_epochs(&names, |_| Ok(()))
+        self.between_epochs(&names, |table| {
+            let there = table.in_ram(to.0, to.1).is_some();
+            match table.node(ino).map(|node| &node.is) {
+                Some(Is::Settled(_)) if !there => {
+                    self.link_in_backing(table, at, ino, to).map(Some)
+                }
+                _ => Ok(None),
+            }
+        })
     }
 
     /// Lets a file live in BACKING until it is closed: RAM has no space for an attribute of it.

@@ -238,8 +238,15 @@ fn open_as(dir: impl AsFd, name: &OsStr, id: InodeId) -> Result<Option<File>> {
         Ok(_) | Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error),
     }
+    let file = open_in_any_case(&dir, name)?;
+    let is_it = rustix::fs::fstat(&file)?.st_ino == id.ino && born_ns(&file) == id.born_ns;
+    Ok(is_it.then_some(file))
+}
+
+/// Opens a regular file for reading and writing, whatever its mode.
+pub(super) fn open_in_any_case(dir: impl AsFd, name: &OsStr) -> Result<File> {
     let opened = || open_beneath(&dir, name, OFlags::RDWR | OFlags::NONBLOCK);
-    let file = match opened() {
+    match opened() {
         // Only root may open what permissions forbid.
         Err(Errno::ACCESS) => {
             let mode = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode;
@@ -250,7 +257,6 @@ fn open_as(dir: impl AsFd, name: &OsStr, id: InodeId) -> Result<Option<File>> {
             file
         }
         other => other,
-    }?;
-    let is_it = rustix::fs::fstat(&file)?.st_ino == id.ino && born_ns(&file) == id.born_ns;
-    Ok(is_it.then(|| File::from(file)))
+    }
+    .map(File::from)
 }
