@@ -373,6 +373,7 @@ def allocate():
         kept.append(bytearray(os.urandom(1 << 16) * 256))
 
 
+@pytest.mark.skipif("SWEEP_FAULTS" not in os.environ, reason="a long form, which make soak runs")
 def test_a_sweep_survives_faults(tmp_path):
     """Of four workers one is killed, one hangs, one exceeds its memory; the scheduler restarts.
 

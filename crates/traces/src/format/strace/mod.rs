@@ -203,9 +203,10 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
             reader.line(line.bytes, line.number)?;
         }
     }
-    for half in reader.halves.values() {
-        reader.events.skipped(CUT, half.line);
-    }
+    // The first of them is named, and the order of a hash map differs from run to run.
+    let mut cut: Vec<u64> = reader.halves.values().map(|half| half.line).collect();
+    cut.sort_unstable();
+    cut.into_iter().for_each(|line| reader.events.skipped(CUT, line));
     if reader.described { Ok(()) } else { reader.describe(Some(Time::Seconds { us: 0 })) }
 }
 

@@ -200,6 +200,16 @@ fn the_target_shown_beside_a_descriptor_identifies_its_file() {
     }
 }
 
+/// The line that is named of several calls without an end was once any of them, in the order of a
+/// hash map: two readings of one trace differed.
+#[test]
+fn the_first_call_without_an_end_is_named() {
+    let begun = (1..=8).map(|tid| format!("{tid} 1.{tid} read(3</a>,  <unfinished ...>\n"));
+    let text: String = begun.collect::<String>() + "9 2.0 read(3</a>, \"x\", 1) = 1\n";
+    let first = "8 calls that the trace does not finish (first at 1)";
+    assert_eq!(read_text(&text).1, first);
+}
+
 #[test]
 fn absurd_numbers_are_damage_and_nothing_more() {
     let text = r#"1 openat(AT_FDCWD, "/f", O_RDWR) = 3
