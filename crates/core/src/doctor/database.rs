@@ -119,7 +119,7 @@ const DIRECTORIES: &[&str] = &[
 ];
 
 /// Whether the name of a file is one that a database gives.
-pub fn is_file(path: &str) -> bool {
+pub(super) fn is_file(path: &str) -> bool {
     let name = names::file_name(path);
     let mut directories = path[..path.len() - name.len()].split('/');
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);

@@ -6,7 +6,7 @@
 //! [`Change`], and the events run once more with it ([`what_if`]): the difference is what the
 //! remedy saves. A remedy is one file and one line in [`ALL`].
 
-pub mod database;
+mod database;
 mod facts;
 mod files;
 mod remedies;
