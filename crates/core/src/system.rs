@@ -194,6 +194,27 @@ impl Cell<'_> {
     }
 }
 
+/// Evaluates an expression on a policy. Unoptimised programs, as tests are, put the policy behind a
+/// pointer, so that all policies share a loop: two of three loops are compiled once.
+#[cfg(debug_assertions)]
+macro_rules! shared {
+    ($P:ty, $policy:ident => $run:expr) => {
+        if <$P>::WANTS_ADDRESSES {
+            let $policy = Erased::<true>::new($policy);
+            $run
+        } else {
+            let $policy = Erased::<false>::new($policy);
+            $run
+        }
+    };
+}
+#[cfg(not(debug_assertions))]
+macro_rules! shared {
+    ($P:ty, $policy:ident => $run:expr) => {
+        $run
+    };
+}
+
 /// Runs a page cache under a policy.
 pub(crate) fn run<P: Build + 'static>(
     cell: &Cell<'_>,
@@ -217,7 +238,7 @@ pub(crate) fn run<P: Build + 'static>(
     } else if calls {
         run_erased(Erased::<false>::new(policy), cell, trace, future, sink)
     } else if cell.readahead.is_some() {
-        run_ahead(policy, cell, trace, future, sink.unwrap_or(&mut |_| {}))
+        shared!(P, policy => run_ahead(policy, cell, trace, future, sink.unwrap_or(&mut |_| {})))
     } else {
         run_alone(policy, cell, trace, future)
     }
@@ -319,7 +340,7 @@ fn new_ahead(cell: &Cell<'_>, trace: &Trace) -> Ahead {
 
 /// Runs a page cache of which only the counts are wanted.
 #[inline(never)]
-fn run_alone<P: Policy>(
+fn run_alone<P: Policy + 'static>(
     policy: P,
     cell: &Cell<'_>,
     trace: &Trace,
@@ -335,13 +356,25 @@ fn run_alone<P: Policy>(
     // A loop is compiled for each case. Layouts that follow dirty pages or the time share that of
     // the write-back machine, which then has nothing to do.
     if follows || !cell.writeback.on_eviction_only() {
-        let machine = Machine::new(cell.writeback, trace, cell.frames);
-        let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
-        system(policy, cell, trace, back, machine).replay(cell, trace, future)
+        shared!(P, policy => run_written_back(policy, cell, trace, future, layout))
     } else {
         let back = storage::<P, _>(cell, trace, Storage::new(layout, ()));
         system(policy, cell, trace, back, OnEviction).replay(cell, trace, future)
     }
+}
+
+/// Runs a page cache with write-back of which only the counts are wanted.
+#[inline(never)]
+fn run_written_back<P: Policy>(
+    policy: P,
+    cell: &Cell<'_>,
+    trace: &Trace,
+    future: Option<&Future>,
+    layout: Option<Box<dyn layout::Layout>>,
+) -> Outcome {
+    let machine = Machine::new(cell.writeback, trace, cell.frames);
+    let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
+    system(policy, cell, trace, back, machine).replay(cell, trace, future)
 }
 
 /// Returns storage as the cell wants it. It gives addresses if the policy wants them.

@@ -856,6 +856,27 @@ fn a_lost_event_is_noticed() {
     }
 }
 
+/// A directory got the inode number of a file that another had replaced, and its name went into the
+/// events as one of that file.
+#[test]
+fn a_directory_is_not_taken_for_the_file_whose_number_it_got() {
+    let mut both = Both::new(true);
+    for step in [
+        Step::Create((0, 1), false),
+        Step::Mkdir((0, 0)),
+        Step::Release(0),
+        Step::Create((0, 2), false),
+        Step::Settle,
+        Step::Rename((0, 2), (0, 1), 0),
+        Step::Forget,
+        Step::Create((1, 0), false),
+        Step::Mkdir((0, 2)),
+    ] {
+        both.step(&step).and_then(|()| both.compare()).unwrap();
+    }
+    both.end().unwrap();
+}
+
 proptest! {
     #[test]
     fn a_mount_behaves_like_a_tree_in_memory(steps in prop::collection::vec(step(), 1..150)) {

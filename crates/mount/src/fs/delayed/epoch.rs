@@ -647,11 +647,11 @@ impl Fs {
         for (place, (dir, name)) in record.places.iter().zip(&captured.places) {
             self.changing_dir(*dir, |table, into| {
                 let hidden = hidden_name(place.hidden);
-                match open_beneath(into, name, OFlags::PATH) {
-                    Ok(replaced) => hold(held, replaced),
-                    Err(Errno::NOENT) => {}
+                let replaced = match open_beneath(into, name, OFlags::PATH) {
+                    Ok(replaced) => Some(replaced),
+                    Err(Errno::NOENT) => None,
                     Err(error) => return Err(error),
-                }
+                };
                 match self.backing.place_temp(&hidden, into, name) {
                     // It has been placed by an attempt before.
                     Err(Errno::NOENT) => {}
@@ -660,6 +660,13 @@ impl Fs {
                 remove_hidden(self.backing.temps(), &hidden)?;
                 let ino = self.backing.stat(into, name)?.st_ino;
                 table.set_hides(*dir, name, ino);
+                if let Some(replaced) = replaced {
+                    let was = rustix::fs::fstat(&replaced)?;
+                    hold(held, replaced);
+                    if was.st_nlink == 0 {
+                        table.forget_number(was.st_ino);
+                    }
+                }
                 Ok(())
             })?;
         }
