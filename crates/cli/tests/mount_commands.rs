@@ -3,9 +3,12 @@
 use crate::places::{Places, is_mounted, make_image, mount_image, output, skip};
 use serde_json::Value;
 use std::{
-    fs::{self, File},
+    fs::{self, File, Permissions},
     io::{BufRead, BufReader, Read, Write},
-    os::unix::{fs::symlink, net::UnixDatagram},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown, symlink},
+        net::UnixDatagram,
+    },
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
     time::Duration,
@@ -1212,4 +1215,208 @@ fn requests_to_the_mount_become_a_trace() {
         described["sync_distance"]["forced_pages"], 3,
         "what was synced, not what was deleted"
     );
+}
+
+/// Every file below a folder with its permissions, links apart.
+fn modes(folder: &Path) -> Vec<(PathBuf, u32)> {
+    let mut all = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(path) = open.pop() {
+        let about = fs::symlink_metadata(&path).unwrap();
+        if about.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        if !about.is_symlink() {
+            all.push((path, about.mode() & 0o7777));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// The daemon ran without a umask, so that files of users get the modes that they ask for. Its own
+/// got it too: every user could read the names in a recording and change a trial of root's.
+#[test]
+fn only_their_owner_may_use_flashsifts_own_files() {
+    let Some(bed) = Bed::new("only_their_owner_may_use_flashsifts_own_files") else { return };
+    let (backing, seen, state) = (bed.backing(), bed.seen(), bed.path("state"));
+    let (trace, socket) = (bed.path("t.parquet"), bed.path("metrics"));
+    let shell = |umask: &str, script: &str| {
+        let script = format!("umask {umask}; {script}");
+        let output = Command::new("sh")
+            .args(["-c", &script, FLASHSIFT])
+            .args([&backing, &seen, &trace])
+            .env("XDG_STATE_HOME", &state)
+            .env("SOCKET", &socket)
+            .stdin(Stdio::null())
+            // What stays in the background would keep a pipe open.
+            .stderr(File::create(bed.path("said")).unwrap())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", fs::read_to_string(bed.path("said")).unwrap());
+    };
+    let private = |folder: &Path| {
+        for (path, mode) in modes(folder) {
+            assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+        }
+    };
+    for umask in ["022", "0"] {
+        // As an earlier version left it.
+        fs::write(&trace, "").unwrap();
+        fs::set_permissions(&trace, Permissions::from_mode(0o666)).unwrap();
+        shell(
+            umask,
+            "exec \"$0\" mount --record \"$3\" --metrics \"unix:$SOCKET\" --settle-after 1h \
+             --delay-sync '*.db=1h' \"$1\" \"$2\"",
+        );
+        shell(
+            "0",
+            "cd \"$2\"; echo > a; echo > b.db; mkdir d; mkfifo p; echo > d/c; sync b.db
+             \"$0\" settle \"$2\"",
+        );
+        let hidden = backing.join(".flashsift");
+        private(&hidden);
+        private(&socket);
+        let lock = fs::read_to_string(hidden.join("lock")).unwrap();
+        let status = format!("/proc/{}/status", lock.lines().next().unwrap());
+        assert!(fs::read_to_string(status).unwrap().contains("Umask:\t0077\n"));
+        bed.succeeds(&["unmount"], &[&seen]);
+        private(&trace);
+        let asked = [("a", 0o666), ("b.db", 0o666), ("d", 0o777), ("d/c", 0o666), ("p", 0o666)];
+        let of_users = asked.map(|(name, mode)| (backing.join(name), mode));
+        assert_eq!(modes(&backing)[1..], of_users);
+        shell(umask, "rm -r \"$1\"/*");
+
+        shell(umask, "exec \"$0\" trial --for 6d \"$1\"");
+        bed.succeeds(&["unmount"], &[&backing]);
+        let trials = state.join("flashsift/trials");
+        private(&trials);
+        let file = fs::read_dir(&trials).unwrap().next().unwrap().unwrap().path();
+        fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+        shell(umask, "exec \"$0\" trial \"$1\"");
+        private(&trials);
+        shell(umask, "exec \"$0\" trial --discard \"$1\"");
+    }
+    // What another user could have changed is not trusted.
+    let trials = state.join("flashsift/trials");
+    fs::set_permissions(&trials, Permissions::from_mode(0o777)).unwrap();
+    let refused = || {
+        let mut trial = Command::new(FLASHSIFT);
+        trial.args(["trial", "--for", "6d"]).arg(&backing).env("XDG_STATE_HOME", &state);
+        let output = trial.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        text(output.stderr)
+    };
+    let says = refused();
+    let place = trials.display();
+    assert!(says.contains(&format!("{place}: other users may write to it")), "{says}");
+    assert!(says.contains(&format!("chmod 700 {place}")), "{says}");
+    fs::set_permissions(&trials, Permissions::from_mode(0o700)).unwrap();
+    chown(&trials, Some(65_534), None).unwrap();
+    assert!(refused().contains("belongs to user 65534"));
+}
+
+/// A process that keeps a copy of the mount in a mount namespace of its own, as a container does,
+/// until it is dropped.
+struct Elsewhere(Child);
+
+impl Elsewhere {
+    fn new(script: &str) -> Self {
+        let mut child = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c"])
+            .arg(format!("{script} echo; read line"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// `unmount` waited without a word, for ever, for a daemon that a mount namespace with a copy of
+/// the mount kept alive.
+#[test]
+fn unmount_ends_a_mount_that_another_namespace_has() {
+    let Some(bed) = Bed::new("unmount_ends_a_mount_that_another_namespace_has") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    bed.succeeds(&["mount", "--settle-after", "1h"], &[&backing, &seen]);
+    let file = seen.join("open");
+    let elsewhere = Elsewhere::new(&format!("exec 7> {0}; echo written >&7;", file.display()));
+    // The last process of a namespace that only a descriptor keeps.
+    let gone = Elsewhere::new("");
+    let kept = File::open(format!("/proc/{}/ns/mnt", gone.0.id())).unwrap();
+    drop(gone);
+    fs::write(seen.join("a"), "kept").unwrap();
+    let (_, says) = bed.succeeds(&["unmount"], &[&seen]);
+    assert!(!is_mounted(&seen));
+    assert!(says.contains(&format!("sh (pid {})", elsewhere.0.id())), "{says}");
+    let us = std::process::id();
+    assert!(says.contains(&format!("(pid {us}): has open a mount namespace")), "{says}");
+    assert!(says.contains("unmounted; every file is in "), "{says}");
+    assert_eq!(bed.names(&backing), ["a", "open"], "the daemon has ended");
+    assert_eq!(fs::read_to_string(backing.join("open")).unwrap(), "written\n");
+    let copy = PathBuf::from(format!("/proc/{}/root{}", elsewhere.0.id(), seen.display()));
+    assert_eq!(fs::read_dir(copy).err().and_then(|why| why.raw_os_error()), Some(107), "ENOTCONN");
+    drop(kept);
+    // The lock is free.
+    bed.succeeds(&["mount"], &[&backing, &seen]);
+    bed.succeeds(&["unmount"], &[&seen]);
+}
+
+/// `unmount` gave up, without a user to name, beside processes that ask for the status all the
+/// time: the kernel counts a request in progress as a use.
+#[test]
+fn requests_for_the_status_do_not_keep_a_mount() {
+    let Some(bed) = Bed::new("requests_for_the_status_do_not_keep_a_mount") else { return };
+    let (backing, seen) = (bed.backing(), bed.seen());
+    bed.succeeds(&["mount"], &[&backing, &seen]);
+    let asks = || {
+        let mut status = vec![0; 1 << 16];
+        while rustix::fs::getxattr(&seen, "user.flashsift.status", status.as_mut_slice()).is_ok() {}
+    };
+    std::thread::scope(|scope| {
+        (0..8).for_each(|_| drop(scope.spawn(asks)));
+        let output = bed.run(&["unmount"], &[&seen]);
+        if !output.status.success() {
+            umount_lazily(&seen);
+        }
+        assert!(output.status.success(), "{}", text(output.stderr));
+    });
+    assert!(bed.names(&backing).is_empty());
+    // A file that only the kernel uses is a use all the same.
+    bed.succeeds(&["mount"], &[&backing, &seen]);
+    fs::write(seen.join("image"), vec![0; 1 << 20]).unwrap();
+    let attach =
+        || output(Command::new("losetup").args(["--find", "--show"]).arg(seen.join("image")));
+    let device = text(attach().unwrap());
+    let says = bed.fails(&["unmount"], &[&seen]);
+    assert!(says.contains("is in use and stays mounted"), "{says}");
+    assert!(ok(Command::new("losetup").args(["--detach", device.trim()])));
+    bed.succeeds(&["unmount"], &[&seen]);
+}
+
+fn umount_lazily(place: &Path) {
+    assert!(ok(Command::new("umount").arg("--lazy").arg(place)));
+}
+
+/// BACKING was renamed while it was mounted: `unmount` did not find it, and failed.
+#[test]
+fn a_renamed_backing_is_found_at_the_end() {
+    let Some(bed) = Bed::new("a_renamed_backing_is_found_at_the_end") else { return };
+    let (backing, seen, renamed) = (bed.backing(), bed.seen(), bed.path("renamed"));
+    bed.succeeds(&["mount", "--settle-after", "1h"], &[&backing, &seen]);
+    fs::write(seen.join("a"), "kept").unwrap();
+    fs::rename(&backing, &renamed).unwrap();
+    let (_, says) = bed.succeeds(&["unmount"], &[&seen]);
+    assert!(says.contains(&format!("every file is in {}", renamed.display())), "{says}");
+    assert_eq!(bed.names(&renamed), ["a"]);
 }

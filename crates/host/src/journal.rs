@@ -4,7 +4,7 @@
 //! done, or failed. An intent without a mark shows that flashsift or the machine stopped in
 //! between. A later line closes a change when it is undone. Lines are only ever appended.
 
-use crate::readahead::Identity;
+use crate::{own_files, readahead::Identity};
 use rustix::{
     fs::{FlockOperation, flock},
     process::geteuid,
@@ -138,7 +138,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal for changes, and creates it with its folder if it does not exist.
+    /// Opens the journal for changes, and creates it with its folder if it does not exist. All users
+    /// may read it, as `tune` reports open changes to all.
     ///
     /// # Errors
     ///
@@ -150,14 +151,14 @@ impl Journal {
         {
             fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(at)?;
         }
+        own_files::refuse_shared(folder_of(path)).map_err(at)?;
         let is_new = !path.exists();
         let mut options = OpenOptions::new();
         let file =
             options.read(true).append(true).create(true).mode(0o644).open(path).map_err(at)?;
-        if is_new && let Some(folder) = path.parent() {
+        if is_new {
             // Otherwise a power cut could lose the name of a synced file.
-            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(at)?;
+            File::open(folder_of(path)).and_then(|folder| folder.sync_all()).map_err(at)?;
         }
         flock(&file, FlockOperation::LockExclusive).map_err(|error| at(error.into()))?;
         let content = read(path, &file)?;
@@ -174,6 +175,7 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
             other => other.map_err(at(path))?,
         };
+        own_files::refuse_shared(folder_of(path)).map_err(at(path))?;
         flock(&file, FlockOperation::LockShared).map_err(|error| at(path)(error.into()))?;
         read(path, &file)
     }
@@ -245,6 +247,10 @@ impl JournalContent {
 
 fn at(path: &Path) -> impl Fn(io::Error) -> JournalError + Copy + '_ {
     move |error| JournalError::At { path: path.display().to_string(), error }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn read(path: &Path, mut file: &File) -> Result<JournalContent, JournalError> {
@@ -369,6 +375,15 @@ mod tests {
         assert!(matches!(Journal::open(&path), Err(JournalError::NotOurs(_))));
         assert!(matches!(Journal::look(&path), Err(JournalError::NotOurs(_))));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let folder_mode = |mode| {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        folder_mode(0o777);
+        for refused in [Journal::open(&path).map(drop), Journal::look(&path).map(drop)] {
+            let says = refused.unwrap_err().to_string();
+            assert!(says.contains("other users may write to it"), "{says}");
+        }
+        folder_mode(0o700);
         fs::write(&path, "{\"schema\":1,\"entry\":\"other\"}\n").unwrap();
         assert!(matches!(Journal::look(&path), Err(JournalError::Malformed { line: 1, .. })));
         fs::write(&path, "{\"schema\":9,\"entry\":\"closed\",\"id\":1,\"why\":\"\"}\n").unwrap();

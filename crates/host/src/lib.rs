@@ -1,6 +1,6 @@
 //! Reads the state of the machine that flashsift runs on: mounts, users of directories, disks, wear
 //! of storage, swap, memory that is short, the application in the foreground, the kernel's
-//! write-back. Changes its read-ahead, with a journal to undo it.
+//! write-back. Changes its read-ahead, with a journal to undo it. Keeps files from other users.
 #![forbid(unsafe_code)]
 
 pub mod disks;
@@ -11,6 +11,7 @@ pub mod inside;
 pub mod journal;
 pub mod memory;
 pub mod mounts;
+pub mod own_files;
 pub mod readahead;
 pub mod swap;
 pub mod users;

@@ -1,5 +1,6 @@
 //! Attaching a file system to a place: what may be mounted where, the mount itself, and its end.
 
+pub mod copies;
 mod detached;
 pub mod noatime;
 pub mod place;

@@ -10,8 +10,9 @@ use rustix::{
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
 use std::{
+    ffi::OsString,
     io,
-    os::fd::AsRawFd,
+    os::{fd::AsRawFd, unix::ffi::OsStringExt},
     path::{Path, PathBuf},
     thread,
 };
@@ -25,6 +26,11 @@ pub const SETTLE: &str = "user.flashsift.settle";
 /// As [`SETTLE`], but BACKING's file system may keep what it gets in memory: for an unmount,
 /// which makes everything durable at its end.
 pub const WRITE_BACK: &str = "user.flashsift.write_back";
+
+/// The path of BACKING now, which may have been renamed since the mount.
+pub(crate) const BACKING: &str = "user.flashsift.backing";
+/// `1` if a file of the mount is open, else `0`.
+pub(crate) const IN_USE: &str = "user.flashsift.in_use";
 
 /// Reading this attribute makes the process that reads it the one that announces drops. Only the
 /// one that the daemon has started may.
@@ -76,6 +82,30 @@ pub fn settle(mount: &Mount) -> io::Result<()> {
 /// The error of the first file that could not be written back, or of the request itself.
 pub fn write_back(mount: &Mount) -> io::Result<()> {
     reach(mount, |point| Ok(rustix::fs::getxattr(point, WRITE_BACK, &mut [0; 1]).map(drop)?))
+}
+
+/// Returns the path of BACKING, which may have been renamed since the mount.
+pub fn backing(mount: &Mount) -> PathBuf {
+    let told = reach(mount, |point| {
+        let mut path = vec![0; 1 << 16];
+        let len = rustix::fs::getxattr(point, BACKING, path.as_mut_slice())?;
+        path.truncate(len);
+        Ok(PathBuf::from(OsString::from_vec(path)))
+    });
+    told.unwrap_or_else(|_| PathBuf::from(&mount.source))
+}
+
+/// Returns whether a file of the mount is open.
+///
+/// # Errors
+///
+/// The request fails.
+pub fn is_in_use(mount: &Mount) -> io::Result<bool> {
+    reach(mount, |point| {
+        let mut says = [0; 1];
+        rustix::fs::getxattr(point, IN_USE, &mut says)?;
+        Ok(says != *b"0")
+    })
 }
 
 /// Sets what the sifter of a mount does from now on.

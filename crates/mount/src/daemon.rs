@@ -160,6 +160,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     if options.in_background {
         background::leave_terminal()?;
     }
+    process::keep_files_private();
     let (wake, wakes) = mpsc::channel();
     process::read_signals(&wake)?;
     if free_dead(&options.mountpoint)? {

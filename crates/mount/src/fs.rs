@@ -99,14 +99,13 @@ pub struct Fs {
 }
 
 impl Fs {
-    /// Creates the file system over this directory. Empties the umask of the process: requests
-    /// carry their final modes.
+    /// Creates the file system over this directory. A thread that performs requests has a umask and
+    /// a working directory of its own from then on: requests carry their final modes.
     ///
     /// # Errors
     ///
     /// The store or BACKING cannot be examined, or BACKING cannot be prepared for the mount.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
-        rustix::process::umask(Mode::empty());
         let budget_bytes = store.usage()?.1;
         let backing = Backing::new(backing, config.noatime)?;
         let keep = KeepConfig {
@@ -262,6 +261,22 @@ impl Fs {
         all.f_ffree = all.f_ffree.saturating_sub(files);
         all.f_favail = all.f_favail.saturating_sub(files);
         Ok(all)
+    }
+
+    /// Whether an application, or the kernel, has a file open.
+    pub(crate) fn has_open_files(&self) -> bool {
+        self.opens.any()
+    }
+
+    /// The path of BACKING now.
+    ///
+    /// # Errors
+    ///
+    /// `ENODATA`: it cannot be known, as the mount uses a mount of BACKING that has no place.
+    pub(crate) fn backing_path(&self) -> Result<Vec<u8>> {
+        let link = backing::proc_path(&self.backing.root);
+        let path = rustix::fs::readlink(link, Vec::new())?.into_bytes();
+        if path == b"/" { Err(Errno::NODATA) } else { Ok(path) }
     }
 
     /// The state of the mount.

@@ -13,7 +13,9 @@ mod passthrough;
 use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
-use crate::control::{ANNOUNCE, DECISIONS, EXPLAIN, FOREGROUND, SETTLE, SIFT, STATUS, WRITE_BACK};
+use crate::control::{
+    ANNOUNCE, BACKING, DECISIONS, EXPLAIN, FOREGROUND, IN_USE, SETTLE, SIFT, STATUS, WRITE_BACK,
+};
 use crate::fs::Fs;
 use crate::fs::sifting::{SiftError, SiftWish};
 use crate::fs::types::{Access, Attr, Changes, ROOT};
@@ -615,6 +617,10 @@ impl Filesystem for Adapter {
                 }
                 (ROOT, Some(WRITE_BACK)) if is_ours(request) => {
                     self.fs.write_back_all().map(|()| Vec::new()).map_err(Into::into)
+                }
+                (ROOT, Some(BACKING)) if is_ours(request) => self.fs.backing_path(),
+                (ROOT, Some(IN_USE)) if is_ours(request) => {
+                    Ok(if self.fs.has_open_files() { b"1" } else { b"0" }.to_vec())
                 }
                 (ROOT, Some(ANNOUNCE)) => match self.fs.accept_announcer(request.pid()) {
                     true => Ok(Vec::new()),

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use flashsift_host::mounts;
 use flashsift_mount::attach::{KIND, place};
 use flashsift_traces::replace::Replace;
+use rustix::fs::Mode;
 use std::{
     env,
     ffi::{OsStr, OsString},
@@ -164,6 +165,9 @@ pub(super) fn enable(
         place::not_of_the_system(&backing)?;
         place::not_of_the_system(&mountpoint)?;
     }
+    // No other user may change what a service manager runs.
+    let mask = rustix::process::umask(Mode::WGRP | Mode::WOTH);
+    rustix::process::umask(mask | Mode::WGRP | Mode::WOTH);
     let manager = Manager::ours();
     let program = env::current_exe()?;
     let unit = Unit::of(&mountpoint, manager, &manager.units()?)?;

@@ -8,9 +8,9 @@ use flashsift_host::mounts::{self, Mount};
 use flashsift_mount::{
     Status,
     attach::{
-        KIND,
+        KIND, copies,
         place::{self, Left},
-        undo::{self, Allows},
+        undo::{self, Allows, Connection},
     },
     control,
 };
@@ -61,7 +61,8 @@ pub(crate) struct SettleArgs {
 /// Unmount a mount of flashsift; all files are then in BACKING
 ///
 /// Writes all files back, unmounts, and returns when the daemon has ended. A mount in use stays,
-/// and the processes that use it are named.
+/// and the processes that use it are named. If other mount namespaces, such as those of containers,
+/// have copies of it, the processes there are named; the copies end with the daemon.
 #[derive(clap::Args)]
 pub(crate) struct UnmountArgs {
     /// Mounts to end
@@ -218,8 +219,7 @@ fn unmount_all(point: &Path, lazy: bool) -> anyhow::Result<()> {
                 .with_context(|| format!("unmounting {}", point.display()))?;
             log_freed(&point);
         } else {
-            unmount_one(&mount, lazy)?;
-            unmounted.push(mount);
+            unmounted.push(unmount_one(mount, lazy)?);
         }
     }
     // A daemon ends when none of its mounts is left, so all are unmounted before the first wait.
@@ -240,18 +240,30 @@ fn log_freed(mountpoint: &Path) {
     tracing::info!("{}: unmounted the dead mount of a killed process", mountpoint.display());
 }
 
-fn unmount_one(mount: &Mount, lazy: bool) -> anyhow::Result<()> {
+/// A mount that has been taken away.
+struct Taken {
+    mount: Mount,
+    /// The directory that its daemon writes to, by its present name.
+    backing: PathBuf,
+    /// `None` for a plain user without fusectl.
+    connection: Option<Connection>,
+}
+
+fn unmount_one(mount: Mount, lazy: bool) -> anyhow::Result<Taken> {
+    let backing = control::backing(&mount);
+    let connection = Connection::of(&mount).ok();
     let point = &mount.point;
-    control::write_back(mount).with_context(|| {
-        let backing = backing(mount).display();
+    control::write_back(&mount).with_context(|| {
+        let backing = backing.display();
         format!("{} stays mounted: its files cannot be written back to {backing}", point.display())
     })?;
     let at = || format!("unmounting {}", point.display());
     if lazy {
         undo::unmount(point, true).with_context(at)?;
-        return Ok(());
+        return Ok(Taken { mount, backing, connection });
     }
-    if let Some(found) = undo::unmount_unused(point).with_context(at)? {
+    let is_idle = || control::is_in_use(&mount).is_ok_and(|used| !used);
+    if let Some(found) = undo::unmount_unused(point, is_idle).with_context(at)? {
         bail!(
             "{} is in use and stays mounted. --lazy unmounts it nevertheless.\n{}",
             point.display(),
@@ -261,16 +273,32 @@ fn unmount_one(mount: &Mount, lazy: bool) -> anyhow::Result<()> {
             }
         );
     }
-    Ok(())
+    Ok(Taken { mount, backing, connection })
 }
 
 /// Waits until the daemon of a mount that is unmounted has ended.
-fn await_end(mount: &Mount) -> anyhow::Result<()> {
-    let (point, backing) = (mount.point.display(), backing(mount));
+fn await_end(Taken { mount, backing, connection }: &Taken) -> anyhow::Result<()> {
+    let point = mount.point.display();
     if let Some(other) = mounts::all()?.into_iter().find(|other| other.is_copy_of(mount)) {
         let other = other.point.display();
         tracing::info!("{point}: unmounted; the same file system is still mounted on {other}");
         return Ok(());
+    }
+    if let Some(connection) = connection.as_ref().filter(|connection| connection.is_there()) {
+        let holders = copies::of(mount)?;
+        if holders.is_empty() {
+            tracing::info!(
+                "{point}: unmounted; what still uses it gets errors (ENOTCONN) from now on"
+            );
+        } else {
+            tracing::info!(
+                "{point}: unmounted here. Other mount namespaces have copies, in which programs \
+                 get errors (ENOTCONN) from now on:\n{}",
+                copies::listed(&holders).trim_end()
+            );
+        }
+        // Its daemon writes back what came through them, and ends.
+        connection.cut_off().with_context(|| format!("ending the copies of {point}"))?;
     }
     match until_free(backing) {
         Ok(Left::Nothing) => {

@@ -5,7 +5,7 @@ use anyhow::Context;
 use flashsift_core::event::{
     About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space,
 };
-use flashsift_host::memory;
+use flashsift_host::{memory, own_files};
 use flashsift_mount::{
     daemon,
     daemon::{Began, RecordingError},
@@ -15,6 +15,7 @@ use flashsift_traces::{
     store,
 };
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -55,6 +56,11 @@ impl Recording {
         let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
         if folder.starts_with(mountpoint) {
             anyhow::bail!("{}: a recording cannot lie on what it records", path.display());
+        }
+        // A trace that replaces another one gets its permissions.
+        match own_files::tighten(&path) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            done => done.with_context(at)?,
         }
         let writer = store::Writer::create(&path, &format!("a mount on {}", mountpoint.display()))?;
         let (events, arriving) = mpsc::sync_channel(WAITING_MAX);

@@ -8,12 +8,14 @@ use flashsift_core::{
     show,
     study::trial::{Arm, Trial, TrialPlan},
 };
+use flashsift_host::own_files;
 use flashsift_mount::daemon::trial::StoredTrial;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     ffi::OsString,
-    fs,
-    io::Write as _,
+    fs::{self, DirBuilder},
+    io::{self, Write as _},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -145,9 +147,13 @@ fn begin(args: &Args, length: Duration, path: &Path) -> anyhow::Result<()> {
         plan.washout_us = plan.session_us / 4;
     }
     let trial = Trial::new(plan, now_us).map_err(|why| Usage(format!("--for: {why}")))?;
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    let directory = path.parent().context("a trial lies in a directory")?;
+    if let Some(above) = directory.parent() {
+        // Other files in it are for all users.
+        DirBuilder::new().recursive(true).mode(0o755).create(above)?;
+        own_files::refuse_shared(above)?;
     }
+    own_files::create_directory(directory)?;
     StoredTrial { trial, path: path.to_owned() }.store().with_context(at)
 }
 
@@ -156,8 +162,12 @@ fn read(path: &Path, directory: &Path) -> anyhow::Result<Trial> {
         let directory = directory.display();
         bail!("no trial of {directory} was started; `flashsift trial {directory} --for 6d` does");
     }
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    Trial::from_json(&text).with_context(|| path.display().to_string())
+    for above in path.ancestors().skip(1).take(2) {
+        own_files::refuse_shared(above)?;
+    }
+    let at = || path.display().to_string();
+    let text = io::read_to_string(own_files::open(path).with_context(at)?).with_context(at)?;
+    Trial::from_json(&text).with_context(at)
 }
 
 fn show(trial: &Trial, json: bool, csv: bool) -> anyhow::Result<()> {

@@ -18,13 +18,13 @@ use rustix::{
 use std::{
     fs,
     io::{self, Write},
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd, OwnedFd},
     path::Path,
     process::{Command, Stdio},
 };
 
 /// Number of attempts while no user of the mount is found; each attempt looks at all processes.
-const TRIES: u32 = 20;
+const TRIES: u32 = 5;
 
 /// Result of an unmount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +53,13 @@ pub fn unmount(point: &Path, lazily: bool) -> io::Result<Unmounted> {
 
 /// Unmounts this directory, or returns its users. A process that only looks at the mount at this
 /// moment also makes the kernel refuse, and is not a user: if no other user is found, the unmount
-/// is tried again.
+/// is tried again. There may always be another one that looks. So if `is_idle` says that nothing in
+/// it is open, the kernel takes the mount away and lets them end.
 ///
 /// # Errors
 ///
 /// The unmount fails for a reason other than users, or the users cannot be listed.
-pub fn unmount_unused(point: &Path) -> io::Result<Option<Found>> {
+pub fn unmount_unused(point: &Path, is_idle: impl Fn() -> bool) -> io::Result<Option<Found>> {
     let mut found = Found::default();
     for _ in 0..TRIES {
         if unmount(point, false)? == Unmounted::Gone {
@@ -67,8 +68,17 @@ pub fn unmount_unused(point: &Path) -> io::Result<Option<Found>> {
         // It may be another user's mount, which is closed even to root.
         found = users::of(point).unwrap_or_default();
         if !found.users.is_empty() {
-            break;
+            return Ok(Some(found));
         }
+    }
+    let admits_others = mounts::at(point)?
+        .is_some_and(|mount| mount.options.iter().any(|option| option == "allow_other"));
+    let may_be_used =
+        admits_others && found.unexamined > 0 && !rustix::process::geteuid().is_root();
+    // What only the kernel uses, such as the image of a loop device, is open too.
+    if !may_be_used && mounts::below(point)?.is_empty() && is_idle() {
+        unmount(point, true)?;
+        return Ok(None);
     }
     Ok(Some(found))
 }
@@ -190,21 +200,60 @@ pub(crate) fn is_mounted(number: u32) -> bool {
 ///
 /// The connection cannot be aborted by a plain user, or if fusectl is not mounted.
 pub fn cut_off(mount: &Mount) -> io::Result<()> {
-    let abort = format!("{}/abort", minor(mount.dev));
-    match fs::write(Path::new(CONNECTIONS).join(&abort), "1") {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            match rustix::fs::openat(
-                connections()?,
-                &abort,
-                OFlags::WRONLY | OFlags::CLOEXEC,
-                Mode::empty(),
-            ) {
-                Ok(abort) => fs::File::from(abort).write_all(b"1"),
-                // The connection has ended already.
-                Err(Errno::NOENT) => Ok(()),
-                Err(why) => Err(why.into()),
-            }
-        }
-        done => done,
+    match Connection::of(mount) {
+        // The connection has ended already.
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+        connection => connection?.cut_off(),
+    }
+}
+
+/// The connection of a mount to its server. The kernel gives the number of one that has ended to
+/// the next; this stands for the same one as long as it exists.
+#[derive(Debug)]
+pub struct Connection {
+    abort: fs::File,
+    waiting: fs::File,
+}
+
+impl Connection {
+    /// Returns the connection of a mount that is there.
+    ///
+    /// # Errors
+    ///
+    /// It has ended (`ENOENT`). A plain user can have it only if it is the user's own and fusectl
+    /// is mounted.
+    pub fn of(mount: &Mount) -> io::Result<Self> {
+        let number = minor(mount.dev).to_string();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let there = rustix::fs::open(Path::new(CONNECTIONS).join(&number), flags, Mode::empty());
+        let folder = match there {
+            Err(Errno::NOENT) => rustix::fs::openat(connections()?, &number, flags, Mode::empty()),
+            there => there,
+        }?;
+        let open = |name: &str, flags: OFlags| {
+            rustix::fs::openat(&folder, name, flags | OFlags::CLOEXEC, Mode::empty())
+                .map(fs::File::from)
+        };
+        Ok(Self {
+            abort: open("abort", OFlags::WRONLY)?,
+            waiting: open("waiting", OFlags::RDONLY)?,
+        })
+    }
+
+    /// Returns whether a mount of it is left in any namespace.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        // It has to be read from its beginning. Of one that has ended the kernel says nothing.
+        let anew = fs::read(format!("/proc/self/fd/{}", self.waiting.as_raw_fd()));
+        anew.is_ok_and(|says| !says.is_empty())
+    }
+
+    /// Ends the kernel's requests to the server; nothing happens if it has ended.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn cut_off(&self) -> io::Result<()> {
+        (&self.abort).write_all(b"1")
     }
 }

@@ -111,14 +111,17 @@ impl Daemon {
         ))
     }
 
+    fn unmount_unused(&self) -> io::Result<Option<Found>> {
+        undo::unmount_unused(&self.mount.point, || !self.fs.has_open_files())
+    }
+
     /// Unmounts it, and makes requests of processes that still use it fail.
     fn take_away(&self) -> Result<(), Error> {
         let point = &self.mount.point;
         let at = format!("unmounting {}", point.display());
         let here = self.is_there()?;
         // A lazy unmount may have detached it while processes use it.
-        let used =
-            if here { undo::unmount_unused(point).context(&*at)? } else { Some(Found::default()) };
+        let used = if here { self.unmount_unused().context(&*at)? } else { Some(Found::default()) };
         if let Some(found) = used {
             // Stores through mappings have to arrive before the connection is cut.
             if here {

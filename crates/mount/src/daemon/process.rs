@@ -1,6 +1,7 @@
 //! The process itself: its signals, its limits, and its chance to survive when memory runs out.
 
 use super::{Wake, error::Context, error::Error};
+use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -23,6 +24,12 @@ pub(super) fn read_signals(wake: &Sender<Wake>) -> Result<(), Error> {
         }
     })?;
     Ok(())
+}
+
+/// Files that the daemon creates for itself are for their owner alone. Those of users get the modes
+/// that they ask for all the same.
+pub(super) fn keep_files_private() {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
 /// When memory runs out, the kernel ends other processes first: the files in RAM would be lost.

@@ -7,6 +7,7 @@ use crate::fs::{
     types::{SiftStatus, Writes},
 };
 use flashsift_core::study::trial::{Arm, Sample, Trial};
+use flashsift_host::own_files;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     fs::File,
@@ -41,7 +42,7 @@ impl StoredTrial {
     /// It cannot be written. The one before is there then.
     pub fn store(&self) -> io::Result<()> {
         let new = self.path.with_extension("new");
-        let mut file = File::create(&new)?;
+        let mut file = own_files::create(&new)?;
         file.write_all(self.trial.to_json().as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&new, &self.path)?;

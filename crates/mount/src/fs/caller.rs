@@ -1,10 +1,13 @@
 //! Performing a request with the user and group of the calling process.
 
 use super::types::Caller;
+use parking_lot::Mutex;
+use rustix::fs::Mode;
 use rustix::io::Result;
-use rustix::process::{Gid, Uid, geteuid};
+use rustix::process::{Gid, Uid, geteuid, umask};
 use rustix::thread::{
-    CapabilitySet, capabilities, set_capabilities, set_thread_res_gid, set_thread_res_uid,
+    CapabilitySet, UnshareFlags, capabilities, set_capabilities, set_thread_res_gid,
+    set_thread_res_uid, unshare_unsafe,
 };
 use std::fs;
 
@@ -26,9 +29,42 @@ impl User {
     }
 }
 
-/// Runs `make` with the caller's user and group, as [`as_user`] does.
+/// Runs `make` with the caller's user and group, as [`as_user`] does, and without a umask.
 pub(crate) fn as_caller<T>(caller: &Caller, make: impl FnOnce() -> Result<T>) -> Result<T> {
-    as_user(User { uid: caller.uid, gid: caller.gid }, make)
+    as_user(User { uid: caller.uid, gid: caller.gid }, || with_exact_mode(make))
+}
+
+thread_local! {
+    /// Whether this thread has a umask of its own.
+    static HAS_OWN_UMASK: bool = leave_shared_umask();
+}
+
+/// For threads that cannot have a umask of their own.
+static SHARED_UMASK: Mutex<()> = Mutex::new(());
+
+/// Runs `make`, which creates a file with the mode that a process has asked for: its own
+/// umask is in the mode, and no other counts. The umask of the daemon keeps the files private
+/// that it creates for itself in other threads.
+pub(crate) fn with_exact_mode<T>(make: impl FnOnce() -> T) -> T {
+    let _alone = (!HAS_OWN_UMASK.with(|own| *own)).then(|| SHARED_UMASK.lock());
+    let _back = UmaskBack(umask(Mode::empty()));
+    make()
+}
+
+/// Threads share umask, working directory and root until one asks for its own.
+#[expect(unsafe_code, reason = "rustix marks every unshare as unsafe")]
+fn leave_shared_umask() -> bool {
+    // SAFETY: descriptors, the only thing that would be unsafe, stay shared.
+    unsafe { unshare_unsafe(UnshareFlags::FS) }.is_ok()
+}
+
+/// Restores the umask when dropped, also if `make` panics.
+struct UmaskBack(Mode);
+
+impl Drop for UmaskBack {
+    fn drop(&mut self) {
+        umask(self.0);
+    }
 }
 
 /// Runs `make` with this user and group, so that a new file belongs to them, as quotas and setgid

@@ -75,6 +75,12 @@ impl Opens {
         self.slot(open)?.read().clone()
     }
 
+    /// Returns whether there is any.
+    pub(crate) fn any(&self) -> bool {
+        let free = self.free.lock();
+        free.next as usize > free.slots.len()
+    }
+
     /// The number may be given again.
     pub(crate) fn remove(&self, open: OpenId) -> Option<Arc<Open>> {
         let removed = self.slot(open)?.write().take()?;

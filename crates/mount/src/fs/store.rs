@@ -9,6 +9,7 @@
 //! for the store in every other respect.
 
 use super::backing::proc_path;
+use super::caller::with_exact_mode;
 use super::open_files::errno;
 use super::types::Ino;
 use flashsift_core::sift::FILE_COST_BYTES;
@@ -116,7 +117,7 @@ impl Store {
         gid: Option<u32>,
     ) -> Result<File> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.dir, name(ino), flags, mode)?;
+        let file = with_exact_mode(|| rustix::fs::openat(&self.dir, name(ino), flags, mode))?;
         self.files.fetch_add(1, Ordering::Relaxed);
         let done = if uid.is_some() || gid.is_some() {
             // The mode is set again, since a new owner clears setuid and setgid.
