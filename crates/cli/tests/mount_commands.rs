@@ -1249,7 +1249,7 @@ fn only_their_owner_may_use_flashsifts_own_files() {
             .env("XDG_STATE_HOME", &state)
             .env("SOCKET", &socket)
             .stdin(Stdio::null())
-            // What stays in the background would keep a pipe open.
+            // The process that stays in the background would keep a pipe open.
             .stderr(File::create(bed.path("said")).unwrap())
             .output()
             .unwrap();
@@ -1272,7 +1272,7 @@ fn only_their_owner_may_use_flashsifts_own_files() {
         shell(
             "0",
             "cd \"$2\"; echo > a; echo > b.db; mkdir d; mkfifo p; echo > d/c; sync b.db
-             \"$0\" settle \"$2\"",
+             \"$0\" flush \"$2\"",
         );
         let hidden = backing.join(".flashsift");
         private(&hidden);
@@ -1297,7 +1297,7 @@ fn only_their_owner_may_use_flashsifts_own_files() {
         private(&trials);
         shell(umask, "exec \"$0\" trial --discard \"$1\"");
     }
-    // What another user could have changed is not trusted.
+    // A directory that another user could have changed is not trusted.
     let trials = state.join("flashsift/trials");
     fs::set_permissions(&trials, Permissions::from_mode(0o777)).unwrap();
     let refused = || {

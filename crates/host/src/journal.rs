@@ -138,8 +138,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal for changes, and creates it with its folder if it does not exist. All users
-    /// may read it, as `tune` reports open changes to all.
+    /// Opens the journal for changes, and creates it with its folder if it does not exist. All
+    /// users may read it, as `tune` reports open changes to all.
     ///
     /// # Errors
     ///

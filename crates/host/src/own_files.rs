@@ -36,8 +36,8 @@ pub fn refuse_shared(path: &Path) -> io::Result<()> {
             format!("{place} belongs to user {owner}, who could change what flashsift keeps there")
         }
         () if about.mode() & 0o022 != 0 => format!(
-            "{place}: other users may write to it (mode {:o}) and could have changed what flashsift \
-             keeps there; check it, then `chmod 700 {place}`",
+            "{place}: other users may write to it (mode {:o}) and could have changed what \
+             flashsift keeps there; check it, then `chmod 700 {place}`",
             about.mode() & 0o7777
         ),
         () => return Ok(()),

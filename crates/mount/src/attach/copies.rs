@@ -20,7 +20,7 @@ use std::{
 /// Number of holders that a message names.
 const NAMED: usize = 10;
 
-/// What keeps a namespace that has a copy.
+/// A keeper of a namespace that has a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process in it.

@@ -75,7 +75,7 @@ pub fn unmount_unused(point: &Path, is_idle: impl Fn() -> bool) -> io::Result<Op
         .is_some_and(|mount| mount.options.iter().any(|option| option == "allow_other"));
     let may_be_used =
         admits_others && found.unexamined > 0 && !rustix::process::geteuid().is_root();
-    // What only the kernel uses, such as the image of a loop device, is open too.
+    // A file that only the kernel uses, such as the image of a loop device, is open too.
     if !may_be_used && mounts::below(point)?.is_empty() && is_idle() {
         unmount(point, true)?;
         return Ok(None);

@@ -66,7 +66,7 @@ pub(super) struct Captured {
     new_bytes: u64,
 }
 
-/// What a capture has made in the hidden directory.
+/// The names that a capture has made in the hidden directory.
 #[derive(Default)]
 struct Made {
     /// All names.
@@ -474,8 +474,8 @@ impl Fs {
         Ok(Captured { plan, members, places, removals: removed, before, head, new_bytes })
     }
 
-    /// Checks that flash has space for the content of the new files, before any of it is written: an
-    /// epoch that fails is tried again, and would write it again each time.
+    /// Checks that flash has space for the content of the new files, before any of it is written:
+    /// an epoch that fails is tried again, and would write it again each time.
     fn new_files_fit(&self, plan: &EpochPlan, candidates: &[Candidate]) -> Result<()> {
         let mut blocks = 0;
         for step in &plan.capture {
