@@ -244,9 +244,9 @@ mod tests {
         assert_eq!(events, ["0 is h_0", "0 0 r 0 1", "1 is H_0", "2 1 w 4096 1", "2 0 r 7 1"]);
         assert_eq!(
             skipped,
-            "1 × access longer than 2 GiB (first at 10); 7 × line that is not \
+            "7 × line that is not \
              `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` (first at 2); 1 \
-             × offset beyond 2^63 (first at 9)"
+             × offset beyond 2^63 (first at 9); 1 × request longer than 1 GiB (first at 10)"
         );
         assert_eq!(detect(b"5,h,0,Read,0,1\n"), Confidence::No);
     }

@@ -525,9 +525,10 @@ mod tests {
         );
         assert_eq!(
             skipped,
-            "1 × access longer than 2 GiB (first at 9); 5 × line that is not \
+            "5 × line that is not \
              `proces,device,rw_flag,sector,size,timestamp` (first at 5); 1 × offset beyond 2^63 \
-             (first at 8); 1 × unknown rw_flag (first at 4)"
+             (first at 8); 1 × request longer than 1 GiB (first at 9); 1 × unknown rw_flag (first \
+             at 4)"
         );
     }
 
