@@ -113,7 +113,7 @@ wheel: setup-build ## Python wheels into target/wheels, for WHEEL_TARGETS (x86-6
 wheel-test: ## Tests of the wheels, each in a fresh environment; that for ARM64 in an emulator
 	python/wheel.py --test target/wheels
 
-soak: setup python-tests-setup ## Long forms of the tests, for hours; goes on where it stopped; PARTS="power-cuts …"
+soak: setup python-tests-setup ## Long forms of the tests; goes on where it stopped; PARTS="…"
 	@$(call install,ffmpeg:ffmpeg firefox-esr:firefox-esr notmuch:notmuch feh:feh Xvfb:xvfb gdk-pixbuf-thumbnailer:libgdk-pixbuf2.0-bin)
 	checks/suite soak $(PARTS)
 

@@ -256,11 +256,11 @@ fn in_own_namespace(test: &str, folder: &Path, script: &str) -> Option<Output> {
     }
 }
 
-/// The recorder took the first tracefs of the table of mounts, in whatever directory: here, in one
-/// of somebody else. Its recording ended when that was unmounted.
+/// The recorder took the first tracefs of the table of mounts, in whatever directory: here, in that
+/// of another user. Its recording ended when that was unmounted.
 #[test]
-fn a_tracefs_in_the_directory_of_somebody_else_is_not_used() {
-    const TEST: &str = "a_tracefs_in_the_directory_of_somebody_else_is_not_used";
+fn a_tracefs_in_the_directory_of_another_user_is_not_used() {
+    const TEST: &str = "a_tracefs_in_the_directory_of_another_user_is_not_used";
     let Some((folder, _)) = root(TEST) else { return };
     // In turn: without the system's own, and beside it.
     for own in ["umount -l /sys/kernel/tracing; umount -l /sys/kernel/debug", "true"] {
@@ -269,7 +269,8 @@ fn a_tracefs_in_the_directory_of_somebody_else_is_not_used() {
              {own}
              mount -t tracefs theirs \"$2/theirs\" || exit 99
              exec \"$1\" record -o \"$2/t.parquet\" --path \"$2\" -- \
-                sh -c 'umount -l \"$0/theirs\" && umount -l /sys/kernel/tracing; echo x > \"$0/seen\"' \
+                sh -c 'umount -l \"$0/theirs\" && umount -l /sys/kernel/tracing
+                  echo x > \"$0/seen\"' \
                 \"$2\""
         );
         let Some(output) = in_own_namespace(TEST, folder.path(), &script) else { return };
@@ -279,7 +280,7 @@ fn a_tracefs_in_the_directory_of_somebody_else_is_not_used() {
     }
 }
 
-/// A mount whose path is not UTF-8, anybody's, was the end of all recordings: "here that is none".
+/// A mount whose path is not UTF-8, of any user, ended all recordings: "here that is none".
 /// Others that come and go are no concern of a recording either, even file systems that it could
 /// record: those are recorded as long as they are there.
 #[test]

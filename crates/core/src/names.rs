@@ -175,7 +175,7 @@ pub fn escape_into(name: &[u8], text: &mut String) {
     }
 }
 
-/// Appends `\xNN`.
+/// Appends the escape of a byte, `\xNN`, to a text.
 pub(crate) fn push_byte(byte: u8, text: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     text.push_str("\\x");

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 /// Prints a name that others chose: of a file, a program, a mount or a device. A character that
 /// moves a cursor, drives a terminal, or changes the order of others, and one without width, is
-/// printed as `\xNN` for each of its bytes, as [`names::escape`] does with bytes that are not UTF-8:
-/// such a name is one line, and looks like no other. Any other name stays as it is.
+/// printed as `\xNN` for each of its bytes, as [`names::escape`] does with bytes that are not
+/// UTF-8: such a name is one line, and looks like no other. Any other name stays as it is.
 pub fn name(name: &str) -> Cow<'_, str> {
     inert(name, |_| None)
 }

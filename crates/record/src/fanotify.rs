@@ -516,8 +516,8 @@ mod tests {
         assert_eq!(created, files);
     }
 
-    /// Between the look at the table of mounts and the first mark, any file system of the machine may
-    /// be unmounted, and its path then leads to another, which may have no names to report. That
+    /// Between the look at the table of mounts and the first mark, a file system may be unmounted,
+    /// and its path then leads to another, which may have no names to report. That
     /// ended the recording of all others. So did an overflow after such an unmount.
     #[test]
     fn a_mount_that_is_gone_does_not_end_the_recording_of_others() {

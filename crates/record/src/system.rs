@@ -117,8 +117,8 @@ pub(crate) fn mounts() -> Vec<Mounted> {
     mounts
 }
 
-/// Returns the table of mounts. A name in it that is not UTF-8 may be anybody's mount, so it keeps no
-/// other mount from being found.
+/// Returns the table of mounts. A path in it that is not UTF-8 may belong to any user, so it keeps
+/// no other mount from being found.
 fn mountinfo() -> String {
     let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
     String::from_utf8_lossy(&text).into_owned()

@@ -20,7 +20,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// tracefs, in a mount of this process at no visible place: nobody else can unmount it or put
+/// tracefs, in a mount of this process at no visible place: no other process can unmount it or put
 /// another file system over it, and it is gone when the process ends, however it ends.
 pub(crate) struct Tracefs {
     root: PathBuf,
@@ -90,8 +90,8 @@ impl Tracefs {
     }
 }
 
-/// Returns a mount of our own of the tracefs at this place, if there is one. Where we may not mount,
-/// it is that place itself.
+/// Returns a mount of our own of the tracefs at this place, if there is one. Where we may not
+/// mount, it is that place itself.
 ///
 /// A new mount would do as well, but kernels before 6.10 take its options for those of all mounts,
 /// and so could take tracefs away from users to whom it was given.

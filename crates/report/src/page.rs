@@ -163,7 +163,7 @@ const SCRIPT: &str = include_str!("page.js");
 
 impl Page {
     /// Returns the page as HTML. A name in it changes neither the order of characters nor the
-    /// terminal of somebody who prints the page.
+    /// terminal of a person who prints the page.
     pub fn html(&self) -> String {
         let page = html! {
             (DOCTYPE)

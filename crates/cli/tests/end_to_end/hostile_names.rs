@@ -9,8 +9,8 @@ const FILE: &str = "/data/cache/a\u{1b}]0;T\u{7}\u{1b}[2J\u{202e}\u{9b}31m\u{7f}
 const PROGRAM: &str = "p\u{1b}[31m\u{200b}";
 const COLUMNS: &str = "time=1,file=2,op=3,offset=4,len=5,pid=6,process=7,unit=ms";
 
-/// `explain` and others printed the names of a trace as they are, so whoever names a file could
-/// drive the terminal of the person, often root, who looks at a trace. No command does so; JSON and
+/// `explain` and others printed the names of a trace as they are, so the name of a file could drive
+/// the terminal of the person, often root, who looks at a trace. No command does so; JSON and
 /// CSV keep the exact names.
 #[test]
 fn no_name_drives_a_terminal() {

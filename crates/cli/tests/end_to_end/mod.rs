@@ -31,7 +31,7 @@ fn unmarked(page: &str) -> String {
     page.replace("<span class=\"option\">", "").replace("</span>", "")
 }
 
-/// Panics if text for people has anything that drives a terminal or changes the order of characters.
+/// Panics if text for people has anything that drives a terminal or reorders characters.
 fn assert_inert(what: &str, text: &[u8]) {
     let text = std::str::from_utf8(text).unwrap_or_else(|_| panic!("{what}: not UTF-8"));
     let drives = |c: &char| {

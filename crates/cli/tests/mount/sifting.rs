@@ -291,8 +291,8 @@ fn a_dry_run_shows_what_would_be_dropped() {
     plain.ended();
 }
 
-/// `explain` and `status` printed the names of files and programs as they are: whoever creates a
-/// file in a mount could drive the terminal of root. Now no command does, and JSON keeps the names.
+/// `explain` and `status` printed the names of files and programs as they are: any user who creates
+/// a file in a mount could drive the terminal of root. No command does so now; JSON keeps names.
 #[test]
 fn no_name_in_a_mount_drives_a_terminal() {
     const NAME: &str = "x\u{1b}]0;T\u{7}\u{1b}[2J\u{202e}\ny";

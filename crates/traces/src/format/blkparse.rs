@@ -498,10 +498,10 @@ mod tests {
         assert_eq!(events.len(), 3, "{events:?}");
         assert_eq!(
             skipped,
-            "1 × action that blkparse does not have (first at 5); 2 × line that is cut short (first at 2); 4 × line that is not of \
-             blkparse's default output (formats made by -f or -F are not read) (first at 4); 1 × \
-             offset beyond 2^63 (first at 8); 1 × request longer than 1 GiB (first at 10); 1 × \
-             unknown RWBS flags (first at 6)"
+            "1 × action that blkparse does not have (first at 5); 2 × line that is cut short \
+             (first at 2); 4 × line that is not of blkparse's default output (formats made by -f \
+             or -F are not read) (first at 4); 1 × offset beyond 2^63 (first at 8); 1 × request \
+             longer than 1 GiB (first at 10); 1 × unknown RWBS flags (first at 6)"
         );
         assert_eq!(detect(b"0.000123 Q 8,0 R 8 8\n0.000123 Q 8,0 R 8 8\n"), Confidence::No);
     }

@@ -806,8 +806,8 @@ mod tests {
     }
 
     /// `block=` was the unit of offsets and lengths alike, so a trace of SPC, whose offsets are in
-    /// sectors and whose lengths are in bytes, became one of requests 512 times as long, and nothing
-    /// said so.
+    /// sectors and whose lengths are in bytes, became one of requests 512 times as long, and no
+    /// message said so.
     #[test]
     fn offset_and_length_have_units_of_their_own() {
         let spc = b"0,40,3584,W,0.5\n0,8388608,8192,r,0.75\n1,9,512,W,1.5\n";
