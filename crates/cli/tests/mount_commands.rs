@@ -1310,7 +1310,7 @@ fn only_their_owner_may_use_flashsifts_own_files() {
     let says = refused();
     let place = trials.display();
     assert!(says.contains(&format!("{place}: other users may write to it")), "{says}");
-    assert!(says.contains(&format!("chmod 700 {place}")), "{says}");
+    assert!(says.contains("chmod go-w"), "{says}");
     fs::set_permissions(&trials, Permissions::from_mode(0o700)).unwrap();
     chown(&trials, Some(65_534), None).unwrap();
     assert!(refused().contains("belongs to user 65534"));

@@ -80,6 +80,8 @@ const GO_NOTE: &[u8] = b"Go\0\0";
 const GO_SECTIONS: [&[u8]; 2] = [b".go.buildinfo\0", b".note.go.buildid\0"];
 /// Parts of a file that are read at most, bytes.
 const PART_MAX: u64 = 64 << 10;
+/// Programs have about a dozen. A file with thousands of them would take seconds to read.
+const SEGMENTS_MAX: usize = 64;
 
 fn in_file(file: &File) -> io::Result<Executable> {
     let malformed = || io::Error::other("it has no complete head of an ELF file");
@@ -109,6 +111,9 @@ fn in_file(file: &File) -> io::Result<Executable> {
     let word = |bytes: &[u8], at| elf.number(bytes, at, 4);
     let address = |bytes: &[u8], at| elf.number(bytes, at, if elf.is_64 { 8 } else { 4 });
     let segments = table(address(&head, [28, 32]), half([42, 54]), half([44, 56]))?;
+    if segments.len() > SEGMENTS_MAX {
+        return Err(malformed());
+    }
     let (mut is_dynamic, mut is_go) = (false, false);
     for segment in &segments {
         let place = || {

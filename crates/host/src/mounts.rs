@@ -216,8 +216,13 @@ impl Table {
     /// Whether its mount point leads to it, not to another mount over it, and all mounts on the
     /// way are local.
     pub fn is_reachable(&self, mount: &Mount) -> bool {
-        let way = self.way(&mount.point);
-        way.last().is_some_and(|last| last.id == mount.id) && way.iter().all(|on| on.is_local())
+        mount.is_local() && self.leads_to(mount)
+    }
+
+    /// The same, but the mount itself need not be local.
+    pub fn leads_to(&self, mount: &Mount) -> bool {
+        let mut way = self.way(&mount.point);
+        way.pop().is_some_and(|last| last.id == mount.id) && way.iter().all(|on| on.is_local())
     }
 
     /// Returns a path without links, and its mount. Where the path enters a mount that is not
@@ -236,7 +241,8 @@ impl Table {
                 continue;
             }
             at.push(name);
-            if self.of(&at).is_some_and(|mount| !mount.is_local()) {
+            // Below an automount point, its daemon would be asked, which may ask another machine.
+            if self.of(&at).is_some_and(|mount| !mount.is_local() || mount.kind == "autofs") {
                 break;
             }
             if at.symlink_metadata()?.is_symlink() {

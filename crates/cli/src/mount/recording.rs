@@ -14,6 +14,7 @@ use flashsift_traces::{
     events::{Events, Summary},
     store,
 };
+use rustix::fs::FileType;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -58,9 +59,9 @@ impl Recording {
             anyhow::bail!("{}: a recording cannot lie on what it records", path.display());
         }
         // A trace that replaces another one gets its permissions.
-        match own_files::tighten(&path) {
+        match own_files::tighten(&path, FileType::RegularFile) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-            done => done.with_context(at)?,
+            done => done?,
         }
         let writer = store::Writer::create(&path, &format!("a mount on {}", mountpoint.display()))?;
         let (events, arriving) = mpsc::sync_channel(WAITING_MAX);

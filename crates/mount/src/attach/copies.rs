@@ -2,7 +2,7 @@
 //! file system, and so its daemon, until the last of them is gone.
 
 use super::undo;
-use flashsift_host::mounts::{self, Mount};
+use flashsift_host::mounts::{self, Mount, Table};
 use rustix::{
     fs::{Mode, OFlags},
     thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe},
@@ -12,7 +12,7 @@ use std::{
     fmt,
     fs::{self, File},
     io,
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     thread,
 };
@@ -71,8 +71,8 @@ pub fn listed(holders: &[Holder]) -> String {
     text
 }
 
-/// Finds what keeps copies of a mount in other namespaces, and passes stores through their mappings
-/// on to the daemon. Only root sees those of other users.
+/// Finds what keeps copies of a mount in other namespaces. This function also passes stores through
+/// mappings of the copies on to the daemon. Only root sees those of other users.
 ///
 /// # Errors
 ///
@@ -80,7 +80,7 @@ pub fn listed(holders: &[Holder]) -> String {
 pub fn of(mount: &Mount) -> io::Result<Vec<Holder>> {
     let ours = fs::read_link("/proc/self/ns/mnt")?;
     // By namespace, where it has the copy; with those of processes that have none.
-    let mut places: BTreeMap<PathBuf, Option<PathBuf>> = BTreeMap::new();
+    let mut places: BTreeMap<PathBuf, Option<Copy>> = BTreeMap::new();
     let mut holders = Vec::new();
     let processes = processes()?;
     for &pid in &processes {
@@ -95,11 +95,11 @@ pub fn of(mount: &Mount) -> io::Result<Vec<Holder>> {
         // A process with a root directory of its own may not see a mount that others see.
         let found = known.or_else(|| copy_in(&fs::read(proc.join("mountinfo")).ok()?, mount));
         if let Some(point) = &found {
-            if is_new {
-                let within = point.strip_prefix("/").unwrap_or(point);
-                let _ = undo::flush(&proc.join("root").join(within));
+            let Copy { point, leads } = point.clone();
+            if is_new && leads {
+                let _ = undo::flush_below(&proc.join("root"), &point);
             }
-            let (program, point) = (program(pid), point.clone());
+            let program = program(pid);
             holders.push(Holder::Process { pid, program, point });
         }
         places.insert(namespace, found);
@@ -143,25 +143,35 @@ fn program(pid: u32) -> String {
     String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
-/// Where a mount namespace with this `mountinfo` has a copy.
-fn copy_in(mountinfo: &[u8], mount: &Mount) -> Option<PathBuf> {
-    let mut all = mounts::parse(mountinfo).into_iter();
-    all.find(|other| other.is_copy_of(mount)).map(|copy| copy.point)
+#[derive(Clone)]
+struct Copy {
+    point: PathBuf,
+    /// The path leads to it, and to no server on the way that may not answer.
+    leads: bool,
+}
+
+/// Finds the copy in a mount namespace with this `mountinfo`.
+fn copy_in(mountinfo: &[u8], mount: &Mount) -> Option<Copy> {
+    let table = Table::new(mounts::parse(mountinfo));
+    let copy = table.all().iter().find(|other| other.is_copy_of(mount))?;
+    Some(Copy { point: copy.point.clone(), leads: table.leads_to(copy) })
 }
 
 /// Whether the mount namespace that this file stands for has a copy. A thread looks from within it;
 /// only root may.
 fn is_in(namespace: &Path, mount: &Mount) -> bool {
     let look = || -> io::Result<bool> {
-        let namespace = File::open(namespace)?;
+        // A descriptor that was a namespace a moment ago may be a pipe now.
+        let nonblocking = OFlags::NONBLOCK.bits() as i32;
+        let namespace = File::options().read(true).custom_flags(nonblocking).open(namespace)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open("/proc", flags, Mode::empty())?;
         enter(&namespace)?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let table = rustix::fs::openat(proc, "thread-self/mountinfo", flags, Mode::empty())?;
         let found = copy_in(io::read_to_string(File::from(table))?.as_bytes(), mount);
-        if let Some(point) = &found {
-            let _ = undo::flush(point);
+        if let Some(Copy { point, leads: true }) = &found {
+            let _ = undo::flush_below(Path::new("/"), point);
         }
         Ok(found.is_some())
     };

@@ -8,7 +8,7 @@ use flashsift_host::{
     users::{self, Found},
 };
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, StatVfsMountFlags, minor, statvfs},
+    fs::{AtFlags, Mode, OFlags, ResolveFlags, StatVfsMountFlags, minor, statvfs},
     io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create,
@@ -166,6 +166,16 @@ pub fn free_dead(point: &Path) -> io::Result<bool> {
 pub fn flush(point: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::syncfs(rustix::fs::open(point, flags, Mode::empty())?)?)
+}
+
+/// The same for a mount point below the root directory of another process, which may place links
+/// there: none is followed.
+pub(crate) fn flush_below(root: &Path, point: &Path) -> io::Result<()> {
+    let root = rustix::fs::open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let within = point.strip_prefix("/").unwrap_or(point);
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::syncfs(rustix::fs::openat2(root, within, flags, Mode::empty(), resolve)?)?)
 }
 
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";

@@ -22,7 +22,7 @@ use super::backing::Backing;
 use super::content::Content;
 use super::events;
 use super::open_files::errno;
-use super::table::{Is, Table};
+use super::table::{Is, Name, Table};
 use super::types::{DelayedStatus, Ino};
 pub(crate) use file::{Change, Covered, DelayedFile};
 use flashsift_core::delayed::groups::Groups;
@@ -70,6 +70,9 @@ pub(crate) struct Closer {
     /// created: held, so that no other file gets their numbers, which a recovery would take for
     /// them.
     held: Vec<OwnedFd>,
+    /// The inode numbers of the files to which the epoch gave names: another process may give such
+    /// a name in BACKING to a file of its own.
+    placed: HashMap<(Ino, Name), u64>,
     /// The files of which only the log has some pages.
     deferred: HashMap<InodeId, Arc<File>>,
     /// The log has changes of a file that others changed, too. It is to be emptied: writes of that
@@ -107,6 +110,7 @@ impl Delayed {
             closer: Mutex::new(Closer {
                 log: Log::starting_at(1),
                 file: None,
+                placed: HashMap::new(),
                 held: Vec::new(),
                 deferred: HashMap::new(),
                 is_to_be_emptied: false,
@@ -303,7 +307,8 @@ impl Fs {
         let _ = self.end_epoch(Ending::Asked);
         // Those that applications have open as well stay.
         let left = Arc::strong_count(&self.delayed.open_files);
-        self.delayed.open_most.store(left + open_share(), Ordering::Relaxed);
+        let most = left.saturating_add(open_share()).min(open_share().saturating_mul(3));
+        self.delayed.open_most.store(most, Ordering::Relaxed);
     }
 
     /// The group of an open file, if it has one: adopts the file if BACKING still has it alone.

@@ -226,12 +226,13 @@ impl Group {
             many => format!("{} files", crate::show::count(many as u64)),
         };
         let at = quoted(directory);
-        let owner = "mode=$(stat -c %a .),uid=$(stat -c %u .),gid=$(stat -c %g .)";
-        // The shell's directory stays the one below the mount.
+        // The shell's directory stays the one below the mount. Until the tree is there, only root
+        // may enter, so that the directory's owner cannot lead the copy elsewhere.
         let script = format!(
-            "cd {at} && mount -t tmpfs -o size={size_mib}m,{owner} tmpfs {at} && \
-             find . -xdev \\( -type d -o -type l \\) -print0 | \
-             tar -c --no-recursion --null -T - -f - | tar -xp -f - -C {at}"
+            "cd {at} && mount -t tmpfs -o size={size_mib}m,mode=700 tmpfs {at} && \
+             find . -xdev -mindepth 1 \\( -type d -o -type l \\) -print0 | \
+             tar -c --no-recursion --null -T - -f - | tar -xp -f - -C {at} && \
+             chown --reference=. {at} && chmod --reference=. {at}"
         );
         Proposal {
             title,

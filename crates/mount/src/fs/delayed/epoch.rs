@@ -266,6 +266,7 @@ impl Fs {
         for file in self.delayed.state.lock().files.values() {
             file.pages.write().deferred = Extents::default();
         }
+        closer.placed.clear();
         self.leave_ram(&mut table);
         drop(table);
         drop(gate);
@@ -631,7 +632,7 @@ impl Fs {
     }
 
     fn try_to_apply(&self, closer: &mut Closer, captured: &Captured) -> Result<()> {
-        let held = &mut closer.held;
+        let (held, placed) = (&mut closer.held, &mut closer.placed);
         let record = &captured.plan.record;
         let mut bases = HashMap::new();
         for member in &captured.members {
@@ -660,6 +661,7 @@ impl Fs {
                 remove_hidden(self.backing.temps(), &hidden)?;
                 let ino = self.backing.stat(into, name)?.st_ino;
                 table.set_hides(*dir, name, ino);
+                placed.insert((*dir, name.clone()), ino);
                 if let Some(replaced) = replaced {
                     let was = rustix::fs::fstat(&replaced)?;
                     hold(held, replaced);
@@ -709,7 +711,7 @@ impl Fs {
         for member in captured.members {
             let found = match &member.base {
                 Some(file) => Ok(file.clone()),
-                None => self.open_placed(&mut table, &member.names),
+                None => self.open_placed(&mut table, &closer.placed, &member.names),
             };
             let found = found.and_then(|file| Ok((rustix::fs::fstat(&file)?, file)));
             let mut pages = member.file.pages.write();
@@ -764,12 +766,20 @@ impl Fs {
         }
     }
 
-    /// Opens a file that an epoch has given these names in BACKING.
-    fn open_placed(&self, table: &mut Table, names: &Names) -> Result<Arc<File>> {
-        let (dir, name) = names.first().ok_or(Errno::STALE)?;
-        let file = open_in_any_case(&*self.dir(table, *dir)?, name)?;
-        table.drop_unused(*dir);
-        Ok(Arc::new(file))
+    /// Opens a file that an epoch has given these names in BACKING, and no other file.
+    fn open_placed(
+        &self,
+        table: &mut Table,
+        placed: &HashMap<(Ino, Name), u64>,
+        names: &Names,
+    ) -> Result<Arc<File>> {
+        let first = names.first().ok_or(Errno::STALE)?;
+        let file = open_in_any_case(&*self.dir(table, first.0)?, &first.1)?;
+        table.drop_unused(first.0);
+        match placed.get(first) == Some(&rustix::fs::fstat(&file)?.st_ino) {
+            true => Ok(Arc::new(file)),
+            false => Err(Errno::STALE),
+        }
     }
 
     fn drop_clean_pages(&self, ino: Ino) {
