@@ -16,8 +16,8 @@ use std::{
 
 const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits() as i32;
 
-/// Creates a directory for its owner alone if there is none. One that is there loses the permissions
-/// of other users.
+/// Creates a directory for its owner alone if there is none. One that is there loses the
+/// permissions of other users.
 ///
 /// # Errors
 ///
