@@ -71,7 +71,7 @@ docs: setup-build book ## The book (target/book) and API documentation; a broken
 # The book needs no module: its pages on Python are made from the sources.
 book:
 	@[[ .venv-docs/installed -nt python/requirements-docs.txt ]] || { python3 -m venv .venv-docs \
-	  && .venv-docs/bin/pip install -q -r python/requirements-docs.txt && touch .venv-docs/installed; } &> target/book.log \
+	  && .venv-docs/bin/pip install -q --no-compile -r python/requirements-docs.txt && touch .venv-docs/installed; } &> target/book.log \
 	  || echo "SKIPPED the book: python/requirements-docs.txt is not installable (see target/book.log)"
 	if [ -e .venv-docs/installed ]; then .venv-docs/bin/sphinx-build -q -W --keep-going -b html docs target/book; fi
 
@@ -81,7 +81,7 @@ DEBUG := $(or $(CARGO_TARGET_DIR),target)/debug
 # The Python package in a virtual environment, for its own tests and for that of `flashsift train`.
 python-tests-setup:
 	@[[ .venv-train/installed -nt python/requirements.txt ]] || { python3 -m venv .venv-train \
-	    && .venv-train/bin/pip install -q -r python/requirements.txt && touch .venv-train/installed; } &> target/train.log \
+	    && .venv-train/bin/pip install -q --no-compile -r python/requirements.txt && touch .venv-train/installed; } &> target/train.log \
 	  || echo "SKIPPED Python: python/requirements.txt is not installable (see target/train.log)"
 
 python-tests:

@@ -206,8 +206,9 @@ fn the_target_shown_beside_a_descriptor_identifies_its_file() {
 fn the_first_call_without_an_end_is_named() {
     let begun = (1..=8).map(|tid| format!("{tid} 1.{tid} read(3</a>,  <unfinished ...>\n"));
     let text: String = begun.collect::<String>() + "9 2.0 read(3</a>, \"x\", 1) = 1\n";
-    let first = "8 calls that the trace does not finish (first at 1)";
-    assert_eq!(read_text(&text).1, first);
+    let skipped = read_text(&text).1;
+    let first = "8 × call that the trace does not finish (first at 1); ";
+    assert!(skipped.starts_with(first), "{skipped}");
 }
 
 #[test]
