@@ -108,7 +108,7 @@ async function everyView(page, check) {
 }
 
 // One page has all policies; the others show as much with some of them.
-const some = process.env.PAGES_LONG ? [] : ["--policy", "lru,arc,mglru,for-plus,belady"];
+const some = process.env.PAGES_LONG ? [] : ["--policy", "fifo,lru,clock,arc,mglru,for-plus,belady"];
 
 for (const [name, args] of [
   ["all policies", ["compare", trace]],
