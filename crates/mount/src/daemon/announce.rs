@@ -55,6 +55,8 @@ impl Announcer {
         let (names, answers) = names.zip(answers).ok_or(io::ErrorKind::BrokenPipe)?;
         let mut announcer = Announcer { process, names, answers };
         fs.expect_announcer(announcer.process.id());
+        // Beside busy processes, it once asked before it was expected, and was refused.
+        announcer.names.write_all(&[0])?;
         announcer.answer()?;
         if !fs.announces_drops() {
             return Err(io::Error::other("the kernel does not show the process of a request"));
@@ -139,8 +141,10 @@ fn again(fs: &Fs, mount: &Mount) -> io::Result<Announcer> {
 ///
 /// The mount is not there, or does not accept this process.
 pub fn serve(point: &Path, dev: u64) -> io::Result<()> {
-    control::announce(root(point, dev)?)?;
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
+    // From now on the mount expects this process.
+    input.read_exact(&mut [0])?;
+    control::announce(root(point, dev)?)?;
     let mut answer = |number: i32| {
         output.write_all(&number.to_le_bytes())?;
         output.flush()
