@@ -56,7 +56,7 @@ fn ext4_allocates_what_it_tells_at_the_end() {
     let Some(ext4) = Ext4::new("ext4_allocates_what_it_tells_at_the_end") else { return };
     let folder = ext4.folder("here");
     std::fs::write(folder.join("old"), vec![1; 300_000]).unwrap();
-    run(&mut Command::new("sync"));
+    run(Command::new("sync").arg("-f").arg(&folder));
     let script = "set -e; cd \"$0\"
         head -c 5000000 /dev/zero >large
         for n in 1 2 3 4 5 6 7 8; do head -c ${n}0000 /dev/zero >small$n; done
@@ -190,7 +190,7 @@ fn the_layout_puts_pages_where_fiemap_says() {
     let folder = ext4.folder("here");
     std::fs::write(folder.join("old"), vec![1; 300_000]).unwrap();
     std::fs::write(folder.join("cut"), vec![1; 300_000]).unwrap();
-    run(&mut Command::new("sync"));
+    run(Command::new("sync").arg("-f").arg(&folder));
     let script = "set -e; cd \"$0\"
         for stage in 1 2 3 4; do
             head -c 3000000 /dev/zero >large$stage

@@ -21,7 +21,7 @@ fn a_recording_has_owners_modes_sizes_links_directories_and_opens() {
     let folder = ext4.folder("here");
     fs::create_dir(folder.join("dir")).unwrap();
     fs::write(folder.join("dir/old"), vec![1; 5000]).unwrap();
-    run(&mut Command::new("sync"));
+    run(Command::new("sync").arg("-f").arg(&folder));
     let mut command = Command::new("sh");
     let script = "set -e; cd \"$0\"; umask 027
         exec 3<dir/old; exec 4<dir/old
