@@ -1,5 +1,6 @@
-//! The documents keep their word: every test that SEMANTICS.md names exists, its promises are
-//! numbered without gaps, and every relative link in every Markdown file leads somewhere.
+//! The documents keep their word: each promise of SEMANTICS.md is named at a test or says why it is
+//! not tested, promises are numbered without gaps, and every relative link in every Markdown file
+//! leads somewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,23 +50,6 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Names of the functions marked `#[test]`, also inside `proptest!`.
-fn tests_in(source: &str) -> BTreeSet<&str> {
-    let mut tests = BTreeSet::new();
-    let mut marked = false;
-    for line in source.lines().map(str::trim) {
-        if line == "#[test]" {
-            marked = true;
-        } else if let Some(function) = line.strip_prefix("fn ")
-            && std::mem::take(&mut marked)
-        {
-            let end = function.find(|c: char| !c.is_alphanumeric() && c != '_');
-            tests.insert(&function[..end.unwrap_or(function.len())]);
-        }
-    }
-    tests
-}
-
 /// Lines of a Markdown text with what is a code block blanked out.
 fn prose(text: &str) -> Vec<&str> {
     let mut fenced = false;
@@ -77,11 +61,6 @@ fn prose(text: &str) -> Vec<&str> {
         if fenced { "" } else { line }
     });
     lines.collect()
-}
-
-/// Texts between single backticks.
-fn code_spans(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').skip(1).step_by(2)
 }
 
 /// A heading's anchor, as GitHub makes it.
@@ -145,68 +124,115 @@ fn promises(text: &str) -> Vec<Promise<'_>> {
     promises
 }
 
-/// Renamed or moved tests once left SEMANTICS.md naming tests that no longer existed.
-#[test]
-fn every_test_that_a_document_names_exists() {
-    let repository = repository();
-    let sources: BTreeMap<PathBuf, String> = files(&repository.join("crates"), "rs")
-        .into_iter()
-        .map(|path| (path.strip_prefix(repository.join("crates")).unwrap().to_owned(), read(&path)))
-        .collect();
-    let mut wrong = Vec::new();
-    let mut named = 0;
-    for document in files(&repository, "md") {
-        let text = read(&document);
-        for span in code_spans(&text) {
-            let Some((path, test)) = span.split_once(".rs::") else { continue };
-            let path = PathBuf::from(format!("{path}.rs"));
-            named += 1;
-            if sources.get(&path).is_some_and(|source| tests_in(source).contains(test)) {
-                continue;
-            }
-            let elsewhere = sources.iter().filter(|(_, source)| tests_in(source).contains(test));
-            let elsewhere: Vec<_> = elsewhere.map(|(path, _)| path.display().to_string()).collect();
-            let document = document.strip_prefix(&repository).unwrap().display();
-            wrong.push(format!("{document}: no test {span}; tests of that name: {elsewhere:?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(named > 100, "{named} tests are named: they are not found in the documents any more");
+/// A comment above a test: `// Promises: Mount 12, Traces 3.`, in Python with `#`.
+struct Mark {
+    line: usize,
+    promises: Vec<String>,
+    above_test: bool,
 }
 
-/// Promises are referred to as `Mount 12`: sections are unique, and numbers have no gaps.
-#[test]
-fn promises_are_numbered_within_their_section() {
-    let text = read(&repository().join("SEMANTICS.md"));
+fn marks(source: &str, python: bool) -> Vec<Mark> {
+    let (comment, test) = if python { ("#", "def test_") } else { ("//", "#[test]") };
+    let mut marks = Vec::new();
+    let mut lines = (1..).zip(source.lines().map(str::trim)).peekable();
+    while let Some((line, text)) = lines.next() {
+        let text = text.strip_prefix(comment).unwrap_or_default();
+        let Some(names) = text.strip_prefix(" Promises: ") else { continue };
+        let mut names = names.to_owned();
+        while !names.ends_with('.')
+            && let Some((_, more)) = lines.next_if(|(_, more)| more.starts_with(comment))
+        {
+            names.push_str(more.trim_start_matches(comment));
+        }
+        let promises = names.trim_end_matches('.').split(',').map(|name| name.trim().to_owned());
+        let promises = promises.collect();
+        let above_test = lines.peek().is_some_and(|(_, next)| next.starts_with(test));
+        marks.push(Mark { line, promises, above_test });
+    }
+    marks
+}
+
+/// Faults of the promises in `semantics`, and of the comments in `sources`: names and texts of
+/// files.
+fn faults(semantics: &str, sources: &[(String, String)]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut tested: BTreeMap<String, bool> = BTreeMap::new();
     let mut last: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut order = Vec::new();
-    for promise in promises(&text) {
-        let label = format!("{} {}", promise.section, promise.number);
-        assert_eq!(promise.heading, promise.section, "{label} stands under {}", promise.heading);
-        let before = last.insert(promise.section, promise.number).unwrap_or(0);
-        assert_eq!(promise.number, before + 1, "{label} follows number {before}");
-        if order.last() != Some(&promise.section) {
-            order.push(promise.section);
+    for Promise { heading, section, number, text } in promises(semantics) {
+        let label = format!("{section} {number}");
+        if heading != section {
+            faults.push(format!("{label} stands under the heading {heading}"));
+        }
+        let before = last.insert(section, number).unwrap_or(0);
+        if number != before + 1 {
+            faults.push(format!("{label} follows number {before} of its section"));
+        }
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        tested.insert(label, text.contains("not tested because"));
+    }
+    for (name, source) in sources {
+        for mark in marks(source, name.ends_with(".py")) {
+            if !mark.above_test {
+                faults.push(format!("{name}:{}: this comment stands above no test", mark.line));
+            }
+            for promise in mark.promises {
+                match tested.get_mut(&promise) {
+                    Some(tested) => *tested |= mark.above_test,
+                    None => faults.push(format!("{name}:{}: no promise {promise:?}", mark.line)),
+                }
+            }
         }
     }
-    assert_eq!(order.len(), last.len(), "a section stands in two places: {order:?}");
-    assert!(last.values().sum::<usize>() > 60, "{last:?}");
+    for (label, _) in tested.iter().filter(|(_, tested)| !**tested) {
+        faults.push(format!(
+            "{label} is named at no test (`// Promises: {label}.` above it), and does not say \
+             \"not tested because\""
+        ));
+    }
+    faults
 }
 
 #[test]
-fn every_promise_names_its_test_or_says_why_there_is_none() {
-    let text = read(&repository().join("SEMANTICS.md"));
-    for promise in promises(&text) {
-        let tested = code_spans(&promise.text).any(|span| span.contains(".rs::"));
-        let lines = promise.text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-        let excused = lines.contains("not tested because");
-        assert!(
-            tested || excused,
-            "{} {} names no test and gives no reason",
-            promise.section,
-            promise.number
-        );
+fn every_promise_is_named_at_a_test_or_says_why_there_is_none() {
+    let repository = repository();
+    let mut paths = files(&repository.join("crates"), "rs");
+    paths.extend(files(&repository, "py"));
+    let name = |path: &Path| path.strip_prefix(&repository).unwrap().display().to_string();
+    let sources: Vec<_> = paths.iter().map(|path| (name(path), read(path))).collect();
+    let semantics = read(&repository.join("SEMANTICS.md"));
+    let faults = faults(&semantics, &sources);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let promises = promises(&semantics).len();
+    assert!(promises > 60, "{promises} promises: they are not found in SEMANTICS.md any more");
+}
+
+#[test]
+fn each_fault_of_promises_and_comments_is_found() {
+    let text = "## Mount\n**Mount 1.** Kept.\n**Mount 2.** Kept. Not tested\nbecause it rains.\n";
+    let rust = |comment: &str| ("a.rs".to_owned(), format!("{comment}\n#[test]\nfn kept() {{}}"));
+    let good = rust("// Promises: Mount 1.");
+    let wrapped = rust("// Promises: Mount 1,\n// Mount 2.");
+    let python = ("a.py".to_owned(), "# Promises: Mount 1.\ndef test_kept():".to_owned());
+    for source in [&good, &wrapped, &python] {
+        assert_eq!(faults(text, std::slice::from_ref(source)), [""; 0]);
     }
+
+    let untested = "Mount 1 is named at no test (`// Promises: Mount 1.` above it), and does not \
+                    say \"not tested because\"";
+    assert_eq!(faults(text, &[]), [untested]);
+    let above_none = ("a.rs".to_owned(), "\n// Promises: Mount 1.\n\n#[test]".to_owned());
+    let nothing_below = "a.rs:2: this comment stands above no test";
+    assert_eq!(faults(text, &[above_none]), [nothing_below, untested]);
+    let unknown = rust("// Promises: Mount 1, Mount 3.");
+    assert_eq!(faults(text, &[unknown]), ["a.rs:1: no promise \"Mount 3\""]);
+
+    let good = [good];
+    let gap = text.replace("Mount 2", "Mount 3");
+    assert_eq!(faults(&gap, &good), ["Mount 3 follows number 1 of its section"]);
+    let twice = text.replace("Mount 2", "Mount 1");
+    assert_eq!(faults(&twice, &good), ["Mount 1 follows number 1 of its section"]);
+    let moved = text.replace("**Mount 2", "## Tune\n**Mount 2");
+    assert_eq!(faults(&moved, &good), ["Mount 2 stands under the heading Tune"]);
 }
 
 #[test]

@@ -384,6 +384,7 @@ mod tests {
     }
 
     /// `settle-after` is the name that `lose-at-most` had; files and scripts may still use it.
+    // Promises: Mount 1.
     #[test]
     fn the_old_name_of_the_window_is_understood() {
         for name in ["lose-at-most", "settle-after"] {
@@ -425,6 +426,7 @@ mod tests {
         }
     }
 
+    // Promises: Mount 47.
     #[test]
     fn a_plain_user_gets_neither_passthrough_nor_allow_other() {
         let wanted = Settings::default().wanted(false).unwrap();
