@@ -1,11 +1,12 @@
 //! The documents keep their word: each promise of SEMANTICS.md is named at a test or says why it is
-//! not tested, promises are numbered without gaps, and every relative link in every Markdown file
-//! leads somewhere.
+//! not tested, promises are numbered without gaps, commands have the output that a page shows, and
+//! every relative link in every Markdown file leads somewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    env, fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// Folders that hold built, fetched or generated files.
@@ -233,6 +234,77 @@ fn each_fault_of_promises_and_comments_is_found() {
     assert_eq!(faults(&twice, &good), ["Mount 1 follows number 1 of its section"]);
     let moved = text.replace("**Mount 2", "## Tune\n**Mount 2");
     assert_eq!(faults(&moved, &good), ["Mount 2 stands under the heading Tune"]);
+}
+
+/// Commands of a page, `    $ …`, each with the lines that the page shows below it.
+fn shown(page: &str) -> Vec<(String, Vec<&str>)> {
+    let mut shown = Vec::new();
+    let mut lines = page.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some(command) = line.strip_prefix("    $ ") else { continue };
+        let mut command = command.to_owned();
+        while command.ends_with(['\\', '|'])
+            && let Some(more) = lines.next()
+        {
+            command = format!("{} {}", command.trim_end_matches('\\'), more.trim());
+        }
+        let mut output = Vec::new();
+        while let Some(line) = lines.next_if(|line| {
+            line.is_empty() || line.starts_with("    ") && !line.starts_with("    $ ")
+        }) {
+            output.push(line);
+        }
+        shown.push((command, output));
+    }
+    shown
+}
+
+/// Words of each line that has some. A number with one decimal place at the end of a line is left
+/// out: it is the CPU time of a table.
+fn words<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Vec<&'a str>> {
+    let mut found = Vec::new();
+    for line in lines {
+        let mut words: Vec<_> = line.split_whitespace().collect();
+        words.pop_if(|last| {
+            last.parse::<f64>().is_ok() && last.split_once('.').is_some_and(|(_, d)| d.len() == 1)
+        });
+        if !words.is_empty() {
+            found.push(words);
+        }
+    }
+    found
+}
+
+#[test]
+fn commands_have_the_output_that_pages_show() {
+    let repository = repository();
+    let program = Path::new(env!("CARGO_BIN_EXE_flashsift"));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = program.parent().map(Path::to_owned).into_iter().chain(env::split_paths(&path));
+    let path = env::join_paths(folders).unwrap();
+    let mut pages = files(&repository.join("docs"), "md");
+    pages.push(repository.join("README.md"));
+    let mut compared = 0;
+    for page in pages {
+        let text = read(&page);
+        for (command, output) in shown(&text) {
+            let output = words(output);
+            if output.is_empty() || !command.contains("testdata/") {
+                continue;
+            }
+            let made = Command::new("sh")
+                .args(["-c", &command])
+                .current_dir(&repository)
+                .env_clear()
+                .env("PATH", &path)
+                .output()
+                .unwrap();
+            let made = String::from_utf8(made.stdout).unwrap();
+            assert_eq!(words(made.lines()), output, "{}: {command}", page.display());
+            compared += 1;
+        }
+    }
+    assert!(compared > 4, "{compared} outputs: they are not found in the pages any more");
 }
 
 #[test]
