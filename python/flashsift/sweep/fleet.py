@@ -117,7 +117,7 @@ def report(
 
 def offline_policies() -> frozenset[str]:
     """Returns the policies that know the rest of the trace."""
-    policies = (json.loads(line) for line in run(["policies", "--json"]).splitlines())
+    policies = (json.loads(line) for line in run(["list", "policies", "--json"]).splitlines())
     return frozenset(one["policy"] for one in policies if one["kind"] != "online")
 
 

@@ -389,7 +389,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().canonicalize().unwrap().join("a %h $HOME \"b\\ä");
         fs::create_dir(&dir).unwrap();
-        let options = ["--settled=$x; %n", "--budget=65536"].map(OsString::from);
+        let options = ["--write-through=$x; %n", "--budget=65536"].map(OsString::from);
         for (manager, scope) in [(Manager::Machine, "--system"), (Manager::User, "--user")] {
             let unit = Unit::of(&dir, manager, folder.path()).unwrap();
             assert!(!unit.exists().unwrap());

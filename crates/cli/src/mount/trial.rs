@@ -1,4 +1,4 @@
-//! `flashsift trial`: measures on a live directory what sifting saves.
+//! `flashsift sift trial`: measures on a live directory what sifting saves.
 
 use super::{background, control::chosen_at, settings::Settings, sift};
 use crate::{records, size, usage::Usage};
@@ -32,11 +32,11 @@ use std::{
 /// (passthrough), so that all arms count alike.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:
-  flashsift trial ~/.cache --for 6d                       start it, in place
-  flashsift trial ~/.cache                                the result so far
-  flashsift trial ~/.cache --resume                       go on after a restart
-  flashsift unmount ~/.cache                              pause it
-  flashsift trial ~/.cache --discard                      forget it")]
+  flashsift sift trial ~/.cache --for 6d      start it, in place
+  flashsift sift trial ~/.cache               the result so far
+  flashsift sift trial ~/.cache --resume      go on after a restart
+  flashsift unmount ~/.cache                  pause it
+  flashsift sift trial ~/.cache --discard     forget it")]
 pub(crate) struct Args {
     /// The directory
     directory: PathBuf,
@@ -160,7 +160,9 @@ fn begin(args: &Args, length: Duration, path: &Path) -> anyhow::Result<()> {
 fn read(path: &Path, directory: &Path) -> anyhow::Result<Trial> {
     if !path.exists() {
         let directory = directory.display();
-        bail!("no trial of {directory} was started; `flashsift trial {directory} --for 6d` does");
+        bail!(
+            "no trial of {directory} was started; `flashsift sift trial {directory} --for 6d` does"
+        );
     }
     for above in path.ancestors().skip(1).take(2) {
         own_files::refuse_shared(above)?;
