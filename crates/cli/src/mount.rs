@@ -135,7 +135,11 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     // Reads and writes by passthrough do not reach us, so a recording needs a mount without it.
     wanted.passthrough &= args.record.is_none();
     if !args.foreground && !args.in_background {
-        eprint!("{}", show::lines(&background::start(words)?, false));
+        let says = background::start(words)?;
+        // With -q, the mount is enough.
+        if tracing::enabled!(tracing::Level::INFO) {
+            eprint!("{}", show::lines(&says, false));
+        }
         return Ok(());
     }
     let record = args.record.as_deref().map(std::path::absolute).transpose()?.map(recorded_in);

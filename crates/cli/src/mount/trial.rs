@@ -42,7 +42,7 @@ pub(crate) struct Args {
     directory: PathBuf,
 
     /// Start a trial of this length: 6d, 12h
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_length, group = "act")]
+    #[arg(long = "for", value_name = "TIME", value_parser = size::parse_time, group = "act")]
     length: Option<Duration>,
 
     /// Go on with a trial that was started before
@@ -116,15 +116,6 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         sift,
         trial: Some(trial),
     })
-}
-
-/// Reads a time, which may be in days.
-fn parse_length(text: &str) -> Result<Duration, String> {
-    match text.strip_suffix('d').map(str::parse::<u16>) {
-        Some(Ok(days)) if days > 0 => Ok(Duration::from_secs(86_400 * u64::from(days))),
-        Some(_) => Err(format!("`{text}` is no number of days from 1 to 65535: write 6d")),
-        None => size::parse_time(text).map_err(|why| why.to_string()),
-    }
 }
 
 /// Stores a new trial.
