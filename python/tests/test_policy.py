@@ -49,6 +49,7 @@ class SlowLru(Lru):
         del self.used[page]
 
 
+# Promises: Sampling and sweeps 4.
 def test_policies_in_python_have_the_results_of_those_in_rust():
     for writeback in ["evict", "linux"]:
         cells = flashsift.compare(
@@ -66,6 +67,7 @@ def test_policies_in_python_have_the_results_of_those_in_rust():
         assert not by_name["lru"].equals(by_name["fifo"])
 
 
+# Promises: Sampling and sweeps 4.
 def test_good_policies_pass_the_tests_of_every_policy():
     flashsift.check(Fifo)
     flashsift.check(Lru, SlowLru)

@@ -72,6 +72,7 @@ def swept(tmp_path_factory):
     return directory
 
 
+# Promises: Sampling and sweeps 5.
 def test_the_dataset_has_the_rows_of_compare(swept):
     rows = dataset(swept)
     assert len(rows) == 3 * 2 * 2
@@ -89,6 +90,7 @@ def test_the_dataset_has_the_rows_of_compare(swept):
     }
 
 
+# Promises: Sampling and sweeps 5.
 def test_a_sweep_computes_nothing_twice(swept, tmp_path, capsys):
     directory = tmp_path / "again"
     shutil.copytree(swept, directory)
@@ -104,6 +106,7 @@ def test_a_sweep_computes_nothing_twice(swept, tmp_path, capsys):
     assert dataset(directory).equals(dataset(swept))
 
 
+# Promises: Sampling and sweeps 5.
 def test_a_result_belongs_to_content_version_and_parameters():
     def name(sha256="a", version="flashsift 1", words=("--policy", "lru")):
         return plan.key(sha256, version, words)
@@ -389,6 +392,7 @@ def allocate():
 
 
 @pytest.mark.skipif("SWEEP_FAULTS" not in os.environ, reason="a long form, which make soak runs")
+# Promises: Sampling and sweeps 5.
 def test_a_sweep_survives_faults(tmp_path):
     """Of four workers one is killed, one hangs, one exceeds its memory; the scheduler restarts.
 

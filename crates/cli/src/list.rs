@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     print(&named.names, named.json, named.csv, entries)
 }
 
-/// Lists sifters.
+/// Prints the sifters with these names, or all.
 pub(crate) fn sifters(names: &[String], json: bool, csv: bool) -> anyhow::Result<()> {
     let mut all: Vec<Entry> = entries!("sifter", sift::ALL, "paper": paper);
     for (entry, spec) in all.iter_mut().zip(sift::ALL) {
@@ -146,7 +146,7 @@ pub(crate) fn sifters(names: &[String], json: bool, csv: bool) -> anyhow::Result
     print(names, json, csv, all)
 }
 
-/// Prints the entries with these names, or all.
+/// Prints the chosen entries of a list as text, JSON or CSV.
 fn print(names: &[String], json: bool, csv: bool, all: Vec<Entry>) -> anyhow::Result<()> {
     let mut chosen: Vec<&Entry> = Vec::new();
     for name in names {

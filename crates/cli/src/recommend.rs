@@ -73,8 +73,8 @@ pub(crate) struct Args {
     )]
     nvm: Vec<u32>,
 
-    /// Modelled device whose time is to be saved, instead of bytes: a name of `flashsift list devices`,
-    /// or FILE.toml
+    /// Modelled device whose time is to be saved, instead of bytes: a name of `flashsift list
+    /// devices`, or FILE.toml
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 

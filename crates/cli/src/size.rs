@@ -106,6 +106,7 @@ mod tests {
     }
 
     /// `4MB` was once 4 MiB, 5 % more than the capacity of a card with that name.
+    // Promises: Command line 8.
     #[test]
     fn decimal_sizes_are_decimal_and_shown_so() {
         for (text, bytes) in
@@ -135,6 +136,7 @@ mod tests {
         assert_eq!(parse_threads("3").map(usize::from), Ok(3));
     }
 
+    // Promises: Command line 5.
     #[test]
     fn a_time_without_a_unit_is_of_seconds() {
         for (text, ms) in

@@ -246,6 +246,7 @@ fn near(found: &Value, expected: u64, what: &str) {
     assert!(error.abs() <= 0.05, "{what}: {found} instead of {expected}, {:+.1} %", 100.0 * error);
 }
 
+// Promises: Doctor 1, Doctor 2.
 #[test]
 fn writers_are_named_with_their_rates_and_remedies() {
     const NAME: &str = "writers_are_named_with_their_rates_and_remedies";
@@ -297,6 +298,7 @@ fn writers_are_named_with_their_rates_and_remedies() {
 
 /// `eatmydata mariadbd` was proposed at the price of 30 s of data, and `eatmydata` for programs on
 /// which it has no effect.
+// Promises: Doctor 7.
 #[test]
 fn no_database_and_no_static_program_is_run_without_syncs() {
     const NAME: &str = "no_database_and_no_static_program_is_run_without_syncs";
@@ -332,6 +334,7 @@ fn no_database_and_no_static_program_is_run_without_syncs() {
 
 /// After memory was mounted over /var/log, nginx did not start: its directory was gone. The
 /// commands keep the directories with their owners and modes, and undoing brings the files back.
+// Promises: Doctor 8.
 #[test]
 fn memory_over_logs_and_caches_keeps_their_directories() {
     const NAME: &str = "memory_over_logs_and_caches_keeps_their_directories";
@@ -392,6 +395,7 @@ fn memory_over_logs_and_caches_keeps_their_directories() {
 
 /// "Keep /tmp in memory" was proposed for the files of another file system, mounted in /tmp. It
 /// would have hidden them.
+// Promises: Doctor 8.
 #[test]
 fn a_file_system_mounted_in_a_directory_is_not_its_part() {
     const NAME: &str = "a_file_system_mounted_in_a_directory_is_not_its_part";
@@ -462,6 +466,7 @@ fn ends(child: &mut Child) -> bool {
 
 /// Beside a FUSE mount whose daemon was stopped, the doctor hung, deaf to SIGTERM: it looked at all
 /// files that processes had open.
+// Promises: Doctor 9.
 #[test]
 fn a_file_system_that_does_not_answer_is_not_asked() {
     const NAME: &str = "a_file_system_that_does_not_answer_is_not_asked";

@@ -1,10 +1,12 @@
-//! The documents keep their word: every test that SEMANTICS.md names exists, its promises are
-//! numbered without gaps, and every relative link in every Markdown file leads somewhere.
+//! The documents keep their word: each promise of SEMANTICS.md is named at a test or says why it is
+//! not tested, promises are numbered without gaps, commands have the output that a page shows, and
+//! every relative link in every Markdown file leads somewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    env, fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// Folders that hold built, fetched or generated files.
@@ -49,23 +51,6 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Names of the functions marked `#[test]`, also inside `proptest!`.
-fn tests_in(source: &str) -> BTreeSet<&str> {
-    let mut tests = BTreeSet::new();
-    let mut marked = false;
-    for line in source.lines().map(str::trim) {
-        if line == "#[test]" {
-            marked = true;
-        } else if let Some(function) = line.strip_prefix("fn ")
-            && std::mem::take(&mut marked)
-        {
-            let end = function.find(|c: char| !c.is_alphanumeric() && c != '_');
-            tests.insert(&function[..end.unwrap_or(function.len())]);
-        }
-    }
-    tests
-}
-
 /// Lines of a Markdown text with what is a code block blanked out.
 fn prose(text: &str) -> Vec<&str> {
     let mut fenced = false;
@@ -77,11 +62,6 @@ fn prose(text: &str) -> Vec<&str> {
         if fenced { "" } else { line }
     });
     lines.collect()
-}
-
-/// Texts between single backticks.
-fn code_spans(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').skip(1).step_by(2)
 }
 
 /// A heading's anchor, as GitHub makes it.
@@ -145,68 +125,186 @@ fn promises(text: &str) -> Vec<Promise<'_>> {
     promises
 }
 
-/// Renamed or moved tests once left SEMANTICS.md naming tests that no longer existed.
+/// A comment above a test: `// Promises: Mount 12, Traces 3.`, in Python with `#`.
+struct Mark {
+    line: usize,
+    promises: Vec<String>,
+    above_test: bool,
+}
+
+fn marks(source: &str, python: bool) -> Vec<Mark> {
+    let (comment, test) = if python { ("#", "def test_") } else { ("//", "#[test]") };
+    let mut marks = Vec::new();
+    let mut lines = (1..).zip(source.lines().map(str::trim)).peekable();
+    while let Some((line, text)) = lines.next() {
+        let text = text.strip_prefix(comment).unwrap_or_default();
+        let Some(names) = text.strip_prefix(" Promises: ") else { continue };
+        let mut names = names.to_owned();
+        while !names.ends_with('.')
+            && let Some((_, more)) = lines.next_if(|(_, more)| more.starts_with(comment))
+        {
+            names.push_str(more.trim_start_matches(comment));
+        }
+        let promises = names.trim_end_matches('.').split(',').map(|name| name.trim().to_owned());
+        let promises = promises.collect();
+        let above_test = lines.peek().is_some_and(|(_, next)| next.starts_with(test));
+        marks.push(Mark { line, promises, above_test });
+    }
+    marks
+}
+
+/// Faults of the promises in `semantics`, and of the comments in `sources`: names and texts of
+/// files.
+fn faults(semantics: &str, sources: &[(String, String)]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut tested: BTreeMap<String, bool> = BTreeMap::new();
+    let mut last: BTreeMap<&str, usize> = BTreeMap::new();
+    for Promise { heading, section, number, text } in promises(semantics) {
+        let label = format!("{section} {number}");
+        if heading != section {
+            faults.push(format!("{label} stands under the heading {heading}"));
+        }
+        let before = last.insert(section, number).unwrap_or(0);
+        if number != before + 1 {
+            faults.push(format!("{label} follows number {before} of its section"));
+        }
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        tested.insert(label, text.contains("not tested because"));
+    }
+    for (name, source) in sources {
+        for mark in marks(source, name.ends_with(".py")) {
+            if !mark.above_test {
+                faults.push(format!("{name}:{}: this comment stands above no test", mark.line));
+            }
+            for promise in mark.promises {
+                match tested.get_mut(&promise) {
+                    Some(tested) => *tested |= mark.above_test,
+                    None => faults.push(format!("{name}:{}: no promise {promise:?}", mark.line)),
+                }
+            }
+        }
+    }
+    for (label, _) in tested.iter().filter(|(_, tested)| !**tested) {
+        faults.push(format!(
+            "{label} is named at no test (`// Promises: {label}.` above it), and does not say \
+             \"not tested because\""
+        ));
+    }
+    faults
+}
+
 #[test]
-fn every_test_that_a_document_names_exists() {
+fn every_promise_is_named_at_a_test_or_says_why_there_is_none() {
     let repository = repository();
-    let sources: BTreeMap<PathBuf, String> = files(&repository.join("crates"), "rs")
-        .into_iter()
-        .map(|path| (path.strip_prefix(repository.join("crates")).unwrap().to_owned(), read(&path)))
-        .collect();
-    let mut wrong = Vec::new();
-    let mut named = 0;
-    for document in files(&repository, "md") {
-        let text = read(&document);
-        for span in code_spans(&text) {
-            let Some((path, test)) = span.split_once(".rs::") else { continue };
-            let path = PathBuf::from(format!("{path}.rs"));
-            named += 1;
-            if sources.get(&path).is_some_and(|source| tests_in(source).contains(test)) {
+    let mut paths = files(&repository.join("crates"), "rs");
+    paths.extend(files(&repository, "py"));
+    let name = |path: &Path| path.strip_prefix(&repository).unwrap().display().to_string();
+    let sources: Vec<_> = paths.iter().map(|path| (name(path), read(path))).collect();
+    let semantics = read(&repository.join("SEMANTICS.md"));
+    let faults = faults(&semantics, &sources);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let promises = promises(&semantics).len();
+    assert!(promises > 60, "{promises} promises: they are not found in SEMANTICS.md any more");
+}
+
+#[test]
+fn each_fault_of_promises_and_comments_is_found() {
+    let text = "## Mount\n**Mount 1.** Kept.\n**Mount 2.** Kept. Not tested\nbecause it rains.\n";
+    let rust = |comment: &str| ("a.rs".to_owned(), format!("{comment}\n#[test]\nfn kept() {{}}"));
+    let good = rust("// Promises: Mount 1.");
+    let wrapped = rust("// Promises: Mount 1,\n// Mount 2.");
+    let python = ("a.py".to_owned(), "# Promises: Mount 1.\ndef test_kept():".to_owned());
+    for source in [&good, &wrapped, &python] {
+        assert_eq!(faults(text, std::slice::from_ref(source)), [""; 0]);
+    }
+
+    let untested = "Mount 1 is named at no test (`// Promises: Mount 1.` above it), and does not \
+                    say \"not tested because\"";
+    assert_eq!(faults(text, &[]), [untested]);
+    let above_none = ("a.rs".to_owned(), "\n// Promises: Mount 1.\n\n#[test]".to_owned());
+    let nothing_below = "a.rs:2: this comment stands above no test";
+    assert_eq!(faults(text, &[above_none]), [nothing_below, untested]);
+    let unknown = rust("// Promises: Mount 1, Mount 3.");
+    assert_eq!(faults(text, &[unknown]), ["a.rs:1: no promise \"Mount 3\""]);
+
+    let good = [good];
+    let gap = text.replace("Mount 2", "Mount 3");
+    assert_eq!(faults(&gap, &good), ["Mount 3 follows number 1 of its section"]);
+    let twice = text.replace("Mount 2", "Mount 1");
+    assert_eq!(faults(&twice, &good), ["Mount 1 follows number 1 of its section"]);
+    let moved = text.replace("**Mount 2", "## Tune\n**Mount 2");
+    assert_eq!(faults(&moved, &good), ["Mount 2 stands under the heading Tune"]);
+}
+
+/// Commands of a page, `    $ …`, each with the lines that the page shows below it.
+fn shown(page: &str) -> Vec<(String, Vec<&str>)> {
+    let mut shown = Vec::new();
+    let mut lines = page.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some(command) = line.strip_prefix("    $ ") else { continue };
+        let mut command = command.to_owned();
+        while command.ends_with(['\\', '|'])
+            && let Some(more) = lines.next()
+        {
+            command = format!("{} {}", command.trim_end_matches('\\'), more.trim());
+        }
+        let mut output = Vec::new();
+        while let Some(line) = lines.next_if(|line| {
+            line.is_empty() || line.starts_with("    ") && !line.starts_with("    $ ")
+        }) {
+            output.push(line);
+        }
+        shown.push((command, output));
+    }
+    shown
+}
+
+/// Words of each line that has some. A number with one decimal place at the end of a line is left
+/// out: it is the CPU time of a table.
+fn words<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Vec<&'a str>> {
+    let mut found = Vec::new();
+    for line in lines {
+        let mut words: Vec<_> = line.split_whitespace().collect();
+        words.pop_if(|last| {
+            last.parse::<f64>().is_ok() && last.split_once('.').is_some_and(|(_, d)| d.len() == 1)
+        });
+        if !words.is_empty() {
+            found.push(words);
+        }
+    }
+    found
+}
+
+#[test]
+fn commands_have_the_output_that_pages_show() {
+    let repository = repository();
+    let program = Path::new(env!("CARGO_BIN_EXE_flashsift"));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = program.parent().map(Path::to_owned).into_iter().chain(env::split_paths(&path));
+    let path = env::join_paths(folders).unwrap();
+    let mut pages = files(&repository.join("docs"), "md");
+    pages.push(repository.join("README.md"));
+    let mut compared = 0;
+    for page in pages {
+        let text = read(&page);
+        for (command, output) in shown(&text) {
+            let output = words(output);
+            if output.is_empty() || !command.contains("testdata/") {
                 continue;
             }
-            let elsewhere = sources.iter().filter(|(_, source)| tests_in(source).contains(test));
-            let elsewhere: Vec<_> = elsewhere.map(|(path, _)| path.display().to_string()).collect();
-            let document = document.strip_prefix(&repository).unwrap().display();
-            wrong.push(format!("{document}: no test {span}; tests of that name: {elsewhere:?}"));
+            let made = Command::new("sh")
+                .args(["-c", &command])
+                .current_dir(&repository)
+                .env_clear()
+                .env("PATH", &path)
+                .output()
+                .unwrap();
+            let made = String::from_utf8(made.stdout).unwrap();
+            assert_eq!(words(made.lines()), output, "{}: {command}", page.display());
+            compared += 1;
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(named > 100, "{named} tests are named: they are not found in the documents any more");
-}
-
-/// Promises are referred to as `Mount 12`: sections are unique, and numbers have no gaps.
-#[test]
-fn promises_are_numbered_within_their_section() {
-    let text = read(&repository().join("SEMANTICS.md"));
-    let mut last: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut order = Vec::new();
-    for promise in promises(&text) {
-        let label = format!("{} {}", promise.section, promise.number);
-        assert_eq!(promise.heading, promise.section, "{label} stands under {}", promise.heading);
-        let before = last.insert(promise.section, promise.number).unwrap_or(0);
-        assert_eq!(promise.number, before + 1, "{label} follows number {before}");
-        if order.last() != Some(&promise.section) {
-            order.push(promise.section);
-        }
-    }
-    assert_eq!(order.len(), last.len(), "a section stands in two places: {order:?}");
-    assert!(last.values().sum::<usize>() > 60, "{last:?}");
-}
-
-#[test]
-fn every_promise_names_its_test_or_says_why_there_is_none() {
-    let text = read(&repository().join("SEMANTICS.md"));
-    for promise in promises(&text) {
-        let tested = code_spans(&promise.text).any(|span| span.contains(".rs::"));
-        let lines = promise.text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-        let excused = lines.contains("not tested because");
-        assert!(
-            tested || excused,
-            "{} {} names no test and gives no reason",
-            promise.section,
-            promise.number
-        );
-    }
+    assert!(compared > 4, "{compared} outputs: they are not found in the pages any more");
 }
 
 #[test]

@@ -45,6 +45,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+// Promises: Command line 6.
 #[test]
 fn quiet_leaves_warnings_and_errors() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,6 +76,7 @@ fn quiet_leaves_warnings_and_errors() {
     assert!(text(&error.stderr).starts_with("flashsift: "), "{}", text(&error.stderr));
 }
 
+// Promises: Command line 6.
 #[test]
 fn verbose_adds_debugging_messages() {
     let folder = tempfile::tempdir().unwrap();
@@ -136,6 +138,7 @@ fn with_journal(mut command: Command) -> (Output, Vec<String>) {
     .unwrap()
 }
 
+// Promises: Command line 7.
 #[test]
 fn a_service_logs_to_the_journal_with_levels() {
     if !rustix::process::geteuid().is_root() {

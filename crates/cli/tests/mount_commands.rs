@@ -222,6 +222,7 @@ fn options_of_every_command_may_precede_mount() {
     }
 }
 
+// Promises: Mount 9, Mount 15.
 #[test]
 fn a_background_mount_shows_its_status_writes_back_and_unmounts() {
     let Some(bed) = Bed::new("a_background_mount_shows_its_status_writes_back_and_unmounts") else {
@@ -259,6 +260,7 @@ fn a_background_mount_shows_its_status_writes_back_and_unmounts() {
     }
 }
 
+// Promises: Mount 42, Mount 43.
 #[test]
 fn an_impossible_mount_is_refused_and_changes_nothing() {
     let Some(bed) = Bed::new("an_impossible_mount_is_refused_and_changes_nothing") else { return };
@@ -306,6 +308,7 @@ fn settings_come_from_a_file_too() {
     bed.succeeds(&["unmount"], &[&seen]);
 }
 
+// Promises: Mount 20.
 #[test]
 fn a_mount_in_use_stays_and_its_users_are_named() {
     let Some(bed) = Bed::new("a_mount_in_use_stays_and_its_users_are_named") else { return };
@@ -323,6 +326,7 @@ fn a_mount_in_use_stays_and_its_users_are_named() {
     // The test does not wait for the daemon's end; the next mount reports it if it is not yet over.
 }
 
+// Promises: Mount 14.
 #[test]
 fn signals_end_a_mount_with_everything_written_back() {
     let Some(bed) = Bed::new("signals_end_a_mount_with_everything_written_back") else { return };
@@ -341,6 +345,7 @@ fn signals_end_a_mount_with_everything_written_back() {
     }
 }
 
+// Promises: Mount 20.
 #[test]
 fn a_signal_ends_a_mount_in_use_and_names_its_users() {
     let Some(bed) = Bed::new("a_signal_ends_a_mount_in_use_and_names_its_users") else { return };
@@ -361,6 +366,7 @@ fn a_signal_ends_a_mount_in_use_and_names_its_users() {
     assert_eq!(fs::read_to_string(backing.join("open")).unwrap(), "until then");
 }
 
+// Promises: Mount 14, Mount 15.
 #[test]
 fn a_plain_umount_writes_everything_back() {
     let Some(bed) = Bed::new("a_plain_umount_writes_everything_back") else { return };
@@ -383,6 +389,7 @@ fn fill(path: &Path) {
     let _ = file.sync_all();
 }
 
+// Promises: Mount 17.
 #[test]
 fn a_file_that_cannot_be_written_back_is_kept_until_it_can() {
     let Some(bed) = Bed::small("a_file_that_cannot_be_written_back_is_kept_until_it_can") else {
@@ -416,6 +423,7 @@ fn a_file_that_cannot_be_written_back_is_kept_until_it_can() {
 }
 
 /// A mount right after an `umount` was refused: the earlier daemon still wrote its files back.
+// Promises: Mount 16.
 #[test]
 fn a_second_mount_waits_for_the_end_of_the_first() {
     let Some(bed) = Bed::new("a_second_mount_waits_for_the_end_of_the_first") else { return };
@@ -440,6 +448,7 @@ fn a_second_mount_waits_for_the_end_of_the_first() {
 
 /// With `make test` in the background of a script, the first process of a mount ignored the SIGINT
 /// that this test sends, and the test waited for its end for ever.
+// Promises: Mount 16.
 #[test]
 fn a_waiting_mount_names_the_reason_and_can_be_ended() {
     let Some(bed) = Bed::small("a_waiting_mount_names_the_reason_and_can_be_ended") else { return };
@@ -488,6 +497,7 @@ fn a_waiting_mount_names_the_reason_and_can_be_ended() {
 }
 
 /// A mount that another namespace has lives, and is not waited for.
+// Promises: Mount 16.
 #[test]
 fn a_mount_in_another_namespace_counts_as_mounted() {
     let Some(bed) = Bed::new("a_mount_in_another_namespace_counts_as_mounted") else { return };
@@ -511,6 +521,7 @@ fn a_mount_in_another_namespace_counts_as_mounted() {
     assert_eq!(daemon.ends().0, Some(0));
 }
 
+// Promises: Mount 17.
 #[test]
 fn a_message_that_no_process_reads_does_not_end_the_mount() {
     let Some(bed) = Bed::small("a_message_that_no_process_reads_does_not_end_the_mount") else {
@@ -533,6 +544,7 @@ fn a_message_that_no_process_reads_does_not_end_the_mount() {
 
 /// The daemon discarded signals after its message, to ignore those that came before it. A user who
 /// answered the message at once had to send the signal again.
+// Promises: Mount 18.
 #[test]
 fn files_are_given_up_only_after_a_reported_failure() {
     let Some(bed) = Bed::small("files_are_given_up_only_after_a_reported_failure") else { return };
@@ -550,6 +562,7 @@ fn files_are_given_up_only_after_a_reported_failure() {
     assert!(bed.names(&backing).iter().all(|name| name == ".flashsift"));
 }
 
+// Promises: Mount 8.
 #[test]
 fn the_dead_mount_of_a_killed_daemon_is_removed() {
     let Some(bed) = Bed::new("the_dead_mount_of_a_killed_daemon_is_removed") else { return };
@@ -576,6 +589,7 @@ fn the_dead_mount_of_a_killed_daemon_is_removed() {
 /// The kernel remembers attributes of the mounted directory for an hour. Once a process had asked
 /// for them (a second, refused mount does), a mount whose daemon was killed seemed to live:
 /// `unmount` said that it stays mounted, and a new mount was refused, until the user ran `umount`.
+// Promises: Mount 15.
 #[test]
 fn a_dead_mount_is_recognised_although_the_kernel_remembers_it() {
     let Some(bed) = Bed::new("a_dead_mount_is_recognised_although_the_kernel_remembers_it") else {
@@ -604,6 +618,7 @@ fn a_dead_mount_is_recognised_although_the_kernel_remembers_it() {
 
 /// `unmount` took one of several mounts away that lay on the same directory, dead ones included,
 /// and then waited for the end of a daemon that still had another.
+// Promises: Mount 15.
 #[test]
 fn unmount_ends_every_layer() {
     let Some(bed) = Bed::new("unmount_ends_every_layer") else { return };
@@ -650,6 +665,7 @@ fn unmount_ends_every_layer() {
 
 /// A program that moved `.flashsift` or the lock in it away made the next mount wait for ever: it
 /// took the daemon, which it knew only by its open directory, for one that was about to end.
+// Promises: Mount 16.
 #[test]
 fn a_moved_lock_blocks_no_mount() {
     let Some(bed) = Bed::new("a_moved_lock_blocks_no_mount") else { return };
@@ -705,6 +721,7 @@ fn with_only(places: &[&Path], script: &str) -> Output {
 
 /// FUSE admits not even root to the mount of a user: `status` and `settle` failed there, and with
 /// them the unit that writes back before the machine sleeps.
+// Promises: Mount 24, Mount 47.
 #[test]
 fn root_reaches_the_mount_of_a_user() {
     let test = "root_reaches_the_mount_of_a_user";
@@ -748,6 +765,7 @@ fn root_reaches_the_mount_of_a_user() {
 }
 
 /// Every figure of what was written has its source: requests, an estimate, the mount, the device.
+// Promises: Mount 57.
 #[test]
 fn status_shows_what_reached_flash_and_what_ext4_would_write() {
     let test = "status_shows_what_reached_flash_and_what_ext4_would_write";
@@ -814,6 +832,7 @@ fn a_quiet_status_without_mounts_says_nothing() {
 }
 
 /// The unit that `--enable` writes mounts and unmounts, as systemd would do it.
+// Promises: Mount 22.
 #[test]
 fn a_user_enables_a_mount_and_disables_it() {
     let test = "a_user_enables_a_mount_and_disables_it";
@@ -895,6 +914,7 @@ impl Drop for Helper {
     }
 }
 
+// Promises: Mount 54.
 #[test]
 fn mount_and_fstab_accept_flashsift_as_a_file_system_type() {
     let test = "mount_and_fstab_accept_flashsift_as_a_file_system_type";
@@ -943,6 +963,7 @@ fn is_read_only<T>(done: std::io::Result<T>) -> bool {
 }
 
 /// `mount -o remount,ro`, as scripts that shut a machine down say it, was refused.
+// Promises: Mount 55.
 #[test]
 fn a_read_only_remount_refuses_writes_and_still_writes_back() {
     let test = "a_read_only_remount_refuses_writes_and_still_writes_back";
@@ -1064,6 +1085,7 @@ impl Manager {
     }
 }
 
+// Promises: Mount 22.
 #[test]
 fn a_service_manager_gets_its_notifications() {
     let Some(bed) = Bed::new("a_service_manager_gets_its_notifications") else { return };
@@ -1139,6 +1161,7 @@ impl<'a> Nobody<'a> {
     }
 }
 
+// Promises: Mount 37, Mount 47.
 #[test]
 fn a_plain_user_mounts_without_passthrough() {
     let test = "a_plain_user_mounts_without_passthrough";
@@ -1175,6 +1198,7 @@ fn a_plain_user_mounts_without_passthrough() {
 
 /// The daemon released BACKING before it had written the recording, so `flashsift unmount` returned
 /// too early.
+// Promises: Mount 48.
 #[test]
 fn requests_to_the_mount_become_a_trace() {
     let Some(bed) = Bed::new("requests_to_the_mount_become_a_trace") else { return };
@@ -1236,6 +1260,7 @@ fn modes(folder: &Path) -> Vec<(PathBuf, u32)> {
 
 /// The daemon ran without a umask, so that files of users get the modes that they ask for. Its own
 /// got it too: every user could read the names in a recording and change a trial of root's.
+// Promises: Mount 79.
 #[test]
 fn only_their_owner_may_use_flashsifts_own_files() {
     let Some(bed) = Bed::new("only_their_owner_may_use_flashsifts_own_files") else { return };
@@ -1344,6 +1369,7 @@ impl Drop for Elsewhere {
 
 /// `unmount` waited without a word, for ever, for a daemon that a mount namespace with a copy of
 /// the mount kept alive.
+// Promises: Mount 15.
 #[test]
 fn unmount_ends_a_mount_that_another_namespace_has() {
     let Some(bed) = Bed::new("unmount_ends_a_mount_that_another_namespace_has") else { return };
@@ -1374,6 +1400,7 @@ fn unmount_ends_a_mount_that_another_namespace_has() {
 
 /// `unmount` gave up, without a user to name, beside processes that ask for the status all the
 /// time: the kernel counts a request in progress as a use.
+// Promises: Mount 15.
 #[test]
 fn requests_for_the_status_do_not_keep_a_mount() {
     let Some(bed) = Bed::new("requests_for_the_status_do_not_keep_a_mount") else { return };
@@ -1409,6 +1436,7 @@ fn umount_lazily(place: &Path) {
 }
 
 /// BACKING was renamed while it was mounted: `unmount` did not find it, and failed.
+// Promises: Mount 15.
 #[test]
 fn a_renamed_backing_is_found_at_the_end() {
     let Some(bed) = Bed::new("a_renamed_backing_is_found_at_the_end") else { return };

@@ -66,6 +66,7 @@ fn described(trace: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+// Promises: Record 8.
 #[test]
 fn an_interrupted_recording_leaves_a_whole_trace_and_nothing_else() {
     let Some((folder, all)) =
@@ -98,6 +99,7 @@ fn an_interrupted_recording_leaves_a_whole_trace_and_nothing_else() {
     }
 }
 
+// Promises: Record 9.
 #[test]
 fn the_next_recorder_removes_the_remains_of_a_killed_one() {
     let Some((folder, all)) = root("the_next_recorder_removes_the_remains_of_a_killed_one") else {
@@ -118,6 +120,7 @@ fn the_next_recorder_removes_the_remains_of_a_killed_one() {
     assert_eq!(instances(&all, &child), 0);
 }
 
+// Promises: Record 8.
 #[test]
 fn a_recording_ends_after_its_time_or_size() {
     let Some((folder, _)) = root("a_recording_ends_after_its_time_or_size") else { return };
@@ -177,6 +180,7 @@ fn events(trace: &Path, action: &str) -> usize {
 
 /// Databases sync the directory of a new file. If it was there before, and was opened as ".", this
 /// was once the sync of a file without a name: a quarter of SQLite's syncs in one recording.
+// Promises: Traces 29.
 #[test]
 fn a_sync_of_a_directory_is_no_sync_of_a_file() {
     let Some((folder, _)) = root("a_sync_of_a_directory_is_no_sync_of_a_file") else { return };
@@ -200,6 +204,7 @@ fn a_sync_of_a_directory_is_no_sync_of_a_file() {
 
 /// `record -- true` once ended with "part: No such device" beside a mount in place on a partition,
 /// whose mount point then leads to flashsift's file system.
+// Promises: Record 25.
 #[test]
 fn a_partition_below_a_mount_in_place_is_named_and_left_out() {
     const TEST: &str = "a_partition_below_a_mount_in_place_is_named_and_left_out";
@@ -258,6 +263,7 @@ fn in_own_namespace(test: &str, folder: &Path, script: &str) -> Option<Output> {
 
 /// The recorder took the first tracefs of the table of mounts, in whatever directory: here, in that
 /// of another user. Its recording ended when that was unmounted.
+// Promises: Record 27.
 #[test]
 fn a_tracefs_in_the_directory_of_another_user_is_not_used() {
     const TEST: &str = "a_tracefs_in_the_directory_of_another_user_is_not_used";
@@ -283,6 +289,7 @@ fn a_tracefs_in_the_directory_of_another_user_is_not_used() {
 /// A mount whose path is not UTF-8, of any user, ended all recordings: "here that is none".
 /// Others that come and go are no concern of a recording either, even file systems that it could
 /// record: those are recorded as long as they are there.
+// Promises: Record 26.
 #[test]
 fn mounts_that_come_and_go_do_not_end_a_recording() {
     const TEST: &str = "mounts_that_come_and_go_do_not_end_a_recording";
@@ -372,6 +379,7 @@ fn a_plain_user_gets_instructions_for_recording() {
     assert!(described(&folder.path().join("t.parquet")).contains("/written"));
 }
 
+// Promises: Record 13.
 #[test]
 fn names_can_be_hidden() {
     let Some((folder, _)) = root("names_can_be_hidden") else { return };

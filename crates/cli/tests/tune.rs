@@ -110,6 +110,7 @@ fn kib_of(name: &str) -> u64 {
 
 const EXT4: &[&str] = &["mkfs.ext4", "-q", "-F"];
 
+// Promises: Tune 1.
 #[test]
 fn a_dry_run_changes_nothing() {
     let Some(disk) = Disk::mounted("a_dry_run_changes_nothing", EXT4) else { return };
@@ -132,6 +133,7 @@ fn a_dry_run_changes_nothing() {
     assert_eq!(record["present_kib"], before_kib);
 }
 
+// Promises: Tune 4.
 #[test]
 fn a_change_is_applied_listed_and_undone() {
     let Some(disk) = Disk::mounted("a_change_is_applied_listed_and_undone", EXT4) else { return };
@@ -159,6 +161,7 @@ fn a_change_is_applied_listed_and_undone() {
     assert!(disk.succeeds(&["--undo", "all"]).contains("nothing to undo"));
 }
 
+// Promises: Tune 4.
 #[test]
 fn a_value_of_another_program_is_kept_without_force() {
     let test = "a_value_of_another_program_is_kept_without_force";
@@ -176,6 +179,7 @@ fn a_value_of_another_program_is_kept_without_force() {
 }
 
 /// The journal's mark is missing: a crash came before or after the write.
+// Promises: Tune 3.
 #[test]
 fn a_crash_between_journal_and_write_is_reported_until_it_is_cleared() {
     let test = "a_crash_between_journal_and_write_is_reported_until_it_is_cleared";
@@ -203,6 +207,7 @@ fn a_crash_between_journal_and_write_is_reported_until_it_is_cleared() {
 
 /// Processes that apply values at the same time leave a whole journal, and an undo that leads back
 /// to the beginning.
+// Promises: Tune 3.
 #[test]
 fn changes_at_the_same_time_are_made_one_by_one() {
     let test = "changes_at_the_same_time_are_made_one_by_one";
@@ -229,6 +234,7 @@ fn changes_at_the_same_time_are_made_one_by_one() {
     assert_eq!(disk.kib(), 128);
 }
 
+// Promises: Tune 5.
 #[test]
 fn bad_devices_and_values_are_named() {
     let Some(disk) = Disk::new("bad_devices_and_values_are_named", EXT4) else { return };
@@ -263,6 +269,7 @@ fn bad_devices_and_values_are_named() {
 }
 
 /// A container often has a read-only sysfs.
+// Promises: Tune 5.
 #[test]
 fn a_read_only_sysfs_is_named() {
     let Some(disk) = Disk::mounted("a_read_only_sysfs_is_named", EXT4) else { return };
@@ -277,6 +284,7 @@ fn a_read_only_sysfs_is_named() {
     assert_eq!((disk.kib(), disk.journal().exists()), (before_kib, false));
 }
 
+// Promises: Tune 2.
 #[test]
 fn a_mapped_device_is_changed_and_not_the_disk_below() {
     let test = "a_mapped_device_is_changed_and_not_the_disk_below";
@@ -302,6 +310,7 @@ fn a_mapped_device_is_changed_and_not_the_disk_below() {
     }
 }
 
+// Promises: Tune 2.
 #[test]
 fn btrfs_is_changed_and_not_its_disk() {
     let test = "btrfs_is_changed_and_not_its_disk";
@@ -356,6 +365,7 @@ fn signal(child: &Child, signal: &str) {
     output(Command::new("kill").args([signal, &child.id().to_string()])).unwrap();
 }
 
+// Promises: Tune 6.
 #[test]
 fn live_counts_tell_a_sequential_reader_from_a_random_one() {
     let test = "live_counts_tell_a_sequential_reader_from_a_random_one";
@@ -431,6 +441,7 @@ fn live_counts_tell_a_sequential_reader_from_a_random_one() {
     assert_eq!(record["files_count"], 2, "{json}");
 }
 
+// Promises: Tune 8.
 #[test]
 fn a_file_system_that_cannot_be_recorded_gets_no_proposal() {
     let test = "a_file_system_that_cannot_be_recorded_gets_no_proposal";
@@ -447,6 +458,7 @@ fn has_instance(pid: u32) -> bool {
     names.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
 }
 
+// Promises: Tune 7.
 #[test]
 fn the_recorder_of_a_killed_watch_ends() {
     let test = "the_recorder_of_a_killed_watch_ends";
@@ -475,6 +487,7 @@ fn the_recorder_of_a_killed_watch_ends() {
     assert_eq!(instances(&killed), 0);
 }
 
+// Promises: Tune 7.
 #[test]
 fn a_killed_watch_is_cleaned_up_by_the_next_one() {
     let test = "a_killed_watch_is_cleaned_up_by_the_next_one";
@@ -529,6 +542,7 @@ fn bytes_read(disk: &Disk) -> u64 {
 
 /// A recorded program reads one file here and there and one in order. The advice names the first
 /// one, and a program that follows it reads less from the device, by what was predicted.
+// Promises: Read-ahead 13.
 #[test]
 fn a_program_that_follows_the_advice_reads_less() {
     let test = "a_program_that_follows_the_advice_reads_less";

@@ -45,6 +45,7 @@ impl fmt::Display for Exact {
 mod tests {
     use super::*;
 
+    // Promises: Command line 5.
     #[test]
     fn units_and_fractions_follow_one_grammar() {
         for (text, us) in [
@@ -78,6 +79,7 @@ mod tests {
         }
     }
 
+    // Promises: Command line 5.
     #[test]
     fn a_printed_duration_reads_back_as_the_same() {
         for (us, text) in

@@ -216,6 +216,7 @@ mod tests {
     use super::*;
 
     /// As the kernel's `is_extension_exist` finds them.
+    // Promises: Placement 5.
     #[test]
     fn f2fs_knows_heat_by_extension() {
         for (path, heat) in [
@@ -236,6 +237,7 @@ mod tests {
     }
     use proptest::prelude::*;
 
+    // Promises: Describe 15, Mount 10.
     #[test]
     fn names_reveal_the_files_of_sqlite() {
         for (name, kind) in [
@@ -272,6 +274,7 @@ mod tests {
         assert_eq!(companion("/p/x.db"), None);
     }
 
+    // Promises: Describe 16.
     #[test]
     fn a_cache_directory_makes_its_files_cache_files() {
         for path in [
@@ -299,6 +302,7 @@ mod tests {
         assert!(!Patterns::default().matches(""));
     }
 
+    // Promises: Traces 14.
     #[test]
     fn bytes_that_are_not_utf_8_are_escaped() {
         for (bytes, text) in [
@@ -317,6 +321,7 @@ mod tests {
     }
 
     proptest! {
+        // Promises: Traces 14.
         #[test]
         fn every_name_survives_escape_and_unescape(name in prop::collection::vec(
             prop_oneof![Just(b'\\'), Just(b'x'), Just(b'5'), Just(b'C'), any::<u8>()], 0..24,

@@ -181,6 +181,7 @@ mod tests {
 
     /// `explain` printed the names of files as they are: a file could set the title of root's
     /// terminal, clear it, or stand before its own extension.
+    // Promises: Command line 10.
     #[test]
     fn names_do_nothing_to_a_terminal() {
         for (text, shown) in [

@@ -32,6 +32,7 @@ fn trace(space: Space, pages: u64, stride: u64) -> Trace {
 
 /// Estimates once counted 40 bytes a frame for every policy, of which `spatialclock` takes up to
 /// seven times as many where pages lie far apart.
+// Promises: Traces 6.
 #[test]
 fn every_cell_stays_within_its_estimate() {
     let mut beyond = Vec::new();

@@ -341,6 +341,7 @@ mod tests {
         assert_eq!(ids(&Journal::look(&path).unwrap()), []);
     }
 
+    // Promises: Tune 3.
     #[test]
     fn a_line_that_a_crash_cut_short_loses_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
@@ -365,6 +366,7 @@ mod tests {
         }
     }
 
+    // Promises: Mount 79, Tune 5.
     #[test]
     fn a_journal_that_others_could_have_written_is_refused() {
         use std::os::unix::fs::PermissionsExt;

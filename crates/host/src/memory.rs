@@ -103,6 +103,7 @@ impl LimitedGroup {
 mod tests {
     use super::*;
 
+    // Promises: Record 18.
     #[test]
     fn pressure_is_read_to_the_hundredth_of_a_percent() {
         let text = |avg10: &str| {

@@ -245,6 +245,7 @@ mod tests {
 
     const EMMC: &str = "bus/mmc/devices/mmc0:0001";
 
+    // Promises: Devices 14.
     #[test]
     fn registers_are_read() {
         let tree = sys(&[
@@ -291,6 +292,7 @@ mod tests {
 
     /// A machine without such storage, an eMMC before 5.0, registers as old kernels print them, and
     /// reserved values.
+    // Promises: Devices 14.
     #[test]
     fn missing_registers_are_not_reported() {
         assert_eq!(storage(sys(&[]).path()).unwrap(), []);

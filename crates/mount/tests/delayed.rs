@@ -144,6 +144,7 @@ fn a_file_that_was_there_changes_with_its_epoch() {
 
 /// A page that every epoch changes is written to the log each time, and to its place once. Until
 /// then it is read from RAM, and a crash finds it in the log.
+// Promises: Mount 76.
 #[test]
 fn pages_go_to_their_place_once() {
     const EPOCHS: u8 = 10;
@@ -177,6 +178,7 @@ fn pages_go_to_their_place_once() {
 
 /// The log begins anew when it is full: its pages go to their place first, also those of files that
 /// were truncated or deleted since.
+// Promises: Mount 76.
 #[test]
 fn a_full_log_begins_anew() {
     const BYTES: usize = 3 << 20;
@@ -205,6 +207,7 @@ fn a_full_log_begins_anew() {
 
 /// A file that changed as a whole is written once, as a new file: no page of it goes to the log.
 /// The mount shows the same file as before.
+// Promises: Mount 76.
 #[test]
 fn a_file_that_changed_as_a_whole_is_written_once() {
     const BYTES: usize = 1 << 20;
@@ -258,6 +261,7 @@ fn a_deletion_waits_for_its_epoch() {
 }
 
 /// Flash takes nothing: syncs report that. When it takes changes again, nothing is lost.
+// Promises: Mount 75.
 #[test]
 fn syncs_wait_for_flash_while_epochs_fail() {
     let bed = Bed::new(|backing| fs::write(backing.join("a.db"), b"old").unwrap());
@@ -280,6 +284,7 @@ fn syncs_wait_for_flash_while_epochs_fail() {
     assert_eq!(fs::read(bed.below("b.db")).unwrap(), b"b");
 }
 
+// Promises: Mount 77.
 #[test]
 fn the_status_shows_what_a_crash_would_lose() {
     let bed = Bed::new(|backing| fs::write(backing.join("a.db"), vec![1; 100_000]).unwrap());
@@ -299,6 +304,7 @@ fn the_status_shows_what_a_crash_would_lose() {
 
 /// Files that no pattern names, that are write-through by another option, or that other names lead
 /// to, are synced at once.
+// Promises: Mount 78.
 #[test]
 fn syncs_of_other_files_are_honoured() {
     let bed = Bed::new(|backing| {
@@ -321,6 +327,7 @@ fn syncs_of_other_files_are_honoured() {
 }
 
 /// The files of a group have one user, as one epoch takes them back together.
+// Promises: Mount 78.
 #[test]
 fn syncs_of_a_second_user_are_honoured() {
     if !rustix::process::geteuid().is_root() {
@@ -345,6 +352,7 @@ fn syncs_of_a_second_user_are_honoured() {
 
 /// Someone else writes to a file of a group in BACKING. The next epoch notices it, and from then on
 /// its syncs are honoured at once.
+// Promises: Mount 78.
 #[test]
 fn changes_past_the_mount_end_the_delay() {
     let bed = Bed::new(|backing| {
@@ -472,6 +480,7 @@ fn a_file_of_a_group_may_have_more_links_than_ram_counts() {
 /// An epoch held a descriptor of each of its files. With more files than the process may open, it
 /// could not be written, was written anew at each attempt, and no sync of its files ever reached
 /// flash.
+// Promises: Mount 74.
 #[test]
 fn an_epoch_has_more_files_than_a_process_may_open() {
     const OPEN: u64 = 400;

@@ -93,6 +93,7 @@ fn a_name_of_a_partial_write_back_does_not_reappear() {
 
 /// Two files in two directories that take none, and one that can be written back: each failure is
 /// reported with path, step and error, until the file is on flash. Only the last was.
+// Promises: Mount 19.
 #[test]
 fn every_failure_is_reported_with_its_path_and_step() {
     let bed = bed();
@@ -168,6 +169,7 @@ fn writing_back_everything_ends_while_files_are_created() {
 
 /// A file that cannot be written back is no reason to refuse a write for which other files have
 /// left enough space in RAM.
+// Promises: Mount 29.
 #[test]
 fn ram_full_is_no_error_while_one_file_cannot_be_written_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -62,6 +62,7 @@ fn mode(path: &Path) -> u32 {
 /// Another process has a file open for writing when the file becomes setuid; its next write clears
 /// the bit. The kernel requested that by a `setattr` without changes, which did nothing: through
 /// passthrough, root's rights kept the bit.
+// Promises: Mount 35.
 #[test]
 fn a_write_by_another_user_clears_setuid() {
     for passthrough in [true, false] {
@@ -94,6 +95,7 @@ fn a_write_by_another_user_clears_setuid() {
 
 /// A file that is append-only in BACKING cannot be overwritten through the mount. It was opened for
 /// reading then, and passed through to the kernel, which opened it again for writing.
+// Promises: Mount 35.
 #[test]
 fn an_append_only_file_is_not_overwritten() {
     for passthrough in [true, false] {

@@ -286,6 +286,7 @@ fn compare_with_core(history: &History, decisions: &[Decision]) -> usize {
     decisions.len()
 }
 
+// Promises: Mount 12.
 #[test]
 fn a_history_has_the_same_decisions_in_simulation() {
     let (mut by_space, mut by_age, mut by_sync, mut compared) = (0, 0, 0, 0);

@@ -90,6 +90,7 @@ fn pages(writes: &Writes) -> [i64; 5] {
 }
 
 /// Files that ext4 would not have written either counted as the mount's merit.
+// Promises: Mount 56.
 #[test]
 fn only_what_ext4_would_have_written_is_saved() {
     let bed = Bed::new();
@@ -114,6 +115,7 @@ fn only_what_ext4_would_have_written_is_saved() {
     bed.fs.check();
 }
 
+// Promises: Mount 57.
 #[test]
 fn a_day_is_estimated_after_an_hour() {
     let bed = Bed::new();
@@ -128,6 +130,7 @@ fn a_day_is_estimated_after_an_hour() {
 
 /// A sync costs the same pages on both sides, and so do later writes to the file, which is on flash
 /// then.
+// Promises: Mount 56.
 #[test]
 fn a_sync_counts_on_both_sides() {
     let bed = Bed::new();
@@ -152,6 +155,7 @@ fn a_sync_counts_on_both_sides() {
 }
 
 /// A file with several copies costs each of them: an open file is written back and stays in RAM.
+// Promises: Mount 56.
 #[test]
 fn every_copy_counts() {
     let bed = Bed::new();
@@ -167,6 +171,7 @@ fn every_copy_counts() {
 }
 
 /// A file that is too large for RAM goes through the page cache of BACKING, as it does on ext4.
+// Promises: Mount 56.
 #[test]
 fn a_large_file_is_no_saving() {
     let bed = Bed::with_budget(1 << 20);

@@ -408,6 +408,7 @@ mod tests {
     proptest! {
         /// The pieces cover the sectors that the events cover, modulo the target, and each has a
         /// length that a device takes.
+        // Promises: Replay 8.
         #[test]
         fn pieces_do_what_the_log_says(
             mut events in prop::collection::vec(event(), 1..40),
@@ -477,6 +478,7 @@ mod tests {
         }
     }
 
+    // Promises: Replay 4.
     #[test]
     fn operations_of_files_are_refused() {
         let mut survey = Survey::default();

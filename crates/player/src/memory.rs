@@ -351,6 +351,7 @@ mod tests {
 
     /// Table III of the paper: 50 ns a line, 250 ns a line written to non-volatile memory. By a
     /// clock of coarse steps, an access ends at the first reading at which its latency has passed.
+    // Promises: Replay 15.
     #[test]
     fn each_line_is_counted_and_takes_at_least_its_latency() {
         for step in [1, 7, 60, 300] {
@@ -376,6 +377,7 @@ mod tests {
     }
 
     /// By the processor's own counter, whatever else the machine does.
+    // Promises: Replay 15.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn the_processors_counter_passes_the_latency() {
@@ -394,6 +396,7 @@ mod tests {
         }
     }
 
+    // Promises: Replay 15.
     #[test]
     fn requests_pass_to_the_target_and_a_queue_is_refused() {
         let mut target = with_memory(1);

@@ -155,6 +155,7 @@ mod tests {
         modelled.finish()
     }
 
+    // Promises: Devices 2, Replay 16.
     #[test]
     fn one_at_a_time_takes_the_sum() {
         let requests = [
@@ -170,6 +171,7 @@ mod tests {
 
     /// The second request waits for the first inside the device. The third waits for a slot in the
     /// queue, which `late` counts.
+    // Promises: Replay 12.
     #[test]
     fn a_queue_waits_in_the_device() {
         let requests = [0, 1, 2].map(|n| request(10 * n, Op::Write, 5 * n, 1));

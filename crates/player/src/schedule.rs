@@ -210,6 +210,7 @@ mod tests {
     }
 
     proptest! {
+        // Promises: Replay 7, Replay 15.
         #[test]
         fn starts_match_the_definition(case in case()) {
             prop_assert_eq!(machine(&case), model(&case));

@@ -119,6 +119,7 @@ mod tests {
 
     proptest! {
         /// Quantiles match those of the sorted list within the three digits of the histogram.
+        // Promises: Replay 11.
         #[test]
         fn percentiles_are_those_of_the_sorted_list(mut all in prop::collection::vec(0u64..10_000_000_000, 1..300)) {
             let mut times = Latencies::default();

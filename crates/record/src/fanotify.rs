@@ -477,6 +477,7 @@ mod tests {
     }
 
     /// Other programs may also fill the queue, so the test expects no exact limit.
+    // Promises: Record 11.
     #[test]
     fn an_overflow_of_the_queue_is_reported() {
         let Some((folder, mut names)) = watched("an_overflow_of_the_queue_is_reported") else {
@@ -499,6 +500,7 @@ mod tests {
 
     /// The queue was once read by the size that FIONREAD gives, which is too small: of many names,
     /// some stayed in the queue of creations, while their deletions were read.
+    // Promises: Record 6.
     #[test]
     fn all_waiting_names_are_read_at_once() {
         let Some((folder, mut names)) = watched("all_waiting_names_are_read_at_once") else {
@@ -519,6 +521,7 @@ mod tests {
     /// Between the look at the table of mounts and the first mark, a file system may be unmounted,
     /// and its path then leads to another, which may have no names to report. That
     /// ended the recording of all others. So did an overflow after such an unmount.
+    // Promises: Record 26.
     #[test]
     fn a_mount_that_is_gone_does_not_end_the_recording_of_others() {
         let test = "a_mount_that_is_gone_does_not_end_the_recording_of_others";
@@ -548,6 +551,7 @@ mod tests {
         assert!(none.starts_with("/proc: "), "{none}");
     }
 
+    // Promises: Record 12.
     #[test]
     fn a_deleted_directory_is_forgotten() {
         let Some((folder, mut names)) = watched("a_deleted_directory_is_forgotten") else { return };

@@ -126,6 +126,7 @@ mod tests {
         assert_eq!(page, PageSummary { records: 3, bytes: 16 + 4 * words.len(), lost: 0 });
     }
 
+    // Promises: Record 11.
     #[test]
     fn losses_are_reported() {
         let mut bytes = page(0, MISSED | MISSED_STORED, &[1, 9]);

@@ -362,6 +362,7 @@ mod tests {
 
     /// A file system was once recorded by its first mount point. `record -- true` failed with "No
     /// such device" beside a partition on whose root flashsift was mounted in place.
+    // Promises: Record 25.
     #[test]
     fn a_file_system_is_recorded_by_a_path_that_leads_to_it() {
         let text = "\
@@ -382,6 +383,7 @@ mod tests {
         assert_eq!(mounts[2].path, Path::new("/mnt/again"));
     }
 
+    // Promises: Record 22.
     #[test]
     fn a_program_has_the_name_of_its_file_and_a_script_its_own() {
         let exe: &[u8] = b"/usr/lib/firefox-esr/firefox-esr";
@@ -401,6 +403,7 @@ mod tests {
         assert_eq!(name("kworker/0:1", b"", b""), "kworker/0:1");
     }
 
+    // Promises: Record 22.
     #[test]
     fn control_groups_of_both_versions_are_read() {
         let path = |text: &str| group_path(text.as_bytes());
@@ -414,6 +417,7 @@ mod tests {
     }
 
     /// A sample is an event only where it differs from the last one.
+    // Promises: Record 18.
     #[test]
     fn pressure_is_sampled_once_a_second_and_reported_when_it_changes() {
         let folder = tempfile::tempdir().unwrap();
@@ -429,6 +433,7 @@ mod tests {
         assert_eq!(pressure.sample(5 + 2 * Pressure::EVERY_NS), None, "nothing changed");
     }
 
+    // Promises: Record 19.
     #[test]
     fn the_epoch_is_the_wall_clock_at_a_time_of_ours() {
         for clock in [Clock::Boot, Clock::Monotonic] {

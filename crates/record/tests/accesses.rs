@@ -69,6 +69,7 @@ fn recorded_and_expected(test: &str, exact: bool) -> Option<(Lives, Lives, Strin
     Some((lives(&events, &folder), expected(&output, exact), result.summary.skipped.to_string()))
 }
 
+// Promises: Record 1, Record 2, Record 3, Record 5.
 #[test]
 fn with_system_calls_every_access_is_exact_to_the_byte() {
     let Some((got, expected, notes)) = recorded_and_expected("accesses, exact", true) else {
@@ -77,6 +78,7 @@ fn with_system_calls_every_access_is_exact_to_the_byte() {
     assert_eq!(got, expected, "{notes}");
 }
 
+// Promises: Record 1, Record 2, Record 5.
 #[test]
 fn without_them_reads_are_exact_to_the_page_and_all_else_to_the_byte() {
     let Some((got, expected, notes)) = recorded_and_expected("accesses, pages", false) else {
@@ -96,6 +98,7 @@ fn without_them_reads_are_exact_to_the_page_and_all_else_to_the_byte() {
 /// started the program, which was the recorder's, and each read caused the records of the next. The
 /// recording never ended, until the memory was full. On two processors it ended, but of `cat` alone
 /// 47,648 records were lost.
+// Promises: Record 10.
 #[test]
 fn a_recorder_on_the_programs_processor_does_not_record_itself() {
     let test = "a_recorder_on_the_programs_processor_does_not_record_itself";

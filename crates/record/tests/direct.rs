@@ -23,6 +23,7 @@ fn done(device: &str) -> [u64; 4] {
 /// the simulated device gets. Nothing else writes meanwhile: the journal is committed later, and
 /// tables of inodes are not initialised. A `sync` of the test beside it once committed the journal
 /// all the same, 4 writes too many: `checks/suite` runs this test alone.
+// Promises: Counting 12.
 #[test]
 fn direct_requests_are_those_of_the_block_layer() {
     let Some(ext4) = Ext4::new("direct_requests_are_those_of_the_block_layer") else { return };

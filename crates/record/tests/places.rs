@@ -51,6 +51,7 @@ fn names(events: &[Event<'static>]) -> HashMap<String, FileId> {
 }
 
 /// Each way to get blocks: write-back, `fallocate`, `O_DIRECT`, and writes at several places.
+// Promises: Record 20.
 #[test]
 fn ext4_allocates_what_it_tells_at_the_end() {
     let Some(ext4) = Ext4::new("ext4_allocates_what_it_tells_at_the_end") else { return };
@@ -109,6 +110,7 @@ fn ext4_allocates_what_it_tells_at_the_end() {
 
 /// Many files that are made, replaced and deleted while the kernel writes them back: the places of
 /// those that remain and were not cut are those of their allocations.
+// Promises: Record 20.
 #[test]
 fn allocations_agree_with_the_end_for_files_that_were_not_cut() {
     let test = "allocations_agree_with_the_end_for_files_that_were_not_cut";
@@ -184,6 +186,7 @@ fn laid_out(trace: &Trace, at_once: bool) -> Box<dyn Layout> {
 /// Files are written in stages, so that ext4 gives the blocks of deleted files to others. Under the
 /// layout `recorded`, pages that are written back at the end lie where FIEMAP tells, whether or not
 /// they were written back before.
+// Promises: Placement 9.
 #[test]
 fn the_layout_puts_pages_where_fiemap_says() {
     let Some(ext4) = Ext4::new("the_layout_puts_pages_where_fiemap_says") else { return };
@@ -239,6 +242,7 @@ fn the_layout_puts_pages_where_fiemap_says() {
 }
 
 /// No two pages share a place on stored recordings of days, however pages are written back.
+// Promises: Placement 9.
 #[test]
 fn stored_recordings_have_places() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/days");

@@ -8,6 +8,7 @@ use std::{collections::HashMap, process::Command};
 
 const FILES: u64 = 1500;
 
+// Promises: Record 6.
 #[test]
 fn names_find_their_files_though_their_numbers_are_used_again() {
     let Some(ext4) = Ext4::new("names_find_their_files_though_their_numbers_are_used_again") else {

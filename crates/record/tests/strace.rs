@@ -108,6 +108,7 @@ fn but_shared_memory<T: Clone>(files: &BTreeMap<String, T>) -> BTreeMap<String, 
         .collect()
 }
 
+// Promises: Record 4.
 #[test]
 fn strace_and_tracepoints_see_the_same_pages_of_the_same_files() {
     let Some((ours, strace)) =
@@ -123,6 +124,7 @@ fn strace_and_tracepoints_see_the_same_pages_of_the_same_files() {
     assert_eq!(ours.unlinked, strace.unlinked);
 }
 
+// Promises: Record 4.
 #[test]
 fn strace_and_exact_recordings_count_the_same_bytes() {
     let Some((ours, strace)) = both("strace_and_exact_recordings_count_the_same_bytes", true)

@@ -12,6 +12,7 @@ use std::{
     time::SystemTime,
 };
 
+// Promises: Record 15, Record 16, Record 19.
 #[test]
 fn a_recording_has_owners_modes_sizes_links_directories_and_opens() {
     let Some(ext4) = Ext4::new("a_recording_has_owners_modes_sizes_links_directories_and_opens")

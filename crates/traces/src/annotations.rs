@@ -134,6 +134,7 @@ pub fn require_split(
 mod tests {
     use super::*;
 
+    // Promises: Traces 26.
     #[test]
     fn a_trace_held_apart_is_neither_trained_nor_tuned_on() {
         for purpose in [Purpose::Train, Purpose::Tune] {

@@ -129,6 +129,7 @@ mod tests {
         kept.events.iter().map(name).collect()
     }
 
+    // Promises: Record 13.
     #[test]
     fn equal_parts_stay_equal_and_facts_for_analyses_stay() {
         let names = hidden(&[
@@ -151,6 +152,7 @@ mod tests {
         assert!(names[0].ends_with(".db"));
     }
 
+    // Promises: Record 13.
     #[test]
     fn every_path_in_every_event_is_replaced() {
         let (file, path) = (FileId(0), || MaybeOwned::from("/secret/secret.db"));
@@ -196,6 +198,7 @@ mod tests {
         assert_eq!(split("x.tar.gz"), ("x.tar", ".gz"));
     }
 
+    // Promises: Record 13.
     #[test]
     fn each_anonymizer_has_another_key() {
         assert_ne!(hidden(&["/a"]), hidden(&["/a"]));

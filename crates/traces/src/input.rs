@@ -318,6 +318,7 @@ mod tests {
         }
     }
 
+    // Promises: Traces 4.
     #[test]
     fn a_line_that_is_too_long_is_cut_and_the_next_is_whole() {
         for capacity in [4096, 4 * LINE_BYTES_MAX] {

@@ -154,6 +154,7 @@ mod tests {
         (kept.events.iter().map(|event| event.at_us).collect(), restored)
     }
 
+    // Promises: Traces 24.
     #[test]
     fn lines_are_checked() {
         let of = |text: &str| parse(text.as_bytes()).map_err(|error| error.to_string());
@@ -186,6 +187,7 @@ mod tests {
         assert_eq!(noted, Restored { pauses: 3, restored_us: 1050, outside: 3 });
     }
 
+    // Promises: Traces 24.
     #[test]
     fn a_trace_without_a_clock_and_times_beyond_all_are_errors() {
         let mut kept = Kept::default();
@@ -201,6 +203,7 @@ mod tests {
 
     proptest! {
         /// Compares with a sum over all cuts for each event.
+        // Promises: Traces 24.
         #[test]
         fn agrees_with_a_sum_for_each_event(
             boot_us in 0..50u64,

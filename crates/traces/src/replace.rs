@@ -145,6 +145,7 @@ mod tests {
         names
     }
 
+    // Promises: Traces 18.
     #[test]
     fn a_file_appears_complete_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();

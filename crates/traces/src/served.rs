@@ -79,6 +79,7 @@ mod tests {
         )
     }
 
+    // Promises: Traces 25.
     #[test]
     fn only_full_answers_of_a_url_sent_before_count_as_again() {
         let lines = [
@@ -99,6 +100,7 @@ mod tests {
         assert_eq!(served, expected);
     }
 
+    // Promises: Traces 25.
     #[test]
     fn lines_that_are_no_requests_are_errors() {
         let whole = line(100, "GET", "/a", 200, u64::MAX);

@@ -323,6 +323,7 @@ impl Drop for Traced {
 
 /// Direct and buffered accesses of a partition, some larger than the request limit, a flush and a
 /// discard: each is read once, at its place on the disk.
+// Promises: Traces 20.
 #[test]
 fn the_accesses_of_a_kernel_to_a_partition_are_read() {
     if blkparse(b"", &["-i", "-"]).is_none() {

@@ -131,6 +131,7 @@ fn lines_of(text: &[u8]) -> Vec<String> {
     kept.events.iter().filter_map(line).collect()
 }
 
+// Promises: Traces 19.
 #[test]
 fn the_text_of_this_kernel_gives_the_accesses_made() -> io::Result<()> {
     // Not in /tmp, which may be a file system in memory.

@@ -49,6 +49,7 @@ fn samples() -> impl Iterator<Item = (&'static FormatSpec, Vec<u8>)> {
     ALL.iter().map(|spec| (spec, (spec.sample)()))
 }
 
+// Promises: Traces 1.
 #[test]
 fn samples_are_recognised_and_read() {
     for (spec, sample) in samples() {
@@ -60,6 +61,7 @@ fn samples_are_recognised_and_read() {
 }
 
 /// Every format has a fuzz target.
+// Promises: Traces 3.
 #[test]
 fn each_format_has_a_fuzz_target() {
     let fuzz = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
@@ -81,6 +83,7 @@ fn empty_inputs_are_refused() {
     }
 }
 
+// Promises: Traces 3.
 #[test]
 fn every_truncation_of_a_sample_is_handled() {
     for (spec, sample) in samples() {
@@ -90,6 +93,7 @@ fn every_truncation_of_a_sample_is_handled() {
     }
 }
 
+// Promises: Traces 3.
 #[test]
 fn every_changed_byte_of_a_sample_is_handled() {
     for (spec, sample) in samples() {
@@ -109,6 +113,7 @@ fn every_changed_byte_of_a_sample_is_handled() {
 }
 
 /// Replaces every number in a text sample, in turn, by one that does not fit.
+// Promises: Traces 3, Traces 11.
 #[test]
 fn numbers_that_do_not_fit_are_handled() {
     const NUMBERS: [&str; 14] = [
@@ -150,6 +155,7 @@ fn numbers(bytes: &[u8]) -> Vec<(usize, usize)> {
     runs
 }
 
+// Promises: Traces 4.
 #[test]
 fn lines_of_many_megabytes_are_handled() {
     for (spec, sample) in samples() {
@@ -165,6 +171,7 @@ fn lines_of_many_megabytes_are_handled() {
     }
 }
 
+// Promises: Traces 3.
 #[test]
 fn random_bytes_are_no_trace() {
     let mut random = random("random bytes");
@@ -179,6 +186,7 @@ fn random_bytes_are_no_trace() {
 }
 
 /// A few thousand damaged samples for each reader: the errors that fuzzing finds first.
+// Promises: Traces 3.
 #[test]
 fn damaged_samples_are_handled() {
     let mut random = random("damaged samples");

@@ -74,6 +74,7 @@ fn error(path: &Path) -> String {
     read(path).map(|(_, outcome)| outcome).unwrap_err().to_string()
 }
 
+// Promises: Traces 2.
 #[test]
 fn every_compression_gives_the_same_events() {
     let folder = Folder::new();
@@ -116,6 +117,7 @@ fn every_format_is_read_ahead_alike() {
     assert_eq!(kept.events.len(), 100_000);
 }
 
+// Promises: Traces 2.
 #[test]
 fn an_lzma_file_is_opened() {
     let folder = Folder::new();
@@ -158,6 +160,7 @@ fn a_foreign_file_names_the_command_that_converts_it() {
     }
 }
 
+// Promises: Traces 10.
 #[test]
 fn archives_cut_short_are_errors() {
     let folder = Folder::new();
@@ -178,6 +181,7 @@ fn archives_cut_short_are_errors() {
     }
 }
 
+// Promises: Traces 4.
 #[test]
 fn bombs_are_refused() {
     let folder = Folder::new();
@@ -220,6 +224,7 @@ fn errors_name_the_file_that_cannot_be_read() {
     assert!(strange.contains("the bytes \\x7fELF\\x01"), "{strange}");
 }
 
+// Promises: Traces 9.
 #[test]
 fn a_trace_without_accesses_is_an_error_with_counts() {
     let folder = Folder::new();

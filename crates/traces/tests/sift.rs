@@ -73,6 +73,7 @@ fn without_a_sifter_a_recording_stays_as_it_is() {
     assert!(below == kept.events, "{} and {} events", below.len(), kept.events.len());
 }
 
+// Promises: Mount 13.
 #[test]
 fn a_recording_ends_below_as_it_ended() {
     let kept = browser();

@@ -169,6 +169,7 @@ fn read_once() -> Event<'static> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Promises: Traces 12.
     #[test]
     fn any_events_are_read_back(about in about(), mut events in events()) {
         events.push(read_once());
@@ -206,6 +207,7 @@ fn several_row_groups_are_read_back() {
     assert!(bytes.len() < 2 << 20, "{} bytes for 600000 events", bytes.len());
 }
 
+// Promises: Traces 18.
 #[test]
 fn a_file_appears_when_it_is_finished() {
     let folder = tempfile::tempdir().unwrap();
@@ -235,6 +237,7 @@ fn a_file_appears_when_it_is_finished() {
     assert!(error.contains("no/t"), "{error}");
 }
 
+// Promises: Traces 13.
 #[test]
 fn a_newer_schema_is_refused_by_name() {
     let bytes = stored(&many(3), &Skipped::default());
@@ -251,6 +254,7 @@ fn a_newer_schema_is_refused_by_name() {
 }
 
 /// The samples of schemas 1 and 2, written by the versions that had these schemas.
+// Promises: Traces 13.
 #[test]
 fn older_schemas_open_without_the_facts_of_newer_ones() {
     let name = || MaybeOwned::from("/data/a");
@@ -296,6 +300,7 @@ fn older_schemas_open_without_the_facts_of_newer_ones() {
 }
 
 /// The sample of schema 3, written by the version that had it. It lacks places and CLOCK_BOOTTIME.
+// Promises: Traces 13.
 #[test]
 fn schema_3_opens_without_places() {
     let (found, outcome) = loaded(include_bytes!("store/schema3.parquet")).unwrap();

@@ -117,6 +117,7 @@ fn found(program: &str) -> Option<String> {
     out.status.success().then_some(path)
 }
 
+// Promises: Counting 6, Counting 7, Traces 21.
 #[test]
 fn the_accesses_of_a_program_under_the_real_strace_are_read() {
     let (Some(strace), Some(python)) = (found("strace"), found("python3")) else {

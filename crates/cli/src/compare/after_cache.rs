@@ -308,6 +308,7 @@ mod tests {
 
     /// Each request follows its cause. A file system's own blocks and flushes have no page, and
     /// what is discarded has no cause.
+    // Promises: Traces 16.
     #[test]
     fn requests_keep_who_waits_process_and_file() {
         let io = |op, process, page: Option<u32>, awaited| Io {
@@ -360,6 +361,7 @@ mod tests {
     /// A player once got one synchronous write a page from the Parquet form, 13,108 of them, and
     /// one flush a sync from the fio form, 1,594: the same trace took 44.6 s or 11.4 s. Both forms
     /// hold the same requests at the same times: each sync is one flush behind plain writes.
+    // Promises: Traces 16.
     #[test]
     fn both_formats_hold_the_same_requests() {
         let dir = tempfile::tempdir().unwrap();

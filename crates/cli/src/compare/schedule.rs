@@ -92,6 +92,7 @@ mod tests {
     };
 
     /// Cells run in waves, each cell once, and each wave begins after the previous one has ended.
+    // Promises: Traces 6.
     #[test]
     fn waves_are_obeyed() {
         let waves = [(0..7, 3), (7..8, 2), (8..12, 1)];

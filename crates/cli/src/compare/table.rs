@@ -618,6 +618,7 @@ mod tests {
 
     /// The star of the writes was once on the policy with the fewest pages written at the end of a
     /// trace. The sentence below counts the dirty pages too, and named another policy.
+    // Promises: Compare 10.
     #[test]
     fn the_star_counts_the_dirty_pages_as_the_verdict_does() {
         let with = |policy: &str, writes, dirty_left| {

@@ -463,6 +463,7 @@ mod tests {
 
     /// Without a drain, the policy with the fewest non-sequential writes may only have written
     /// least. The line once read "open at 1 MiB", as if a policy had that name.
+    // Promises: Compare 4.
     #[test]
     fn statements_that_need_a_drain_stay_open() {
         let sizes: [&[_]; 2] = [

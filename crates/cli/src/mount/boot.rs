@@ -397,6 +397,7 @@ mod tests {
     }
 
     /// systemd finds no fault in a unit whose names hold all that a unit gives a meaning to.
+    // Promises: Mount 22.
     #[test]
     fn systemd_accepts_the_units() {
         let folder = tempfile::tempdir().unwrap();
@@ -425,6 +426,7 @@ mod tests {
         }
     }
 
+    // Promises: Mount 22.
     #[test]
     fn files_of_others_stay() {
         let folder = tempfile::tempdir().unwrap();

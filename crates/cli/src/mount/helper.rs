@@ -233,6 +233,7 @@ mod tests {
         }
     }
 
+    // Promises: Mount 54.
     #[test]
     fn our_names_are_known() {
         assert!(is_called(OsStr::new("/sbin/mount.fuse.flashsift")));
@@ -241,6 +242,7 @@ mod tests {
         assert!(!is_called(OsStr::new("/")));
     }
 
+    // Promises: Mount 54.
     #[test]
     fn options_become_words_that_the_command_line_takes() {
         let ours = words(&[
@@ -276,6 +278,7 @@ mod tests {
         );
     }
 
+    // Promises: Mount 54.
     #[test]
     fn impossible_requests_of_mount_are_errors() {
         let says = |args: &[&str]| call(args).unwrap_err();
@@ -299,6 +302,7 @@ mod tests {
 
     /// mount(8) puts the kernel's options and those of fstab before the requested ones, and calls
     /// us with all of them.
+    // Promises: Mount 55.
     #[test]
     fn a_remount_changes_the_options_of_the_kernel() {
         let remount = |options: &str| match call(&["/srv/a", "/mnt/b", "-o", options]) {

@@ -154,6 +154,7 @@ mod tests {
     use super::*;
     use flashsift_core::event::FileId;
 
+    // Promises: Mount 53.
     #[test]
     fn more_events_than_the_channel_holds_arrive_in_order() {
         let folder = tempfile::tempdir().unwrap();
@@ -216,6 +217,7 @@ mod tests {
         }
     }
 
+    // Promises: Mount 48.
     #[test]
     fn a_recording_does_not_record_itself() {
         let folder = tempfile::tempdir().unwrap();

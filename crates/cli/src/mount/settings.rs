@@ -386,6 +386,7 @@ mod tests {
 
     /// `settle-after` is the name that `lose-at-most` had, and `settled` that of `write-through`;
     /// files and scripts may still use them.
+    // Promises: Mount 1.
     #[test]
     fn old_names_are_understood() {
         for name in ["lose-at-most", "settle-after"] {
@@ -431,6 +432,7 @@ mod tests {
         }
     }
 
+    // Promises: Mount 47.
     #[test]
     fn a_plain_user_gets_neither_passthrough_nor_allow_other() {
         let wanted = Settings::default().wanted(false).unwrap();

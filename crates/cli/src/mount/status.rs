@@ -301,6 +301,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
+    // Promises: Mount 57.
     #[test]
     fn figures_per_day_come_after_an_hour_and_what_is_unknown_is_not_zero() {
         let loss = Writes { mounted_s: 43_200, saved_bytes: Some(-(1 << 20)), ..writes() };

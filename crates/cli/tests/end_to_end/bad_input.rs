@@ -27,6 +27,7 @@ fn write(dir: &Path, name: &str, content: &[u8]) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+// Promises: Traces 9, Command line 1.
 #[test]
 fn files_that_are_no_traces_are_refused() {
     let dir = tempdir().unwrap();
@@ -64,6 +65,7 @@ fn files_that_are_no_traces_are_refused() {
 
 /// Read as the wrong format, most lines are invalid: the result is an error with the reasons, not
 /// an empty table.
+// Promises: Traces 8, Traces 9.
 #[test]
 fn a_trace_in_another_format_than_named_is_refused() {
     let dir = tempdir().unwrap();
@@ -92,6 +94,7 @@ fn a_trace_in_another_format_than_named_is_refused() {
 }
 
 /// One line that is too long among good ones is left out and counted.
+// Promises: Traces 8.
 #[test]
 fn one_absurd_line_is_counted() {
     let dir = tempdir().unwrap();
@@ -105,6 +108,7 @@ fn one_absurd_line_is_counted() {
 }
 
 /// A truncated archive reports where it ended; a decompression bomb is stopped.
+// Promises: Traces 10.
 #[test]
 fn damaged_archives_and_bombs_are_refused() {
     let dir = tempdir().unwrap();
@@ -126,6 +130,7 @@ fn damaged_archives_and_bombs_are_refused() {
 
 /// Some damage to pages makes the Parquet crate panic. The reader catches it and prints only its
 /// own error.
+// Promises: Traces 10.
 #[test]
 fn damaged_stores_are_refused() {
     let dir = tempdir().unwrap();
@@ -145,6 +150,7 @@ fn damaged_stores_are_refused() {
     assert!(caught > 0, "the crate panics no more: then the guard is not needed either");
 }
 
+// Promises: Placement 11, Command line 1.
 #[test]
 fn impossible_sizes_and_choices_are_refused() {
     let dir = tempdir().unwrap();
@@ -182,6 +188,7 @@ fn impossible_sizes_and_choices_are_refused() {
 }
 
 /// A trace that needs more memory than the limit stops with the flag that raises the limit.
+// Promises: Traces 5.
 #[test]
 fn a_trace_beyond_the_memory_limit_is_refused() {
     let dir = tempdir().unwrap();
@@ -191,6 +198,7 @@ fn a_trace_beyond_the_memory_limit_is_refused() {
 }
 
 /// A trace with a broken line among its first ones was once not recognised at all.
+// Promises: Traces 1.
 #[test]
 fn one_broken_line_hides_no_trace() {
     let dir = tempdir().unwrap();

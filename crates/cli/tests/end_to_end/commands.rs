@@ -70,6 +70,7 @@ fn quiet_and_verbose_are_options_of_every_command() {
     }
 }
 
+// Promises: Command line 8.
 #[test]
 fn mistyped_names_get_a_proposal() {
     let browser = repository("testdata/browser.parquet");
@@ -117,6 +118,7 @@ fn rows(args: &[&str]) -> Vec<Vec<String>> {
     csv.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect()
 }
 
+// Promises: Command line 9.
 #[test]
 fn csv_has_the_values_of_json() {
     let browser = repository("testdata/browser.parquet");
@@ -143,6 +145,7 @@ fn csv_has_the_values_of_json() {
 }
 
 /// `import -o x.csv` once wrote Parquet under that name.
+// Promises: Traces 28.
 #[test]
 fn a_trace_as_csv_is_the_same_trace() {
     let folder = tempdir().unwrap();

@@ -32,6 +32,7 @@ fn the_sample_is_described() {
 
 /// Our recordings and foreign ones: the counts agree with `compare` and with each other, and the
 /// text output is consistent.
+// Promises: Describe 1, Describe 2.
 #[test]
 fn every_kind_of_trace_is_described() {
     let recorded = [repository("testdata"), repository("testdata/f2fs")].map(fs::read_dir);
@@ -181,6 +182,7 @@ fn check(trace: &str) {
 
 /// Ranks by last use are those of an LRU cache: as many re-accesses up to rank n as `compare`
 /// counts hits with n frames. (The trace has no deletions, at which a cache would drop pages.)
+// Promises: Describe 8.
 #[test]
 fn recency_is_lru() {
     let dir = tempdir().unwrap();
@@ -202,6 +204,7 @@ fn recency_is_lru() {
 }
 
 /// A stored trace and its source have the same description.
+// Promises: Traces 12.
 #[test]
 fn import_changes_nothing() {
     let dir = tempdir().unwrap();
@@ -233,6 +236,7 @@ fn flags_set_times_and_the_length_of_lists() {
 }
 
 /// Every trace has an HTML page, beside the same output; names are escaped in it.
+// Promises: Describe 18.
 #[test]
 fn every_trace_has_a_page() {
     let dir = tempdir().unwrap();
@@ -272,6 +276,7 @@ fn every_trace_has_a_page() {
     assert!(!output.status.success() && output.stdout.is_empty());
 }
 
+// Promises: Traces 5, Describe 19.
 #[test]
 fn bad_input_is_refused() {
     let dir = tempdir().unwrap();
@@ -298,6 +303,7 @@ fn bad_input_is_refused() {
 }
 
 /// A capacity adds drive writes a day, a device years; a memory card has none.
+// Promises: Describe 23.
 #[test]
 fn a_device_adds_years() {
     let trace = repository("testdata/messenger.parquet");

@@ -75,6 +75,7 @@ fn every_column(trace: &str, args: &[&str]) {
     }
 }
 
+// Promises: Devices 1.
 #[test]
 fn every_device_fills_every_column() {
     every_column(
@@ -93,6 +94,7 @@ fn the_facebook_trace_fills_every_column() {
 
 /// A run that writes too little for garbage collection has no write amplification and says why; its
 /// years are those of random writes. Every device states its content before the run.
+// Promises: Devices 5, Devices 7.
 #[test]
 fn a_short_run_shows_no_write_amplification() {
     let dir = tempdir().unwrap();
@@ -123,6 +125,7 @@ fn a_short_run_shows_no_write_amplification() {
 }
 
 /// Lifetime is equation 3 applied to the neighbouring values.
+// Promises: Devices 7.
 #[test]
 fn a_lifetime_stands_beside_its_assumptions() {
     let trace = repository("testdata/messenger.parquet");
@@ -158,6 +161,7 @@ fn a_lifetime_stands_beside_its_assumptions() {
 }
 
 /// The page opens with the years of each device that has them, and with the bytes a day.
+// Promises: Devices 7.
 #[test]
 fn the_page_names_the_years() {
     let dir = tempdir().unwrap();
@@ -174,6 +178,7 @@ fn the_page_names_the_years() {
 
 /// The output never states the remaining life of a memory card, neither of a modelled one nor of
 /// this machine's.
+// Promises: Devices 8.
 #[test]
 fn an_sd_card_has_no_lifetime() {
     let trace = repository("testdata/messenger.parquet");
@@ -215,6 +220,7 @@ fn an_sd_card_has_no_lifetime() {
 }
 
 /// Stalls need times; objects have no place on a device.
+// Promises: Devices 4.
 #[test]
 fn figures_that_a_trace_does_not_support_are_absent() {
     let dir = tempdir().unwrap();
@@ -289,6 +295,7 @@ fn profiles_are_read_from_toml_files() {
 }
 
 /// Every constant is shown with its source.
+// Promises: Devices 17.
 #[test]
 fn every_constant_has_its_source() {
     for record in cells(&["list", "devices"]).iter().filter(|record| record.get("device").is_some())
@@ -325,6 +332,7 @@ fn every_constant_has_its_source() {
 }
 
 /// The table of a device shows the figures of the JSON, and the verdict names the fastest policy.
+// Promises: Command line 3.
 #[test]
 fn the_table_shows_the_figures() {
     let trace = repository("testdata/messenger.parquet");

@@ -9,6 +9,7 @@ fn rows(text: &str) -> Vec<Vec<String>> {
 /// Pages read and pages written by eviction at every size, exact to the page. Where the authors of
 /// that simulator interpret a paper differently, a parameter selects their reading; with ours, the
 /// counts are within a percent.
+// Promises: Counting 2.
 #[test]
 fn weboffice() {
     let Some(trace) = shared("expected::weboffice", "weboffice.sectors.txt.xz") else { return };
@@ -40,6 +41,7 @@ fn weboffice() {
 }
 
 /// All miss ratios, to four digits.
+// Promises: Counting 2.
 #[test]
 fn cloudphysics() {
     let Some(trace) = shared("expected::cloudphysics", "cloudphysics.oracleGeneral.bin.zst") else {
@@ -66,6 +68,7 @@ fn cloudphysics() {
 }
 
 /// Every shared trace opens with only its name, and the output reports what was skipped.
+// Promises: Traces 1.
 #[test]
 fn every_shared_trace_opens() {
     for (file, skipped) in [

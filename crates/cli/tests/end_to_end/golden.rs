@@ -25,17 +25,20 @@ fn assert_golden(name: &str, lines: String) {
     });
 }
 
+// Promises: Counting 5, Counting 9, Counting 11, Policies 3.
 #[test]
 fn browser() {
     assert_golden("browser", golden("browser.parquet", &["--writeback", "evict"]));
 }
 
+// Promises: Counting 5, Counting 11.
 #[test]
 fn messenger() {
     assert_golden("messenger", golden("messenger.parquet", &["--writeback", "evict"]));
 }
 
 /// Write-back as in the Hybrid Flush paper, and as in Linux.
+// Promises: Counting 11.
 #[test]
 fn counts_with_write_back() {
     let sizes = ["--memory", "1M,16M", "--writeback"];

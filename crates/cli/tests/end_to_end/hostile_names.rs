@@ -12,6 +12,7 @@ const COLUMNS: &str = "time=1,file=2,op=3,offset=4,len=5,pid=6,process=7,unit=ms
 /// `explain` and others printed the names of a trace as they are, so the name of a file could drive
 /// the terminal of the person, often root, who looks at a trace. No command does so; JSON and
 /// CSV keep the exact names.
+// Promises: Command line 10.
 #[test]
 fn no_name_drives_a_terminal() {
     let dir = tempdir().unwrap();

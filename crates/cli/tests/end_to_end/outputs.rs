@@ -22,6 +22,7 @@ use tempfile::tempdir;
 const BROWSER: &str = "testdata/browser.parquet";
 
 /// `import` preserves everything that `compare` counts.
+// Promises: Traces 12.
 #[test]
 fn import_changes_no_count() {
     let dir = tempdir().unwrap();
@@ -48,6 +49,7 @@ fn import_changes_no_count() {
 }
 
 /// Each page that reaches the device has a program and a reason, and nothing else changes.
+// Promises: Compare 9.
 #[test]
 fn writes_are_charged_to_programs_and_reasons() {
     let browser = repository(BROWSER);
@@ -78,6 +80,7 @@ fn writes_are_charged_to_programs_and_reasons() {
 
 /// Each cell's after-cache trace, read back, holds exactly the requests that the cell reports, in
 /// both formats.
+// Promises: Traces 15.
 #[test]
 fn after_cache_traces_hold_the_counted_requests() {
     let dir = tempdir().unwrap();
@@ -119,6 +122,7 @@ fn after_cache_traces_hold_the_counted_requests() {
 
 /// Each read is needed by a process that accessed that place of that file, and what was written is
 /// read from where it was written, until the place is discarded.
+// Promises: Traces 16.
 #[test]
 fn after_cache_traces_keep_processes_and_files() {
     let dir = tempdir().unwrap();
@@ -163,6 +167,7 @@ fn after_cache_traces_keep_processes_and_files() {
 
 /// A trace without times gives an after-cache trace without times; for an iolog v3, which needs
 /// them, the error names the flag.
+// Promises: Traces 17.
 #[test]
 fn times_are_not_invented() {
     let dir = tempdir().unwrap();
@@ -181,6 +186,7 @@ fn times_are_not_invented() {
 }
 
 /// The numbers of the table are those of the JSON; the best is marked, and the bound is set apart.
+// Promises: Command line 3, Command line 4.
 #[test]
 fn the_table_shows_the_counts() {
     let trace = repository(BROWSER);
@@ -213,6 +219,7 @@ fn the_table_shows_the_counts() {
 }
 
 /// Parameters are parsed, shown, and have an effect.
+// Promises: Counting 3.
 #[test]
 fn parameters_reach_the_policy() {
     let trace = repository(BROWSER);
@@ -253,6 +260,7 @@ fn synthetic_traces_repeat_with_their_seed() {
 
 /// The command ends quietly when its output is closed. With `--json` and `--csv` it failed, as the
 /// errors of serde_json and csv hide that of the pipe.
+// Promises: Command line 2.
 #[test]
 fn a_closed_pipe_is_no_error() {
     let browser = repository(BROWSER);
@@ -302,6 +310,7 @@ fn a_full_output_is_an_error_that_names_the_result() {
 }
 
 /// The results of cells do not depend on the number that run at once.
+// Promises: Counting 11.
 #[test]
 fn threads_change_no_count() {
     let counts = |threads: &str| {
@@ -316,6 +325,7 @@ fn threads_change_no_count() {
 }
 
 /// A stored trace once lacked the omissions of its reader, and a copy of it lost even that note.
+// Promises: Traces 8.
 #[test]
 fn a_stored_trace_keeps_the_notes_of_omissions() {
     let dir = tempdir().unwrap();
@@ -345,6 +355,7 @@ fn a_replaced_file_keeps_its_mode() {
 
 /// An after-cache trace once overwrote the trace that it came from, and that of another trace with
 /// a similar name.
+// Promises: Traces 15.
 #[test]
 fn an_after_cache_trace_replaces_nothing() {
     let dir = tempdir().unwrap();
@@ -366,6 +377,7 @@ fn an_after_cache_trace_replaces_nothing() {
 
 /// Requests past the cache, of a descriptor that was opened with O_DIRECT, are in the counts of the
 /// device and in the after-cache trace. A direct write drops what the cache holds.
+// Promises: Counting 12.
 #[test]
 fn direct_requests_reach_the_device() {
     let dir = tempdir().unwrap();
@@ -393,6 +405,7 @@ fn direct_requests_reach_the_device() {
 }
 
 /// One offline policy that exceeded the memory limit once ended a comparison of all policies.
+// Promises: Traces 7.
 #[test]
 fn a_policy_that_exceeds_the_memory_limit_is_left_out() {
     let dir = tempdir().unwrap();
@@ -415,6 +428,7 @@ fn a_policy_that_exceeds_the_memory_limit_is_left_out() {
 
 /// Pauses, requests and the part of the traces: noted by `import`, kept by copies, shown by
 /// `describe`, refused where they make no sense.
+// Promises: Traces 24, Traces 25, Traces 26.
 #[test]
 fn notes_are_kept_and_shown() {
     let dir = tempdir().unwrap();

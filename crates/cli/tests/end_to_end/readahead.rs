@@ -62,6 +62,7 @@ const CASES: [&str; 4] = ["cached", "free", "evict_clean", "evict_dirty"];
 
 /// The reads of the cases are those of the trace, and the time of each case is part of the time on
 /// the device. The table shows the figures of the JSON. Without a device there are none.
+// Promises: Read-ahead 9.
 #[test]
 fn cases_of_reads_are_parts_of_the_time_on_a_device() {
     let readaheads = ["--readahead", "off,linux:16k,linux:128k", "--writeback", "evict"];
@@ -107,6 +108,7 @@ fn cases_of_reads_are_parts_of_the_time_on_a_device() {
 
 /// The recording tells neither open files nor sizes of files, strace tells open files. A note says
 /// so under the tables, and beside the figures. Figures need several read-aheads.
+// Promises: Read-ahead 10.
 #[test]
 fn a_trace_without_open_files_gives_bounds() {
     let dir = tempdir().unwrap();
@@ -201,6 +203,7 @@ fn a_trace_has_a_curve_and_a_proposal() {
 }
 
 /// The prefetches by program and by file are those of the present size, however many are listed.
+// Promises: Read-ahead 11.
 #[test]
 fn prefetches_by_program_and_by_file_add_up() {
     for top in ["1", "100000"] {
@@ -248,6 +251,7 @@ fn describe_refuses_a_cache_that_it_does_not_simulate() {
 }
 
 /// `describe` simulates only if it is asked to, and lists the same files.
+// Promises: Read-ahead 11.
 #[test]
 fn describe_lists_the_files_that_waste_most() {
     let trace = repository("testdata/browser.parquet");
@@ -272,6 +276,7 @@ fn describe_lists_the_files_that_waste_most() {
 }
 
 /// Advice belongs to an open file, and a trace of a block device has none.
+// Promises: Read-ahead 12.
 #[test]
 fn a_trace_without_opens_gets_no_advice() {
     let folder = tempfile::tempdir().unwrap();

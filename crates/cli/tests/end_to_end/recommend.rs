@@ -7,6 +7,7 @@ use tempfile::tempdir;
 
 /// The advice on a recording: each recommended change has an interval above zero and wins nine of
 /// ten slices, the others do not, and the baseline's bytes are those of `compare`.
+// Promises: Recommend 1.
 #[test]
 fn a_recording_gets_advice() {
     let trace = repository("testdata/messenger.parquet");
@@ -62,6 +63,7 @@ fn a_device_and_a_small_cache_change_the_question() {
 
 /// Systems with memory are tried in each size, and the summary says how much is enough. The bytes
 /// that it saves are those of `compare`.
+// Promises: Recommend 6.
 #[test]
 fn memory_is_tried_in_each_size() {
     let trace = repository("testdata/messenger.parquet");
@@ -92,6 +94,7 @@ fn memory_is_tried_in_each_size() {
 
 /// Settings chosen by a trace that is held apart would make its results worthless. For a while only
 /// the documents said that such a trace is refused: no command looked.
+// Promises: Traces 26.
 #[test]
 fn settings_are_not_chosen_on_a_trace_held_apart() {
     let dir = tempdir().unwrap();
@@ -108,6 +111,7 @@ fn settings_are_not_chosen_on_a_trace_held_apart() {
     }
 }
 
+// Promises: Recommend 7.
 #[test]
 fn traces_without_advice_are_refused() {
     let dir = tempdir().unwrap();

@@ -15,6 +15,7 @@ fn real(cell: &Value, field: &str) -> f64 {
 /// Hits, reads and writes of four policies at two sizes are near those of the full run: the
 /// largest distance is a few intervals, and most are within one. The samples are the same in each
 /// run, so that this fails only if they change.
+// Promises: Sampling and sweeps 1.
 #[test]
 fn estimates_are_near_the_full_run() {
     let (mut within, mut all) = (0, 0);
@@ -46,6 +47,7 @@ fn estimates_are_near_the_full_run() {
     assert!(within * 3 >= all * 2, "{within} of {all} are within their interval");
 }
 
+// Promises: Sampling and sweeps 2.
 #[test]
 fn what_depends_on_places_is_refused() {
     let trace = repository("testdata/feed.parquet");
@@ -74,6 +76,7 @@ fn what_depends_on_places_is_refused() {
     }
 }
 
+// Promises: Sampling and sweeps 3.
 #[test]
 fn a_trace_beyond_the_memory_is_refused_or_sampled() {
     let directory = tempfile::tempdir().unwrap();

@@ -13,6 +13,7 @@ fn sift(trace: &str, more: &[&str]) -> BTreeMap<String, Value> {
 /// Without a sifter nothing is kept. One that drops everything keeps the most and lets the most be
 /// fetched again; the oracle lets nothing be fetched again. Files that may not be dropped reach
 /// flash as without a sifter, but for `keep`, which holds them, too.
+// Promises: Sift 3, Sift 5.
 #[test]
 fn sifters_keep_bytes_from_flash_at_the_price_of_bytes_fetched_again() {
     for (trace, more) in [
@@ -58,6 +59,7 @@ fn sifters_keep_bytes_from_flash_at_the_price_of_bytes_fetched_again() {
 }
 
 /// The sifter's part of the memory is not there for the page cache, and `none` is a plain cell.
+// Promises: Sift 4.
 #[test]
 fn the_memory_is_one() {
     let found =
@@ -79,6 +81,7 @@ fn the_memory_is_one() {
 
 /// A longer `dirty_expire_centisecs` keeps what is deleted until then, in as much RAM as a sifter
 /// would have. The page cache keeps all of the memory.
+// Promises: Sift 11.
 #[test]
 fn the_kernel_may_wait_longer() {
     let sifters = "none:expire=30s,none:expire=600s,oracle,tmpfs";
@@ -119,6 +122,7 @@ fn sifters_save_time_and_metadata() {
 
 /// With `--explain`, each decision on a file that matches is explained, and the cells stay the
 /// same. Each drop is one line, and those that a use follows are the files fetched again.
+// Promises: Sift 17.
 #[test]
 fn decisions_are_explained() {
     let trace = repository("testdata/browser.parquet");

@@ -59,6 +59,7 @@ fn on_one_line(text: &str) -> String {
 
 /// Files that are never read are dropped at no price. The other directory is named, with the
 /// pattern that makes its files droppable; dropping these costs more than allowed.
+// Promises: Sift 13, Sift 14.
 #[test]
 fn what_is_planted_is_found() {
     let folder = tempfile::tempdir().unwrap();
@@ -104,6 +105,7 @@ fn what_is_planted_is_found() {
 
 /// The figures are those of `compare --sift`; the directories add up to them; and the sifter to use
 /// keeps the most among those whose interval allows it. The command that is named can be run.
+// Promises: Sift 12, Sift 14.
 #[test]
 fn figures_are_those_of_compare() {
     for (trace, more) in [
@@ -215,6 +217,7 @@ fn compared_end(page: &str) -> u64 {
 
 /// The page has the section of the description, and `compare --sift` has a page of its own, with
 /// the numbers of `--json`.
+// Promises: Sift 15.
 #[test]
 fn sifters_have_pages() {
     let folder = tempfile::tempdir().unwrap();

@@ -15,6 +15,7 @@ fn results(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
+// Promises: Sampling and sweeps 5.
 #[test]
 fn a_sweep_writes_its_dataset_once() {
     let Some(python) = std::env::var_os("FLASHSIFT_PYTHON") else {

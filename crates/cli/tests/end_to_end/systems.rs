@@ -14,6 +14,7 @@ fn of<'a>(cells: &'a [Value], system: &str) -> &'a Value {
 }
 
 /// Every system has every figure, and the figures have the relations that their systems promise.
+// Promises: Systems 1.
 #[test]
 fn all_systems_stand_side_by_side() {
     let fields = [
@@ -69,6 +70,7 @@ fn all_systems_stand_side_by_side() {
 }
 
 /// Sizes in pages, in MiB and as a share are the same sizes, and a larger buffer writes less.
+// Promises: Systems 4.
 #[test]
 fn a_buffer_has_the_size_that_was_asked_for() {
     let sizes = "flush-nvm:pages=256,flush-nvm:mib=1,flush-nvm:pages=1024,flush-nvm:share=100";
@@ -86,6 +88,7 @@ fn a_buffer_has_the_size_that_was_asked_for() {
     assert!(number(&with, "flushes") > number(&without, "flushes"));
 }
 
+// Promises: Systems 5.
 #[test]
 fn a_drain_leaves_nothing_in_memory() {
     let cells = compare("messenger", &["--system", "all", "--drain"]);
@@ -128,6 +131,7 @@ fn tables_show_memory() {
 }
 
 /// Three sizes of a buffer and the cache without it show how much of it is enough.
+// Promises: Systems 7.
 #[test]
 fn the_verdict_names_the_knee_of_a_buffer() {
     let sizes = "storage,flush-nvm:pages=16,flush-nvm:pages=256,flush-nvm:pages=1024";

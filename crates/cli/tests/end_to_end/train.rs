@@ -58,6 +58,7 @@ fn a_trained_model_is_used_by_the_sifters() {
 }
 
 /// A model that learns from a trace held apart would make its results worthless.
+// Promises: Traces 26.
 #[test]
 fn a_model_does_not_learn_from_a_trace_held_apart() {
     let Some(python) = python("a_model_does_not_learn_from_a_trace_held_apart") else { return };

@@ -27,6 +27,7 @@ fn best<'a>(cells: &[&'a Value], count: impl Fn(&Value) -> i64) -> Vec<&'a str> 
         .collect()
 }
 
+// Promises: Compare 1, Compare 8.
 #[test]
 fn the_verdict_is_that_of_the_cells() {
     for trace in ["browser", "messenger"] {
@@ -66,6 +67,7 @@ fn the_verdict_is_that_of_the_cells() {
 }
 
 /// No policy wins by leaving pages dirty: the order by writes does not depend on a drain.
+// Promises: Compare 2.
 #[test]
 fn a_drain_changes_no_policys_writes() {
     let trace = repository("testdata/browser.parquet");
@@ -83,6 +85,7 @@ fn a_drain_changes_no_policys_writes() {
 
 /// Tables of more than two policies end with a verdict, others on request; JSON only on request:
 /// without, every line is a cell.
+// Promises: Compare 8.
 #[test]
 fn three_online_policies_or_a_flag_print_a_verdict() {
     let trace = repository("testdata/browser.parquet");

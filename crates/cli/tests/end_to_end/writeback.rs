@@ -14,6 +14,7 @@ fn cell(trace: &str, writeback: &str, more: &[&str]) -> Value {
 
 /// In a cache that holds everything, `sync` writes the pages that `describe` counts as forced out
 /// by syncs, in a separate count.
+// Promises: Write-back 4, Describe 6.
 #[test]
 fn syncs_write_the_pages_that_describe_counts_as_forced_out() {
     for name in TRACES {
@@ -50,6 +51,7 @@ fn eager_modes_write_more() {
 }
 
 /// A mode that needs absent data is refused with advice; no value is invented.
+// Promises: Write-back 10.
 #[test]
 fn a_mode_that_needs_absent_data_is_refused() {
     let dir = tempdir().unwrap();
@@ -120,6 +122,7 @@ fn syncs_appear_in_every_output() {
 
 /// A recording of files with times and syncs is compared under Linux's write-back; a trace that
 /// lacks one of these under eviction only. A note names the choice and the reason.
+// Promises: Write-back 16.
 #[test]
 fn the_default_is_linux_and_is_named() {
     let default = |trace: &str| {
@@ -148,6 +151,7 @@ fn the_default_is_linux_and_is_named() {
 }
 
 /// Each choice of modes has the cells, the verdict and the after-cache traces that it has alone.
+// Promises: Write-back 17, Compare 8.
 #[test]
 fn several_modes_give_the_figures_of_each_alone() {
     let trace = repository("testdata/messenger.parquet");

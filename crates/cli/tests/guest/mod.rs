@@ -224,6 +224,7 @@ fn record_with(
 }
 
 /// Everything, also where the cache answers, at the end of a file and through a mapping.
+// Promises: Record 1, Record 2, Record 3, Record 20.
 #[test]
 fn f2fs_is_recorded_exactly() {
     let Some(guest) = guest("f2fs_is_recorded_exactly", DEBIAN) else { return };
@@ -267,6 +268,7 @@ fn by_page(event: &str) -> Vec<String> {
 
 /// Before Linux 6.12 no tracepoint reports reads of a file on ext4: the recording says so, and has
 /// all other events.
+// Promises: Record 14.
 #[test]
 fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
     const TEST: &str = "ext4_of_an_old_kernel_is_recorded_but_for_reads";
@@ -287,6 +289,7 @@ fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
 
 /// Files of applications on a mount over F2FS are in BACKING as on the mount, without us, after a
 /// kill and after a power cut.
+// Promises: Mount 45.
 #[test]
 fn f2fs_below_a_mount_has_the_written_back_files() {
     const TEST: &str = "f2fs_below_a_mount_has_the_written_back_files";
@@ -323,6 +326,7 @@ fn promises_hold_after_power_cuts_on_f2fs() {
 }
 
 /// The same for files whose syncs are delayed.
+// Promises: Mount 72.
 #[test]
 #[ignore = "it takes minutes; make soak runs it"]
 fn epochs_hold_after_power_cuts_on_f2fs() {
@@ -353,6 +357,7 @@ fn power_cuts(test: &str, inside: &str) {
 /// Files in RAM are there when the machine wakes, and their mount answers. A process that waits for
 /// an answer while all others are frozen keeps the machine awake, and loses nothing; a process that
 /// was frozen earlier does not.
+// Promises: Mount 24, Mount 25.
 #[test]
 fn files_in_ram_survive_suspend() {
     const TEST: &str = "files_in_ram_survive_suspend";
@@ -373,6 +378,7 @@ fn first_process(out: &Path, script: &str) {
 
 /// An upgrade of the Debian package leaves the unit of a mount alone: the same daemon goes on. A
 /// removal ends the unit, which writes the files back.
+// Promises: Mount 23.
 #[test]
 fn a_package_upgrade_leaves_mounts_alone_and_a_removal_ends_them() {
     const TEST: &str = "a_package_upgrade_leaves_mounts_alone_and_a_removal_ends_them";
@@ -421,6 +427,7 @@ fn a_package_upgrade_leaves_mounts_alone_and_a_removal_ends_them() {
 
 /// systemd switches a machine off while files live in RAM and programs use them: BACKING then has
 /// all of them and none of our internal files, and its file system was unmounted last.
+// Promises: Mount 23, Mount 24.
 #[test]
 fn a_shutdown_of_the_machine_writes_everything_back() {
     const TEST: &str = "a_shutdown_of_the_machine_writes_everything_back";

@@ -355,6 +355,7 @@ fn figures(files: &BTreeMap<usize, Vec<Extent>>, from: usize) -> [f64; 2] {
 /// On a fresh and on an aged file system (80 % full, files deleted at random), the number of
 /// extents a file and the share of adjacent neighbours are within 15 % of the real ones. All steps
 /// run on one CPU, because ext4 has a locality group for each.
+// Promises: Placement 6.
 #[test]
 fn ext4_places_files_as_the_real_one() {
     let test = "layouts::ext4_places_files_as_the_real_one";
@@ -433,6 +434,7 @@ fn performs_a_history() {
 /// As for ext4, on a small and on a large volume of F2FS in an emulated guest. The guest's volumes
 /// are in its memory, since its card is slow. Cleaning in the background is off: it depends on idle
 /// time.
+// Promises: Placement 5.
 #[test]
 fn f2fs_places_files_as_the_real_one() {
     let test = "layouts::f2fs_places_files_as_the_real_one";

@@ -196,6 +196,7 @@ fn assert_near(what: &str, found: u64, known: u64, percent: u64) {
 /// Each program, each file and each control group is within 5 % of the known bytes, data within 5 %
 /// of what the block layer counts, and everything within 10 %: commits of the model do not begin
 /// while the kernel writes the files of a sync.
+// Promises: Describe 25, Record 24.
 #[test]
 fn programs_and_files_are_charged_what_they_write() {
     let test = "programs_and_files_are_charged_what_they_write";

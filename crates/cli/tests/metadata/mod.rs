@@ -278,6 +278,7 @@ fn compare(name: &str, history: impl Fn(&mut Player)) {
 /// writes the files of a sync, and split its work. The least of so many runs is compared.
 const RUNS: usize = 3;
 
+// Promises: Metadata 4.
 #[test]
 fn files_are_created_in_one_directory() {
     compare("creates", |player| {
@@ -288,6 +289,7 @@ fn files_are_created_in_one_directory() {
     });
 }
 
+// Promises: Metadata 4.
 #[test]
 fn files_are_created_in_many_directories() {
     compare("directories", |player| {
@@ -304,6 +306,7 @@ fn files_are_created_in_many_directories() {
     });
 }
 
+// Promises: Metadata 4.
 #[test]
 fn appends_are_synced_one_by_one() {
     compare("appends", |player| {
@@ -316,6 +319,7 @@ fn appends_are_synced_one_by_one() {
 }
 
 /// A sync of data alone commits nothing while pages are overwritten.
+// Promises: Metadata 4.
 #[test]
 fn overwrites_are_synced_without_times() {
     compare("overwrites", |player| {
@@ -330,6 +334,7 @@ fn overwrites_are_synced_without_times() {
 }
 
 /// As programs save settings: a new file, synced, replaces the old one.
+// Promises: Metadata 4.
 #[test]
 fn files_are_replaced_by_renames() {
     compare("saves", |player| {
@@ -343,6 +348,7 @@ fn files_are_replaced_by_renames() {
     });
 }
 
+// Promises: Metadata 4.
 #[test]
 fn files_are_renamed_between_directories() {
     compare("renames", |player| {
@@ -362,6 +368,7 @@ fn files_are_renamed_between_directories() {
     });
 }
 
+// Promises: Metadata 4.
 #[test]
 fn files_are_deleted() {
     compare("deletes", |player| {

@@ -372,16 +372,19 @@ pub(super) fn empty(folder: &Path) {
     rustix::fs::syncfs(File::open(folder).unwrap()).unwrap();
 }
 
+// Promises: Mount 2, Mount 8.
 #[test]
 fn promises_hold_after_a_kill_at_any_step() {
     every_fault("promises_hold_after_a_kill_at_any_step", false);
 }
 
+// Promises: Mount 2, Mount 7.
 #[test]
 fn promises_hold_after_a_power_cut_at_any_step() {
     every_fault("promises_hold_after_a_power_cut_at_any_step", true);
 }
 
+// Promises: Mount 6.
 #[test]
 fn a_kill_loses_only_files_that_were_not_written_back() {
     let Some(mut mounted) =
@@ -406,6 +409,7 @@ fn a_kill_loses_only_files_that_were_not_written_back() {
     }
 }
 
+// Promises: Mount 2.
 #[test]
 fn synchronous_writes_are_durable() {
     let Some(mut mounted) = Mounted::new("synchronous_writes_are_durable", &LATE) else { return };
@@ -431,6 +435,7 @@ fn synchronous_writes_are_durable() {
 
 /// fdatasync of a written-back file makes its name durable too: on ext4 itself the first fdatasync
 /// of the new file would have done that.
+// Promises: Mount 2.
 #[test]
 fn a_sync_after_the_write_back_makes_the_name_durable() {
     let test = "a_sync_after_the_write_back_makes_the_name_durable";
@@ -474,6 +479,7 @@ fn a_sync_after_the_write_back_makes_the_name_durable() {
     }
 }
 
+// Promises: Mount 3.
 #[test]
 fn fsync_of_a_directory_makes_its_names_last() {
     let Some(mut mounted) = Mounted::new("fsync_of_a_directory_makes_its_names_last", &LATE) else {
@@ -496,6 +502,7 @@ fn fsync_of_a_directory_makes_its_names_last() {
 
 /// Power is lost right after files were written back in one batch: each is whole or absent, without
 /// any fsync.
+// Promises: Mount 4.
 #[test]
 fn a_written_back_batch_is_whole_or_absent_after_a_power_cut() {
     let test = "a_written_back_batch_is_whole_or_absent_after_a_power_cut";
@@ -517,6 +524,7 @@ fn a_written_back_batch_is_whole_or_absent_after_a_power_cut() {
 
 /// A careless editor saves by `rename` over a file on flash without fsync: after a crash the file
 /// is old or new.
+// Promises: Mount 5.
 #[test]
 fn a_careless_rename_leaves_the_old_or_the_new() {
     let Some(mut mounted) = Mounted::new("a_careless_rename_leaves_the_old_or_the_new", &LATE)
@@ -566,6 +574,7 @@ fn calls(mounted: &mut Mounted, names: &str, act: impl FnOnce(&Mounted)) -> Vec<
 
 /// Four syncs followed from the fsync of a file in RAM: of the copy, of the directory twice, and of
 /// the file. An application's own fsync on ext4 is one, which commits the name too.
+// Promises: Mount 2.
 #[test]
 fn one_sync_of_a_file_is_one_sync_below() {
     let test = "one_sync_of_a_file_is_one_sync_below";
@@ -589,6 +598,7 @@ fn one_sync_of_a_file_is_one_sync_below() {
 
 /// Each batch of files that are written back by age was made durable with `syncfs`, which also
 /// writes what other programs have written to the file system.
+// Promises: Mount 7.
 #[test]
 fn write_back_by_age_forces_no_commit() {
     let test = "write_back_by_age_forces_no_commit";
@@ -607,6 +617,7 @@ fn write_back_by_age_forces_no_commit() {
     assert_eq!(made, [""; 0]);
 }
 
+// Promises: Mount 14.
 #[test]
 fn each_way_of_ending_leaves_everything_in_backing() {
     use super::End;
@@ -653,6 +664,7 @@ fn an_unmount_by_another_program_ends_the_daemon() {
     assert!(!mounted.below(".flashsift").exists());
 }
 
+// Promises: Mount 16.
 #[test]
 fn one_daemon_has_a_backing() {
     let Some(mounted) = Mounted::new("one_daemon_has_a_backing", &LATE) else { return };

@@ -18,6 +18,7 @@ fn delayed(mounted: &Mounted) -> Value {
 
 /// A lack of RAM ends the epoch early, before its hour is over: the files of a group may be larger
 /// than RAM, and nothing of them is lost.
+// Promises: Mount 74.
 #[test]
 fn a_lack_of_ram_ends_the_epoch() {
     let options = [&HOUR[..], &["--budget", "2MiB"]].concat();
@@ -41,6 +42,7 @@ fn a_lack_of_ram_ends_the_epoch() {
 }
 
 /// `flashsift-sleep` runs `settle` before the machine sleeps: everything is on flash, in its place.
+// Promises: Mount 74.
 #[test]
 fn settle_ends_the_epoch() {
     let Some(mounted) = Mounted::new("settle_ends_the_epoch", &HOUR) else { return };
@@ -60,6 +62,7 @@ fn settle_ends_the_epoch() {
 /// Another program fills flash up, and the epoch cannot be written: `status` says so, and from then
 /// on a sync fails, as it would without the mount. Nothing is lost, and when flash has space again,
 /// syncs succeed.
+// Promises: Mount 75.
 #[test]
 fn syncs_fail_while_flash_is_full() {
     let Some(mut mounted) = Mounted::new("syncs_fail_while_flash_is_full", &HOUR) else { return };

@@ -41,6 +41,7 @@ fn did(mounted: &Mounted, user: (u32, u32), script: &str) -> String {
     messages
 }
 
+// Promises: Mount 33, Mount 79.
 #[test]
 fn files_belong_to_the_user_that_created_them() {
     let Some(mut mounted) = Mounted::new("files_belong_to_the_user_that_created_them", &LATE)
@@ -112,6 +113,7 @@ const OTHER: u16 = 32;
 const NOBODY: u32 = u32::MAX;
 
 /// In a directory with a default access list, files inherit it, in RAM and on flash.
+// Promises: Mount 33.
 #[test]
 fn default_access_lists_are_inherited() {
     let Some(mounted) = Mounted::new("default_access_lists_are_inherited", &LATE) else { return };
@@ -148,6 +150,7 @@ fn default_access_lists_are_inherited() {
     assert_eq!(inherited(&mounted.below("folder/file")), (expected, 0o660));
 }
 
+// Promises: Mount 34.
 #[test]
 fn a_user_cannot_read_another_users_file() {
     let Some(mounted) = Mounted::new("a_user_cannot_read_another_users_file", &LATE) else {
@@ -220,6 +223,7 @@ fn a_user_cannot_read_another_users_file() {
 /// permissions; the mount opened the existing file, and Bob read it, appended to it and emptied it.
 /// Now the mount answers that the kernel's knowledge is stale, so the kernel looks the name up
 /// again and checks permissions itself.
+// Promises: Mount 34.
 #[test]
 fn a_name_that_the_kernel_remembers_as_missing_opens_no_private_file() {
     let test = "a_name_that_the_kernel_remembers_as_missing_opens_no_private_file";
@@ -273,6 +277,7 @@ const OTHERS: [&[&str]; 5] = [
 /// An owner who is not in his file's group gave it an access list, and the file kept setgid: the
 /// kernel decides by the capabilities of the process that holds the file, and our daemon held it as
 /// root.
+// Promises: Mount 35.
 #[test]
 fn an_access_list_set_from_outside_the_group_clears_setgid() {
     let test = "an_access_list_set_from_outside_the_group_clears_setgid";
@@ -330,6 +335,7 @@ fn an_access_list_set_from_outside_the_group_clears_setgid() {
 
 /// Reads through the mount reach BACKING through the mount that BACKING is on: `noatime` of our
 /// mount alone did not keep access times from being written to flash.
+// Promises: Mount 37.
 #[test]
 fn noatime_holds_for_backing_too() {
     const LONG_AGO: std::time::Duration = std::time::Duration::from_secs(1_000_000_000);
@@ -364,6 +370,7 @@ fn noatime_holds_for_backing_too() {
 
 /// In place, the copy of BACKING's mount that `noatime` needs must not show our own mount on the
 /// original.
+// Promises: Mount 37.
 #[test]
 fn noatime_in_place_on_a_shared_mount() {
     let Some(ext4) = super::Ext4::new("noatime_in_place_on_a_shared_mount") else { return };
@@ -389,6 +396,7 @@ fn noatime_in_place_on_a_shared_mount() {
 }
 
 /// A user who changes another user's setuid program cannot run it with that user's rights.
+// Promises: Mount 35.
 #[test]
 fn writing_takes_setuid_away() {
     let Some(mounted) = Mounted::new("writing_takes_setuid_away", &LATE) else { return };
@@ -433,6 +441,7 @@ fn writing_takes_setuid_away() {
     }
 }
 
+// Promises: Mount 34.
 #[test]
 fn nothing_escapes_backing() {
     let Some(mut mounted) = Mounted::new("nothing_escapes_backing", &LATE) else { return };
@@ -606,6 +615,7 @@ fn an_unlinked_file_lives_while_it_is_open() {
 
 /// fuser does not know the FUSE request for a file without a name; programs that want one get the
 /// error for which they have a fallback.
+// Promises: Mount 38.
 #[test]
 fn a_file_without_a_name_is_not_supported_and_programs_know() {
     let test = "a_file_without_a_name_is_not_supported_and_programs_know";
@@ -684,6 +694,7 @@ fn holes_and_preallocated_space_are_as_requested() {
     }
 }
 
+// Promises: Mount 26.
 #[test]
 fn locks_hold_across_the_write_back() {
     let Some(mounted) = Mounted::new("locks_hold_across_the_write_back", &LATE) else { return };
@@ -706,6 +717,7 @@ fn locks_hold_across_the_write_back() {
 }
 
 /// A program is built, runs, and runs on during its write-back.
+// Promises: Mount 26.
 #[test]
 fn programs_run_from_the_mount() {
     let Some(mounted) = Mounted::new("programs_run_from_the_mount", &LATE) else { return };
@@ -743,6 +755,7 @@ fn inotify_events(watch: &Path, doings: impl FnOnce()) -> Vec<(u32, String)> {
     events
 }
 
+// Promises: Mount 36.
 #[test]
 fn inotify_reports_operations_of_applications_and_no_write_back() {
     let test = "inotify_reports_operations_of_applications_and_no_write_back";
@@ -772,6 +785,7 @@ fn inotify_reports_operations_of_applications_and_no_write_back() {
 
 /// The free space that statfs reports is BACKING's, minus the space that files in RAM will need
 /// there.
+// Promises: Mount 31.
 #[test]
 fn statfs_subtracts_the_files_in_ram() {
     let Some(mounted) = Mounted::new("statfs_subtracts_the_files_in_ram", &LATE) else { return };
@@ -797,6 +811,7 @@ fn statfs_subtracts_the_files_in_ram() {
 
 /// `sync` reaches only the kernel's own data; files that wait in RAM are written back by fsync,
 /// `flashsift flush` and the end of the mount.
+// Promises: Mount 9.
 #[test]
 fn sync_does_not_reach_files_in_ram() {
     let Some(mounted) = Mounted::new("sync_does_not_reach_files_in_ram", &LATE) else { return };
@@ -839,6 +854,7 @@ fn odd_names_are_kept() {
 
 /// A file keeps its inode number as long as the mount lives: through write-back, renames and new
 /// lookups.
+// Promises: Mount 27.
 #[test]
 fn a_file_keeps_its_number() {
     let Some(mounted) = Mounted::new("a_file_keeps_its_number", &LATE) else { return };
@@ -905,6 +921,7 @@ fn in_place_the_directory_is_its_own_backing() {
 }
 
 /// Without root there is no passthrough, which is said; all else holds.
+// Promises: Mount 47.
 #[test]
 fn a_mount_works_for_a_plain_user() {
     let test = "a_mount_works_for_a_plain_user";
@@ -950,6 +967,7 @@ fn a_mount_works_for_a_plain_user() {
     assert_eq!(fs::metadata(backing.join("moved")).unwrap().uid(), ANN);
 }
 
+// Promises: Mount 42.
 #[test]
 fn a_place_in_use_is_not_mounted_over() {
     let Some(ext4) = super::Ext4::new("a_place_in_use_is_not_mounted_over") else { return };

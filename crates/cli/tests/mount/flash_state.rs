@@ -29,6 +29,7 @@ fn chattr(flag: &str, path: &Path) {
 /// An error of its own made BACKING's ext4 read-only, and no file could be written back any more.
 /// The mount continued to accept files, which were lost at its end. `statfs` does not show such an
 /// error.
+// Promises: Mount 43.
 #[test]
 fn a_backing_that_turned_read_only_refuses_changes() {
     let test = "a_backing_that_turned_read_only_refuses_changes";
@@ -71,6 +72,7 @@ fn a_backing_that_turned_read_only_refuses_changes() {
 
 /// ext4 keeps a part of its blocks for root, so that the machine still works when users have filled
 /// it. Our daemon is root, and wrote users' files into that part.
+// Promises: Mount 30.
 #[test]
 fn a_plain_user_does_not_take_the_blocks_kept_for_root() {
     let test = "a_plain_user_does_not_take_the_blocks_kept_for_root";
@@ -111,6 +113,7 @@ fn a_plain_user_does_not_take_the_blocks_kept_for_root() {
 
 /// `chattr +i` and `+a` in BACKING were ignored for files in RAM: files were created in immutable
 /// directories and could never be written back, and a name that replaced an immutable file neither.
+// Promises: Mount 10, Mount 35.
 #[test]
 fn flags_of_chattr_hold_for_files_in_ram() {
     let Some(ext4) = Ext4::made("flags_of_chattr_hold_for_files_in_ram", &[], "") else { return };
@@ -159,6 +162,7 @@ fn flags_of_chattr_hold_for_files_in_ram() {
 
 /// With BACKING mounted `sync`, a write is durable when it returns. Files stayed in RAM all the
 /// same.
+// Promises: Mount 10.
 #[test]
 fn a_synchronous_backing_makes_files_write_through() {
     let test = "a_synchronous_backing_makes_files_write_through";
@@ -171,6 +175,7 @@ fn a_synchronous_backing_makes_files_write_through() {
 
 /// An ext4 with inodes of 128 bytes keeps times in whole seconds. A file in RAM showed nanoseconds,
 /// which its write-back took away: programs that compare times believed that it had changed.
+// Promises: Mount 27.
 #[test]
 fn times_are_shown_as_backing_can_keep_them() {
     let test = "times_are_shown_as_backing_can_keep_them";

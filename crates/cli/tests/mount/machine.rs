@@ -81,6 +81,7 @@ impl Drop for Thrashing {
 
 /// Processes that wait for memory make the mount give RAM back at once: files leave it. When they
 /// wait no longer, it may take more again.
+// Promises: Mount 69.
 #[test]
 fn memory_that_is_short_shrinks_the_ram_for_files() {
     let test = "memory_that_is_short_shrinks_the_ram_for_files";
@@ -121,6 +122,7 @@ fn memory_that_is_short_shrinks_the_ram_for_files() {
 
 /// The program in the foreground, as a launcher reports it and as a control group shows it: the
 /// status has its name, and so has a recording.
+// Promises: Mount 71.
 #[test]
 fn the_program_in_the_foreground_is_known() {
     let test = "the_program_in_the_foreground_is_known";
@@ -159,6 +161,7 @@ fn the_program_in_the_foreground_is_known() {
 }
 
 /// The directory of the group is any that has a list of processes.
+// Promises: Mount 71.
 #[test]
 fn a_group_shows_the_program_in_the_foreground() {
     let test = "a_group_shows_the_program_in_the_foreground";

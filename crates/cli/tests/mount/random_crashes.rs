@@ -102,11 +102,13 @@ fn step<'a>(random: &mut Random, model: &Model, folder: &'a str, names: &'a [Str
     }
 }
 
+// Promises: Mount 6.
 #[test]
 fn promises_hold_after_a_kill_at_any_moment() {
     crashes("promises_hold_after_a_kill_at_any_moment", false);
 }
 
+// Promises: Mount 7.
 #[test]
 fn promises_hold_after_a_power_cut_at_any_moment() {
     crashes("promises_hold_after_a_power_cut_at_any_moment", true);

@@ -97,6 +97,7 @@ fn until_deleted(watch: &std::os::fd::OwnedFd, mut wanted: BTreeSet<String>) {
 
 /// A watcher of the directory sees IN_DELETE for each dropped name, the directory has another
 /// time, and the name is gone for everyone: also for processes that had looked it up before.
+// Promises: Mount 60.
 #[test]
 fn a_drop_looks_like_another_processes_unlink() {
     let test = "a_drop_looks_like_another_processes_unlink";
@@ -130,6 +131,7 @@ fn a_drop_looks_like_another_processes_unlink() {
 
 /// An application that fetches a dropped file again gives it another name. The mount knows it by
 /// its content, once the file is closed, and counts it for the program that wrote it.
+// Promises: Mount 65.
 #[test]
 fn content_that_comes_back_under_another_name_is_seen() {
     let test = "content_that_comes_back_under_another_name_is_seen";
@@ -161,6 +163,7 @@ fn content_that_comes_back_under_another_name_is_seen() {
 
 /// Open, mapped, synced and pinned files, databases, files that were there before, and everything
 /// outside the patterns stay, however full RAM is.
+// Promises: Mount 58, Mount 59.
 #[test]
 fn files_in_use_and_promised_files_are_not_dropped() {
     let test = "files_in_use_and_promised_files_are_not_dropped";
@@ -193,6 +196,7 @@ fn files_in_use_and_promised_files_are_not_dropped() {
 
 /// All names of a file go together, and with a name the older file that it hid: it does not come
 /// back, neither in the mount nor in BACKING.
+// Promises: Mount 61.
 #[test]
 fn all_names_go_together_with_the_files_that_they_hid() {
     let test = "all_names_go_together_with_the_files_that_they_hid";
@@ -218,6 +222,7 @@ fn all_names_go_together_with_the_files_that_they_hid() {
 
 /// Applications write names anew while they are dropped: no name ever has another file's content,
 /// and the announcement of a drop never takes a file that was created since.
+// Promises: Mount 62.
 #[test]
 fn names_that_are_created_again_at_once_are_safe() {
     let test = "names_that_are_created_again_at_once_are_safe";
@@ -251,6 +256,7 @@ fn names_that_are_created_again_at_once_are_safe() {
 
 /// A dry run drops nothing, and its status says what would have been kept. `sift on`, `off` and
 /// `reset` switch the sifter; a mount without one refuses.
+// Promises: Mount 64, Mount 67.
 #[test]
 fn a_dry_run_shows_what_would_be_dropped() {
     let test = "a_dry_run_shows_what_would_be_dropped";
@@ -293,6 +299,7 @@ fn a_dry_run_shows_what_would_be_dropped() {
 
 /// `explain` and `status` printed the names of files and programs as they are: any user who creates
 /// a file in a mount could drive the terminal of root. No command does so now; JSON keeps names.
+// Promises: Command line 10.
 #[test]
 fn no_name_in_a_mount_drives_a_terminal() {
     const NAME: &str = "x\u{1b}]0;T\u{7}\u{1b}[2J\u{202e}\ny";
@@ -350,6 +357,7 @@ fn no_name_in_a_mount_drives_a_terminal() {
 
 /// A SIGHUP reads the file of --config again. One that is wrong changes nothing, and the message
 /// names the key.
+// Promises: Mount 66.
 #[test]
 fn settings_are_read_again_on_sighup() {
     let test = "settings_are_read_again_on_sighup";
@@ -384,6 +392,7 @@ fn settings_are_read_again_on_sighup() {
 /// daemon unlinked the names through the kernel, waited for its own dead process, and kept the
 /// connection to the kernel open for ever), files that were synced are there, each
 /// file of the cache is whole or gone, and nothing of a dropped file is left.
+// Promises: Mount 63.
 #[test]
 fn a_kill_while_files_are_dropped_leaves_whole_files() {
     let test = "a_kill_while_files_are_dropped_leaves_whole_files";
@@ -431,6 +440,7 @@ fn a_kill_while_files_are_dropped_leaves_whole_files() {
 
 /// A trial mounts in place, stores itself, goes on after a restart, and before its end it says that
 /// there is not enough data. A second one of the same directory is refused until it is discarded.
+// Promises: Mount 68.
 #[test]
 fn a_trial_survives_a_restart_and_claims_nothing_early() {
     let test = "a_trial_survives_a_restart_and_claims_nothing_early";

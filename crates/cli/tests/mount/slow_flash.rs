@@ -51,6 +51,7 @@ fn until_it_waits(mounted: &Mounted) {
 
 /// A write that waits for the device, through us, must not delay other opens of its file or of
 /// other files. An open waited for the write, and every other operation waited for that open.
+// Promises: Mount 32.
 #[test]
 fn a_slow_write_delays_no_other_process() {
     let options = ["--settle-after", "1h", "--no-passthrough", "--write-through", "*"];
@@ -74,6 +75,7 @@ fn a_slow_write_delays_no_other_process() {
 /// Files in RAM are created, written, read, renamed and deleted while flash accepts no writes and
 /// older files wait for their write-back. Names at the top waited for the process that had
 /// requested it: the kernel blocks changes in a directory while an attribute of it is being set.
+// Promises: Mount 32.
 #[test]
 fn files_in_ram_do_not_wait_for_flash() {
     let Some(mounted) = Mounted::new("files_in_ram_do_not_wait_for_flash", &LATE) else { return };

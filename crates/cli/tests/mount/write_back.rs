@@ -56,6 +56,7 @@ impl Drop for Mapping {
 
 /// An application stores through a mapping, without a pause, while its file is written back again
 /// and again.
+// Promises: Mount 26.
 #[test]
 fn stores_through_a_mapping_survive_the_write_back() {
     let test = "stores_through_a_mapping_survive_the_write_back";
@@ -103,6 +104,7 @@ fn stores_through_a_mapping_survive_the_write_back() {
 }
 
 /// Descriptor, mapping and another reader see one file, before and after its write-back.
+// Promises: Mount 26.
 #[test]
 fn mapping_and_descriptor_see_each_other() {
     let Some(mounted) = Mounted::new("mapping_and_descriptor_see_each_other", &LATE) else {
@@ -155,6 +157,7 @@ fn a_store_through_a_mapping_changes_the_times() {
 }
 
 /// After random changes of files during their write-back, BACKING equals a plain model.
+// Promises: Mount 26.
 #[test]
 fn files_are_truncated_renamed_and_unlinked_during_write_back() {
     let test = "files_are_truncated_renamed_and_unlinked_during_write_back";
@@ -258,6 +261,7 @@ fn busy(mounted: &Mounted, app: u64) -> Vec<(String, Vec<u8>)> {
     kept.filter_map(|(number, file)| Some((name(number), file?.0))).collect()
 }
 
+// Promises: Mount 4.
 #[test]
 fn readers_of_backing_never_see_a_partial_file() {
     let Some(mounted) = Mounted::new("readers_of_backing_never_see_a_partial_file", &LATE) else {
@@ -310,6 +314,7 @@ fn readers_of_backing_never_see_a_partial_file() {
     assert!(seen > 0, "the reader read nothing");
 }
 
+// Promises: Mount 29.
 #[test]
 fn ram_full_is_no_error() {
     let Some(mut mounted) =
@@ -346,6 +351,7 @@ fn ram_full_is_no_error() {
 
 /// A full BACKING fails the write itself, as on ext4, never a later write-back; also when RAM could
 /// hold more.
+// Promises: Mount 30.
 #[test]
 fn a_full_backing_fails_the_write() {
     let test = "a_full_backing_fails_the_write";
@@ -384,6 +390,7 @@ fn a_full_backing_fails_the_write() {
 /// A file of 300 MiB that is all hole is mapped, and each page gets a byte. RAM has 4 MiB and flash
 /// 128 MiB, so the kernel cannot write most of these pages. It tells one sync about that and
 /// forgets it: the next sync succeeded although the file had lost them.
+// Promises: Mount 30.
 #[test]
 fn every_sync_fails_after_stores_were_lost() {
     let options = [&LATE[..], &["--budget", "4MiB"]].concat();
@@ -439,6 +446,7 @@ fn an_attribute_that_backing_does_not_support_is_refused_at_once() {
 
 /// If a file in RAM is deleted or renamed, its directory in BACKING gets the time of that change,
 /// even if nothing is written back. It used to keep the earlier time after the unmount.
+// Promises: Mount 28.
 #[test]
 fn directories_keep_the_time_at_which_files_left_them() {
     let name = "directories_keep_the_time_at_which_files_left_them";
@@ -483,6 +491,7 @@ fn directories_keep_the_time_at_which_files_left_them() {
 }
 
 /// A written-back file keeps its owner, mode, times, attributes, holes and all its names.
+// Promises: Mount 27.
 #[test]
 fn a_written_back_file_is_the_same_file() {
     let Some(mounted) = Mounted::new("a_written_back_file_is_the_same_file", &LATE) else { return };
@@ -538,6 +547,7 @@ fn a_written_back_file_is_the_same_file() {
 }
 
 /// Names that are configured, and those of databases, are born in BACKING.
+// Promises: Mount 10.
 #[test]
 fn write_through_names_never_wait_in_ram() {
     let Some(mounted) = Mounted::new(
@@ -556,6 +566,7 @@ fn write_through_names_never_wait_in_ram() {
 
 /// A file is written back on schedule, without a request. The test waits for the file, not for a
 /// time.
+// Promises: Mount 1.
 #[test]
 fn files_are_written_back_on_schedule() {
     let Some(mounted) =
@@ -577,6 +588,7 @@ fn files_are_written_back_on_schedule() {
 
 /// Files were created in RAM for which BACKING had no inode left: they could never be written back,
 /// and the mount could never end.
+// Promises: Mount 30.
 #[test]
 fn a_file_without_a_free_inode_on_flash_is_not_created() {
     let Some(mut mounted) =
@@ -608,6 +620,7 @@ fn a_file_without_a_free_inode_on_flash_is_not_created() {
 /// Names of 246 bytes need blocks of directories, which the reservation did not count: 40,000 files
 /// were created where 2.8 MB were free, and 31,883 of them could never be written back. The same
 /// with attributes: each that does not fit into the inode takes a block.
+// Promises: Mount 30.
 #[test]
 fn names_and_attributes_count_as_the_space_that_they_need_on_flash() {
     let test = "names_and_attributes_count_as_the_space_that_they_need_on_flash";
@@ -647,6 +660,7 @@ fn names_and_attributes_count_as_the_space_that_they_need_on_flash() {
 
 /// Files in RAM without content were counted as nothing: half a million of them took 611 MB with a
 /// budget of 16 MiB. Each takes an inode of tmpfs, which the kernel cannot take back.
+// Promises: Mount 29.
 #[test]
 fn empty_files_count_against_the_budget() {
     let options = [&LATE[..], &["--budget", "2MiB"]].concat();
@@ -683,6 +697,7 @@ fn empty_files_count_against_the_budget() {
 
 /// A byte takes a block, in RAM as on flash, and was counted as a byte. With more small files in
 /// RAM than flash had space for, the mount could never end.
+// Promises: Mount 30.
 #[test]
 fn small_files_count_as_whole_blocks() {
     let test = "small_files_count_as_whole_blocks";

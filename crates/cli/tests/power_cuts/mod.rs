@@ -489,6 +489,7 @@ fn promises_hold(test: &'static str, file_system: &'static FileSystem) {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
+// Promises: Mount 7.
 #[test]
 fn promises_hold_on_ext4() {
     promises_hold("promises_hold_on_ext4", &EXT4);
@@ -500,11 +501,13 @@ fn promises_hold_on_ext4_with_fast_commits() {
     promises_hold("promises_hold_on_ext4_with_fast_commits", &EXT4_FAST_COMMIT);
 }
 
+// Promises: Mount 7.
 #[test]
 fn promises_hold_on_xfs() {
     promises_hold("promises_hold_on_xfs", &XFS);
 }
 
+// Promises: Mount 7.
 #[test]
 #[ignore = "btrfs shows old names after syncs by itself (Linux 6.18, FLASHSIFT_ALONE=1)"]
 fn promises_hold_on_btrfs() {
@@ -576,6 +579,7 @@ fn the_device_logs_writes_and_flushes_in_order() {
 }
 
 /// SQLite keeps every commit that it acknowledged when the daemon is killed.
+// Promises: Mount 6.
 #[test]
 fn sqlite_keeps_its_commits_when_the_daemon_is_killed() {
     const TEST: &str = "sqlite_keeps_its_commits_when_the_daemon_is_killed";
@@ -590,12 +594,14 @@ fn databases_of_a_group_belong_to_one_epoch(test: &str, file_system: &'static Fi
     delayed::one_epoch(&bed, test, 12);
 }
 
+// Promises: Mount 72, Mount 74.
 #[test]
 fn databases_of_a_group_belong_to_one_epoch_on_ext4() {
     let test = "databases_of_a_group_belong_to_one_epoch_on_ext4";
     databases_of_a_group_belong_to_one_epoch(test, &EXT4);
 }
 
+// Promises: Mount 72.
 #[test]
 fn databases_of_a_group_belong_to_one_epoch_on_f2fs() {
     let test = "databases_of_a_group_belong_to_one_epoch_on_f2fs";
@@ -603,6 +609,7 @@ fn databases_of_a_group_belong_to_one_epoch_on_f2fs() {
 }
 
 /// The comparison finds databases of different epochs. A disk that ignores flushes leaves them.
+// Promises: Mount 72.
 #[test]
 fn databases_of_different_epochs_are_found() {
     const TEST: &str = "databases_of_different_epochs_are_found";

@@ -65,6 +65,7 @@ fn run(program: &str, args: &[&str]) -> bool {
     Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
 }
 
+// Promises: Replay 6.
 #[test]
 fn a_device_holds_what_the_log_says_and_the_kernel_counts_the_same() {
     let Some(device) =
@@ -100,6 +101,7 @@ fn a_device_holds_what_the_log_says_and_the_kernel_counts_the_same() {
 /// The requests and the accesses to memory that FSLRU makes, on a device. Each request and each
 /// line of the cell is performed, and the formula's time is that of `compare`. Without `--nvm`, the
 /// device gets the same requests.
+// Promises: Traces 27, Replay 15.
 #[test]
 fn a_systems_output_is_replayed_with_its_accesses_to_memory() {
     const TEST: &str = "a_systems_output_is_replayed_with_its_accesses_to_memory";
@@ -158,6 +160,7 @@ fn a_systems_output_is_replayed_with_its_accesses_to_memory() {
 /// A device is free as soon as its replay has ended. The kernel closes the files registered with a
 /// ring some time after the ring, so a replay right after another one sometimes failed because the
 /// device was still in use.
+// Promises: Replay 3.
 #[test]
 fn a_device_is_free_when_its_replay_is_over() {
     let Some(device) = Loop::new("a_device_is_free_when_its_replay_is_over", &[]) else { return };
@@ -173,6 +176,7 @@ fn a_device_is_free_when_its_replay_is_over() {
 }
 
 /// The kernel's trace of each request, in order.
+// Promises: Replay 6, Replay 9.
 #[test]
 fn the_kernel_issues_each_request_as_the_log_has_it() {
     const TEST: &str = "the_kernel_issues_each_request_as_the_log_has_it";
@@ -245,6 +249,7 @@ fn issued(line: &str) -> Option<(char, u64, u64)> {
     }
 }
 
+// Promises: Replay 1, Replay 2, Replay 3, Profile 1.
 #[test]
 fn a_device_needs_consent_and_must_be_unused() {
     const TEST: &str = "a_device_needs_consent_and_must_be_unused";
@@ -306,6 +311,7 @@ fn a_device_needs_consent_and_must_be_unused() {
 }
 
 /// A disk is refused because of one of its partitions, and a partition because of its disk.
+// Promises: Replay 2.
 #[test]
 fn a_device_with_a_mounted_partition_is_refused() {
     const TEST: &str = "a_device_with_a_mounted_partition_is_refused";
@@ -334,6 +340,7 @@ fn a_device_with_a_mounted_partition_is_refused() {
     replayed(&log, &["--target", text(&part(1)), "--yes-destroy-data"]);
 }
 
+// Promises: Replay 4.
 #[test]
 fn blocks_of_a_page_take_no_sectors() {
     const TEST: &str = "blocks_of_a_page_take_no_sectors";

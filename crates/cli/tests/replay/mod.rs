@@ -158,6 +158,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+// Promises: Replay 6, Replay 9, Replay 10.
 #[test]
 fn a_file_holds_what_the_log_says_at_any_depth() {
     let folder = folder();
@@ -190,6 +191,7 @@ fn a_file_holds_what_the_log_says_at_any_depth() {
     }
 }
 
+// Promises: Replay 8.
 #[test]
 fn addresses_fold_into_a_smaller_target() {
     let folder = folder();
@@ -208,6 +210,7 @@ fn addresses_fold_into_a_smaller_target() {
     assert_holds(&file, bytes, &model(&asks, bytes), true);
 }
 
+// Promises: Replay 1, Replay 5.
 #[test]
 fn a_file_that_was_made_is_gone_and_one_that_existed_stays() {
     let folder = folder();
@@ -236,6 +239,7 @@ fn a_file_that_was_made_is_gone_and_one_that_existed_stays() {
     refused(&reads, &["--target", text(&file), "--fill", "yes"], &["--yes-destroy-data"]);
 }
 
+// Promises: Replay 4.
 #[test]
 fn an_impossible_replay_is_refused_before_anything_is_written() {
     let folder = folder();
@@ -292,6 +296,7 @@ fn signal(child: &Child, signal: &str) {
     );
 }
 
+// Promises: Replay 5, Replay 13, Command line 1.
 #[test]
 fn a_signal_ends_it_with_a_report_and_nothing_is_left() {
     let folder = folder();
@@ -336,6 +341,7 @@ fn nowhere_costs_next_to_nothing() {
     refused(&log, &["--null", "--target", "x"], &["cannot be used with"]);
 }
 
+// Promises: Replay 12.
 #[test]
 fn the_table_shows_the_percentiles() {
     let folder = folder();
@@ -362,6 +368,7 @@ fn the_table_shows_the_percentiles() {
 }
 
 /// The report shows the same requests on modelled devices.
+// Promises: Replay 16.
 #[test]
 fn modelled_devices_stand_beside_it() {
     let folder = folder();
@@ -391,6 +398,7 @@ fn modelled_devices_stand_beside_it() {
 }
 
 /// Sustained writes of less than one request would measure nothing. The target stays as it is.
+// Promises: Profile 7.
 #[test]
 fn too_few_sustained_writes_are_refused() {
     let folder = folder();
@@ -407,6 +415,7 @@ fn too_few_sustained_writes_are_refused() {
 }
 
 /// The profile of a file is a device that can be simulated, and no other file is left.
+// Promises: Profile 1, Profile 5, Profile 6.
 #[test]
 fn a_profile_is_what_compare_takes() {
     let folder = folder();

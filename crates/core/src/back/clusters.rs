@@ -263,6 +263,7 @@ mod tests {
     }
 
     /// The next range and its pages are those of the model, after each of random changes.
+    // Promises: Write-back 15.
     #[test]
     fn the_next_range_agrees_with_a_model_of_lists() {
         for seed in 0..300 {

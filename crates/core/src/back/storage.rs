@@ -732,6 +732,7 @@ mod tests {
 
     /// The first write counts as non-sequential, and so do a repeated address, a gap and a step
     /// back. Reads between two writes do not matter.
+    // Promises: Counting 8.
     #[test]
     fn a_write_directly_after_the_last_one_is_sequential() {
         let mut seen = Vec::new();
@@ -783,6 +784,7 @@ mod tests {
 
     /// Neighbours of one group become one request, upwards or downwards, up to the maximum length.
     /// Reads and writes that alternate are joined separately; two groups are two requests.
+    // Promises: Counting 10.
     #[test]
     fn neighbours_that_belong_together_are_one_request() {
         let (read, write) = (IoOp::Read, IoOp::Write);

@@ -158,6 +158,7 @@ mod tests {
 
     /// The changes of a file turn the one on flash into the one in RAM, also after an epoch that
     /// failed.
+    // Promises: Mount 75.
     #[test]
     fn changes_turn_the_old_file_into_the_new_one() {
         for seed in 0..200 {

@@ -891,12 +891,14 @@ pub fn history(seed: u64, cuts: u64, fault: Option<Fault>) -> Result<u64, String
 mod tests {
     use super::*;
 
+    // Promises: Mount 72, Mount 73, Mount 76.
     #[test]
     fn a_group_is_at_the_end_of_an_epoch_after_any_power_cut() {
         let cuts: u64 = (0..500).map(|seed| history(seed, 20, None).unwrap()).sum();
         assert_eq!(cuts, 10_000);
     }
 
+    // Promises: Mount 72.
     #[test]
     fn every_planted_fault_is_found() {
         for fault in Fault::ALL {

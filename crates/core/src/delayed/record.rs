@@ -577,6 +577,7 @@ mod tests {
     }
 
     /// An entry counts as a whole or not at all, and so do those after it.
+    // Promises: Mount 76.
     #[test]
     fn any_changed_byte_ends_the_log_before_its_entry() {
         let mut log = written(EntryNumbers { first: 1, epoch: 1 }, &Record::default(), 0);
@@ -593,6 +594,7 @@ mod tests {
     }
 
     /// The rest of an older use of the log does not follow a newer entry.
+    // Promises: Mount 76.
     #[test]
     fn older_entries_do_not_follow_newer_ones() {
         let log = written(EntryNumbers { first: 4, epoch: 4 }, &Record::default(), 0);

@@ -120,6 +120,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
+    // Promises: Mount 72, Mount 73.
     #[test]
     fn an_epoch_ends_with_its_first_sync_or_its_oldest_change() {
         let mut schedule = Schedule::new(1600);
@@ -138,6 +139,7 @@ mod tests {
         assert_eq!(schedule.deadline(), None);
     }
 
+    // Promises: Mount 75.
     #[test]
     fn a_failed_epoch_is_tried_again_with_growing_pauses() {
         let mut schedule = Schedule::new(1_000_000_000);

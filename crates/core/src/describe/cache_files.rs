@@ -159,6 +159,7 @@ mod tests {
     use super::*;
     use crate::event::{About, Knows};
 
+    // Promises: Describe 16.
     #[test]
     fn shares_by_hand() {
         let events = [
@@ -177,6 +178,7 @@ mod tests {
         assert_eq!(column(&found, "shares", "read_bytes"), [0, 10, 0].map(bytes));
     }
 
+    // Promises: Describe 21.
     #[test]
     fn reads_after_pauses_by_hand() {
         let (hour, day) = (3600, 86_400);

@@ -201,6 +201,7 @@ mod tests {
     /// Two pages reach flash in 100 s: one by fsync, one is dirty at the end; a deleted one does
     /// not. That is 1728 pages a day, a fiftieth of a device of 86,400 pages. At two programs a
     /// page, 3650 cycles last 250 years.
+    // Promises: Describe 23.
     #[test]
     fn years_by_hand() {
         let events = [
@@ -237,6 +238,7 @@ mod tests {
     }
 
     /// The requests of a block trace are what reached flash; an hour is no guess.
+    // Promises: Describe 23.
     #[test]
     fn requests_to_a_device_are_what_reached_flash() {
         let about = About { space: Space::Blocks, ..about() };
@@ -248,6 +250,7 @@ mod tests {
         assert!(!words(&all).contains("guess"));
     }
 
+    // Promises: Describe 23.
     #[test]
     fn traces_that_tell_no_bytes_at_flash_are_left_out() {
         let events = [at(0, write(1, 0, 4096)), at(9, write(1, 0, 4096))];

@@ -216,6 +216,7 @@ mod tests {
     use super::super::testing::*;
 
     /// Four versions of one page, one of another.
+    // Promises: Describe 3, Describe 4.
     #[test]
     fn every_version_ends_once() {
         let events = [
@@ -234,6 +235,7 @@ mod tests {
         assert_eq!(figure(&found, "never_read_bytes"), bytes(4096 + 100 + 100 + 8192 + 10));
     }
 
+    // Promises: Describe 4.
     #[test]
     fn a_read_of_any_part_saves_what_the_page_holds() {
         let events = [
@@ -250,6 +252,7 @@ mod tests {
     }
 
     /// Without times no write is overwritten soon; without deletions none is deleted.
+    // Promises: Describe 1.
     #[test]
     fn unknown_values_are_left_out() {
         let events = [at(0, write(1, 0, 1)), at(0, write(1, 0, 1)), at(0, truncate(1, 0))];

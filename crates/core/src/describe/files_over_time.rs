@@ -257,6 +257,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    // Promises: Describe 11.
     #[test]
     fn names_and_windows_by_hand() {
         let events = [
@@ -285,6 +286,7 @@ mod tests {
 
     proptest! {
         /// Compares with sums over a list of all requests.
+        // Promises: Describe 11.
         #[test]
         fn agrees_with_a_list(
             steps in prop::collection::vec((0..30u64, 1..5000u64, any::<bool>(), 0..3_000_000u64), 1..200)

@@ -640,6 +640,7 @@ mod tests {
     proptest! {
         /// File data is charged as without a file system, and each block of journal and metadata as
         /// in a model that knows single blocks; sums are exact.
+        // Promises: Describe 24.
         #[test]
         fn as_a_model_that_charges_each_block(
             history in histories(),
@@ -725,6 +726,7 @@ mod tests {
             }
         }
 
+        // Promises: Describe 24.
         #[test]
         fn parts_sum_up(bytes in 0..1_u64 << 50, weights in prop::collection::vec(1..1_u64 << 40, 1..20)) {
             let shares: Vec<_> = weights.iter().copied().enumerate().collect();

@@ -95,6 +95,7 @@ impl Characterisation for Footprint {
 mod tests {
     use super::super::testing::*;
 
+    // Promises: Describe 2, Describe 3.
     #[test]
     fn pages_and_files_are_counted_by_use() {
         let events = [

@@ -241,6 +241,7 @@ mod tests {
     use super::*;
 
     /// A call that creates and opens a file gives two events; the file counts once, from the first.
+    // Promises: Traces 22.
     #[test]
     fn a_creation_counts_once() {
         let events = [
@@ -259,6 +260,7 @@ mod tests {
         assert_eq!(figure(&found, "lifetime_p90_us"), Value::TimeUs(5_000_000));
     }
 
+    // Promises: Describe 13.
     #[test]
     fn classes_by_hand() {
         let mut events = Vec::new();

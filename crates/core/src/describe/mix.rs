@@ -143,6 +143,7 @@ mod tests {
     use super::*;
     use crate::event::FileId;
 
+    // Promises: Describe 2.
     #[test]
     fn requests_bytes_and_pages() {
         let events = [
@@ -175,6 +176,7 @@ mod tests {
 
     /// A trace without writes has one row. A trace without syncs has no syncs except for those of
     /// synchronous writes.
+    // Promises: Describe 1.
     #[test]
     fn unknown_values_are_left_out() {
         let mut about = about();

@@ -233,6 +233,7 @@ mod tests {
 
     /// 64 accesses are 32 windows of two: page 0 is in each, page 1 in 28 of 32 (less than nine of
     /// ten), the others in one each.
+    // Promises: Describe 9.
     #[test]
     fn steady_pages_by_hand() {
         let mut others = 2..;
@@ -264,6 +265,7 @@ mod tests {
 
     proptest! {
         /// Compares with counts over a list of all accesses.
+        // Promises: Describe 9.
         #[test]
         fn agrees_with_a_list(
             requests in prop::collection::vec((0..400u64, 1..30u64, any::<bool>()), 1..200), writes: bool

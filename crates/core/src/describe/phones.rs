@@ -318,6 +318,7 @@ mod tests {
         of.is_alike()
     }
 
+    // Promises: Describe 22.
     #[test]
     fn a_factor_of_two_is_alike_and_more_is_not() {
         for (here, alike) in [(4.9, false), (5.0, true), (40.0, true), (40.1, false)] {
@@ -331,6 +332,7 @@ mod tests {
         }
     }
 
+    // Promises: Describe 22.
     #[test]
     fn figures_by_hand() {
         let events = [

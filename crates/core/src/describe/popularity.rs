@@ -131,6 +131,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    // Promises: Describe 10.
     #[test]
     fn pages_of_sqlite_are_counted_separately() {
         let mut events = vec![at(0, bind(1, "/a.db")), at(0, bind(2, "/b"))];
@@ -149,6 +150,7 @@ mod tests {
 
     proptest! {
         /// Compares with a sorted list of pages.
+        // Promises: Describe 10.
         #[test]
         fn agrees_with_a_sorted_list(times in prop::collection::vec((0..2u64, prop_oneof![1..4u64, 1..600u64]), 1..300)) {
             let mut steps = Steps::new();

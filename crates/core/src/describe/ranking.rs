@@ -108,6 +108,7 @@ mod tests {
 
     proptest! {
         /// Compares with a sorted list of all, with many ties.
+        // Promises: Describe 17.
         #[test]
         fn the_greatest_in_order(numbers in prop::collection::vec((0..30u32, [0..4u64, 0..4u64]), 0..80), top in 1..12usize) {
             // Names that are not in the order of their numbers.

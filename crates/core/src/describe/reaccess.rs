@@ -194,6 +194,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    // Promises: Describe 8.
     #[test]
     fn ranks_by_hand() {
         // Page:              a  b  b  a  c  b
@@ -209,6 +210,7 @@ mod tests {
 
     proptest! {
         /// Compares with lists that are sorted again at every access.
+        // Promises: Describe 8.
         #[test]
         fn agrees_with_sorted_lists(pages in prop::collection::vec(0..40u64, 1..300)) {
             let events: Vec<_> = pages.iter().map(|page| at(0, write(1, page * 4096, 1))).collect();

@@ -374,6 +374,7 @@ mod tests {
         Event { at_us: second * 1_000_000, pid, tid: pid, action }
     }
 
+    // Promises: Describe 20.
     #[test]
     fn pages_are_charged_to_programs_files_and_reasons() {
         const PAGE: u64 = PAGE_BYTES;
@@ -457,6 +458,7 @@ mod tests {
     }
 
     /// A program appends to its log and syncs it; another one writes once.
+    // Promises: Describe 24.
     #[test]
     fn journal_and_metadata_are_charged_to_the_files_of_their_commit() {
         const PAGE: u64 = PAGE_BYTES;
@@ -495,6 +497,7 @@ mod tests {
     }
 
     /// A file that replaces another one by its name is written at once, as ext4 does.
+    // Promises: Describe 24.
     #[test]
     fn a_file_that_replaces_another_one_is_written_at_once() {
         let events = [
@@ -510,6 +513,7 @@ mod tests {
         assert_eq!(figure(&found, "replacing_bytes"), bytes(PAGE_BYTES));
     }
 
+    // Promises: Describe 26.
     #[test]
     fn units_are_listed_where_the_trace_tells_control_groups() {
         let group = |pid, path: &str| {
@@ -539,6 +543,7 @@ mod tests {
     }
 
     /// The times of a machine that writes back after three seconds.
+    // Promises: Describe 20.
     #[test]
     fn the_settings_of_a_machine_count() {
         let events = [at(0, write(1, 0, 1)), at(4, write(1, 0, 1)), at(8, write(1, 0, 1))];

@@ -103,6 +103,7 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
+    // Promises: Describe 12.
     #[test]
     fn sizes_go_to_the_power_of_two_above() {
         let sizes = [1, 2, 3, 4, 4096, 4097, 8192];
@@ -119,6 +120,7 @@ mod tests {
         assert_eq!(column(&found, "shown", "writes_share")[0], Value::Share(1.0));
     }
 
+    // Promises: Describe 12.
     #[test]
     fn the_largest_request_there_can_be() {
         let mut about = about();

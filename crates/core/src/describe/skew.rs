@@ -146,6 +146,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    // Promises: Describe 7.
     #[test]
     fn the_top_fifth_by_hand() {
         // Page 0: six reads and two writes; pages 1 to 5: a write each.
@@ -164,6 +165,7 @@ mod tests {
     }
 
     proptest! {
+        // Promises: Describe 7.
         #[test]
         fn agrees_with_a_sorted_list(counts in prop::collection::vec(0..9u64, 1..60), percent in 1..=100u64) {
             let popularity = Popularity::of(counts.iter().copied());

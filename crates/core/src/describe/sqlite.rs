@@ -162,6 +162,7 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
+    // Promises: Describe 15.
     #[test]
     fn a_database_without_an_ending_is_known_by_its_journal() {
         let events = [

@@ -269,6 +269,7 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
+    // Promises: Describe 5.
     #[test]
     fn distances_by_hand() {
         let events = [
@@ -302,6 +303,7 @@ mod tests {
         assert_eq!(column(&found, "files", "mean"), [Value::Number(5.0 / 3.0)]);
     }
 
+    // Promises: Describe 5.
     #[test]
     fn long_distances_stand_in_bins() {
         let mut distances = Distances::default();
@@ -312,6 +314,7 @@ mod tests {
         assert_eq!(distances.histogram(), bins);
     }
 
+    // Promises: Describe 6.
     #[test]
     fn deleted_pages_are_not_forced_out() {
         let events = [

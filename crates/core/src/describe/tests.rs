@@ -180,6 +180,7 @@ fn empty_and_minimal_traces_are_described() {
 }
 
 /// Exceeding the memory limit is an error.
+// Promises: Describe 19.
 #[test]
 fn memory_is_bounded() {
     let mut describer = Describer::new(about(), 1 << 20);
@@ -196,6 +197,7 @@ fn memory_is_bounded() {
 
 proptest! {
     /// All sections agree with each other and with the dense trace, for every kind of trace.
+    // Promises: Describe 2.
     #[test]
     fn sections_agree_with_each_other(events in events(), which in 0..48usize) {
         let mut about = abouts()[which];
@@ -260,6 +262,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     /// Every event that a reader accepts is handled.
+    // Promises: Describe 18.
     #[test]
     fn extreme_events_are_described(
         steps in prop::collection::vec((0..17u8, extreme(), extreme(), extreme(), extreme()), 1..6),
@@ -296,6 +299,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     /// A place is no access, and does not make the trace longer.
+    // Promises: Record 21.
     #[test]
     fn places_change_nothing(mut events in events()) {
         events.retain(|event| !matches!(event.action, Action::Place { .. }));

@@ -76,6 +76,7 @@ impl Characterisation for TopDirectories {
 mod tests {
     use super::super::testing::*;
 
+    // Promises: Traces 23.
     #[test]
     fn files_move_with_their_directory() {
         let events = [

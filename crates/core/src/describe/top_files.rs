@@ -65,6 +65,7 @@ impl Characterisation for TopFiles {
 mod tests {
     use super::super::testing::*;
 
+    // Promises: Describe 17.
     #[test]
     fn renames_are_followed_and_names_joined() {
         let events = [

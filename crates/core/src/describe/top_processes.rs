@@ -130,6 +130,7 @@ mod tests {
         assert_eq!(said, "app makes 40 % of the bytes written, more than any other program.");
     }
 
+    // Promises: Describe 17.
     #[test]
     fn programs_and_not_processes_are_counted() {
         let events = [

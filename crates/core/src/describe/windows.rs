@@ -131,6 +131,7 @@ impl Characterisation for Windows {
 mod tests {
     use super::super::testing::*;
 
+    // Promises: Describe 14.
     #[test]
     fn windows_by_hand() {
         let events = [
@@ -152,6 +153,7 @@ mod tests {
     }
 
     /// 1001 minutes: two windows in a row.
+    // Promises: Describe 14.
     #[test]
     fn a_long_series_gives_the_most_of_several() {
         let minutes = [(0, 5), (1, 7), (500, 3), (501, 2), (1000, 9)];

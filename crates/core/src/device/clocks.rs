@@ -196,6 +196,7 @@ mod tests {
     /// An application waits for its read and for everything sent before it. It does not wait for a
     /// write, unless that is durable or frees a page of the cache. Each wait delays everything that
     /// follows.
+    // Promises: Devices 2, Devices 3, Devices 4.
     #[test]
     fn waits_delay_later_requests() {
         let mut clocks = clocks(true);

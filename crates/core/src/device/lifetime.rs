@@ -231,6 +231,7 @@ mod tests {
 
     /// 8 GB in six hours are 32 GB a day, half of a device of 64 GB. Written twice by
     /// amplification, that is one cycle a day: 3000 cycles last 8.2 years.
+    // Promises: Devices 7.
     #[test]
     fn years_by_hand() {
         let hours = 3_600_000_000;
@@ -252,6 +253,7 @@ mod tests {
     }
 
     /// A memory card has no lifetime, whatever its profile says; nor has a device without cycles.
+    // Promises: Devices 8.
     #[test]
     fn memory_cards_have_no_lifetime() {
         let card = profile("microsd-2012");
@@ -266,6 +268,7 @@ mod tests {
 
     /// The run's write amplification comes first, then that of random writes; devices with open
     /// units have none, because it depends on the order of the writes.
+    // Promises: Devices 7.
     #[test]
     fn the_write_amplification_of_the_run_comes_first() {
         let shown = Flash::of(&profile("ufs-3.1"), Ok(1.5)).unwrap().amplification;

@@ -97,6 +97,7 @@ mod tests {
     use super::*;
 
     /// CacheSifter §6.1: I/O reduced by 53.2 and 54.7 % gives 113.7 and 120.8 % more lifetime.
+    // Promises: Devices 6.
     #[test]
     fn lifetimes_agree_with_cachesifters_figures() {
         for (reduction, gain) in [(0.532, 1.137), (0.547, 1.208)] {
@@ -107,6 +108,7 @@ mod tests {
     }
 
     /// 3650 full cycles at one a day are ten years; each factor has the effect of its name.
+    // Promises: Devices 7.
     #[test]
     fn lifetimes_follow_equation_3() {
         let plain = Endurance {
@@ -124,6 +126,7 @@ mod tests {
         assert_eq!(years(Endurance { compression: 0.5, ..plain }), 20.0);
     }
 
+    // Promises: Devices 5, Devices 6.
     #[test]
     fn due_copies_count_as_done() {
         let wear =
@@ -131,6 +134,7 @@ mod tests {
         assert_eq!(wear.write_amplification(), Ok(2.0));
     }
 
+    // Promises: Devices 5.
     #[test]
     fn a_run_without_garbage_collection_shows_no_write_amplification() {
         let wear = |collected| Wear {

@@ -156,6 +156,7 @@ fn written_with(events: &[Event<'static>], change: Option<&Change>) -> FlashByte
     what_if::written(about(), events, machine, change, END_US, 1 << 30).unwrap()
 }
 
+// Promises: Doctor 2.
 #[test]
 fn writers_come_in_the_order_of_their_bytes_with_their_files_and_remedies() {
     let found = examined(&machine(), &facts());
@@ -185,6 +186,7 @@ fn writers_come_in_the_order_of_their_bytes_with_their_files_and_remedies() {
     }
 }
 
+// Promises: Doctor 5.
 #[test]
 fn remedies_come_in_the_order_of_what_they_save_and_can_be_undone() {
     let found = examined(&machine(), &facts());
@@ -206,6 +208,7 @@ fn remedies_come_in_the_order_of_what_they_save_and_can_be_undone() {
 }
 
 /// The saving of a remedy is the difference of two runs of the simulator.
+// Promises: Doctor 3.
 #[test]
 fn a_saving_is_what_the_change_saves() {
     let events = machine();
@@ -217,6 +220,7 @@ fn a_saving_is_what_the_change_saves() {
     assert!((caches.saving.unwrap().bytes_a_day / a_day - 1.0).abs() < 1e-9);
 }
 
+// Promises: Doctor 3.
 #[test]
 fn changes_change_what_they_say() {
     let events = machine();
@@ -251,6 +255,7 @@ fn changes_change_what_they_say() {
 
 /// SQLite's journals vanish, each changed page becomes a frame of the log, and the log is copied
 /// into the database when it has 1,000 frames.
+// Promises: Doctor 4.
 #[test]
 fn a_write_ahead_log_replaces_the_journals() {
     let mut events = vec![at(2, 0, create(2, "/data.db"))];
@@ -302,6 +307,7 @@ fn a_write_ahead_log_replaces_the_journals() {
 }
 
 /// Where memory is short, the remedies are judged by the first events, and the result says so.
+// Promises: Doctor 6.
 #[test]
 fn short_memory_is_said() {
     let mut events = machine();
@@ -339,6 +345,7 @@ fn the_interval_of_equal_parts_is_their_sum() {
 }
 
 /// Facts alone: swap on flash, no trimming, access times.
+// Promises: Doctor 5.
 #[test]
 fn facts_have_remedies_too() {
     let swap = Swap { path: "/dev/mmcblk0p3".to_owned(), used_bytes: 1 << 20 };
@@ -377,6 +384,7 @@ fn syncer(pid: u32, program: &str, file: u64, path: &str) -> Vec<Event<'static>>
 
 /// `eatmydata mariadbd` was proposed at the price of 30 s: only the names of SQLite's files were
 /// known. A database is known by its program, its files' names or their content.
+// Promises: Doctor 7.
 #[test]
 fn no_program_with_a_database_is_run_without_its_syncs() {
     let all = [
@@ -408,6 +416,7 @@ fn no_program_with_a_database_is_run_without_its_syncs() {
 }
 
 /// `eatmydata` was proposed for programs in Go, on which it has no effect.
+// Promises: Doctor 7.
 #[test]
 fn no_program_that_ignores_preloads_is_run_with_one() {
     let mut events = [
@@ -426,6 +435,7 @@ const IN_MEMORY: &str = "Keep /home/me/.cache/web in memory";
 
 /// Memory over a directory hides what is below it. Files of a cache are made again; a socket, a
 /// database and another file system are not.
+// Promises: Doctor 8.
 #[test]
 fn memory_hides_nothing_that_programs_need() {
     let proposed = |facts: &Facts, looked: &Looked| {
@@ -474,6 +484,7 @@ fn memory_hides_nothing_that_programs_need() {
 
 /// A file system mounted at /tmp/x was taken for /tmp: "Keep /tmp in memory" would have hidden it,
 /// with the database on it.
+// Promises: Doctor 8.
 #[test]
 fn another_file_system_is_not_part_of_the_directory() {
     let mut events = vec![at(1, 0, process("writer"))];

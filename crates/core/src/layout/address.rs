@@ -137,6 +137,7 @@ mod tests {
 
     /// A page of a new file waits behind its file's last place. Before the file has one, it waits
     /// behind that of its directory, and in a directory without places behind all.
+    // Promises: Placement 7.
     #[test]
     fn a_page_without_a_place_waits_behind_its_file_or_its_directory() {
         use crate::{

@@ -57,6 +57,7 @@ proptest! {
 
     /// No two live pages share a place, a page is read from the place to which it was last written,
     /// and freed space is reused.
+    // Promises: Placement 2, Placement 5.
     #[test]
     fn places_are_exclusive_and_remembered(
         files in prop::collection::vec(
@@ -134,6 +135,7 @@ proptest! {
 /// Files that exist before the trace are placed one after another in order of appearance. The dirty
 /// pages around the first one that is written back are placed with it, in the first hole that is
 /// long enough.
+// Promises: Placement 4.
 #[test]
 fn ext4_reuses_what_unlink_freed() {
     let files = [
@@ -159,6 +161,7 @@ fn ext4_reuses_what_unlink_freed() {
 /// A file gets places for the pages that are dirty, not for those that it will have. Two files that
 /// grow in turn, each page written back at once, share a locality group up to 16 pages. Behind
 /// that, each gets more places than it needs, so that it goes on in one piece.
+// Promises: Placement 6.
 #[test]
 fn ext4_does_not_know_how_long_a_file_becomes() {
     let trace = trace(Space::Files, &[(true, vec![(0, 200)]), (true, vec![(0, 200)])]);
@@ -189,6 +192,7 @@ fn written(layout: &mut dyn Layout, pages: std::ops::Range<u32>, why: Why) -> Ve
 
 /// A write-back is appended to a log: the hot one if the file has at most 16 dirty pages, otherwise
 /// the warm one. Old files of the trace lie in the warm log.
+// Promises: Placement 5.
 #[test]
 fn f2fs_appends() {
     let trace = trace(Space::Files, &[(false, vec![(0, 600)])]);
@@ -223,6 +227,7 @@ fn named(files: &[(&'static str, u64)]) -> Trace {
 /// The extension of a file decides before the number of its dirty pages. On a volume that mkfs.f2fs
 /// has just made, the hot log begins behind those of nodes, the warm one in the middle, and the
 /// cold one in the middle of the first half.
+// Promises: Placement 5.
 #[test]
 fn f2fs_separates_files_by_heat() {
     let files = [("/a/x.MP4.part", 4), ("/a/x.db-wal", 40), ("/a/x", 40), ("/a/y", 4)];
@@ -237,6 +242,7 @@ fn f2fs_separates_files_by_heat() {
 
 /// A page is overwritten in place by an fsync of at most 8 pages, in a file that is cold by name,
 /// and everywhere on a small volume; not by a sync of all files.
+// Promises: Placement 5.
 #[test]
 fn f2fs_overwrites_in_place_where_f2fs_does() {
     let trace = named(&[("/a/x", 40), ("/a/x.jpg", 40)]);
@@ -266,6 +272,7 @@ fn f2fs_overwrites_in_place_where_f2fs_does() {
 
 /// A hole is used again after a sync of all files, because that ends with a checkpoint, and only
 /// while few segments are free: a new file then lies in the holes of the old one.
+// Promises: Placement 5.
 #[test]
 fn f2fs_uses_holes_when_few_segments_are_free() {
     let trace = named(&[("/a/old", 4_000), ("/a/new", 300), ("/a/newer", 600)]);
@@ -282,6 +289,7 @@ fn f2fs_uses_holes_when_few_segments_are_free() {
 }
 
 /// Blocks lie where the trace says; the second device begins where the first ends.
+// Promises: Placement 3.
 #[test]
 fn identity_is_the_address() {
     let trace = trace(Space::Blocks, &[(false, vec![(100, 2), (900, 1)]), (false, vec![(5, 1)])]);
@@ -292,6 +300,7 @@ fn identity_is_the_address() {
 
 /// With `alloc=early` a page gets its place when it becomes dirty, so the order of writes into the
 /// cache decides; late, it is the order of write-backs.
+// Promises: Placement 4.
 #[test]
 fn ext4_can_allocate_early() {
     let trace = trace(Space::Files, &[(true, vec![(0, 2)]), (true, vec![(0, 3)])]);
@@ -312,6 +321,7 @@ fn ext4_can_allocate_early() {
 
 /// Each layout names the places that it has just freed: F2FS also the old places of pages that are
 /// written again, a block trace those that the trace discards.
+// Promises: Devices 15.
 #[test]
 fn freed_places_are_known() {
     let files = [(false, vec![(0, 4)]), (false, vec![(0, 2)])];

@@ -307,6 +307,7 @@ mod tests {
     }
 
     /// On mixed histories, in total, the heuristic costs less than any online policy: its purpose.
+    // Promises: Policies 2.
     #[test]
     fn costs_less_than_online_policies() {
         let cost = |spec: &PolicySpec| -> usize {

@@ -119,6 +119,7 @@ fn settings(spec: &'static PolicySpec) -> Vec<(String, Params)> {
 /// Each policy evicts the same pages as its model over 1,000 seeded histories per setting, at
 /// capacities from one frame to more frames than pages, through a final drain; pages stay in
 /// place, get one late, or move at each write-back.
+// Promises: Counting 4, Counting 5, Counting 7, Policies 1, Placement 8.
 #[test]
 fn every_policy_agrees_with_its_model() {
     for spec in ALL {
@@ -143,6 +144,7 @@ fn every_policy_agrees_with_its_model() {
 }
 
 /// No policy has more hits than the bound, on any history, whatever its parameters.
+// Promises: Policies 2.
 #[test]
 fn no_policy_has_more_hits_than_the_bound() {
     let bound = ALL.iter().find(|spec| spec.kind == Kind::Bound).unwrap();

@@ -310,6 +310,7 @@ mod tests {
         Rc::new(move |_, _| Box::new(Stack { pages: Vec::new(), moves, forgets_removals }))
     }
 
+    // Promises: Sampling and sweeps 4.
     #[test]
     fn a_policy_from_outside_passes_the_checks_of_every_policy() {
         for seed in 0..checks::HISTORIES {
@@ -318,6 +319,7 @@ mod tests {
     }
 
     /// The checks find a model that differs, and victims that are not resident.
+    // Promises: Sampling and sweeps 4.
     #[test]
     fn the_checks_find_defects() {
         let differ = |seed| checks::history(&stack(true, false), &stack(false, false), seed);
@@ -332,6 +334,7 @@ mod tests {
     }
 
     /// LRU from outside has the results of `lru`.
+    // Promises: Sampling and sweeps 4.
     #[test]
     fn an_outside_lru_has_the_results_of_lru() {
         use crate::{

@@ -521,6 +521,7 @@ mod tests {
 
     /// FAB agrees with its model under several parameters at once, with blocks that end at the ends
     /// of files and have holes.
+    // Promises: Placement 7.
     #[test]
     fn agrees_with_its_model_on_files() {
         for seed in 0..1000 {

@@ -23,11 +23,13 @@ mod tests {
     use super::native_maximum;
 
     /// The paper's example: requests of at most 32 pages need 16, not 32.
+    // Promises: Read-ahead 7.
     #[test]
     fn the_papers_maximum_is_16() {
         assert_eq!(native_maximum(32), 16);
     }
 
+    // Promises: Read-ahead 7.
     #[test]
     fn agrees_with_a_search_over_all_sizes() {
         for wanted in 1..2000_u64 {

@@ -259,6 +259,7 @@ fn agrees(text: &str, kernel: Kernel, large_folios: bool, known: &[&str]) {
     assert_eq!(found.len(), known.len(), "each reader named as different differs: {found:#?}");
 }
 
+// Promises: Read-ahead 1.
 #[test]
 fn agrees_with_linux_6_18_on_ext4() {
     agrees(
@@ -269,12 +270,14 @@ fn agrees_with_linux_6_18_on_ext4() {
     );
 }
 
+// Promises: Read-ahead 1.
 #[test]
 fn agrees_with_linux_6_1_on_f2fs() {
     agrees(include_str!("../../../../testdata/readahead/6.1-f2fs.jsonl"), Kernel::V6_1, false, &[]);
 }
 
 /// ext4 supports no large folios with `data=journal`.
+// Promises: Read-ahead 1.
 #[test]
 fn agrees_with_linux_6_18_without_large_folios() {
     agrees(
@@ -285,6 +288,7 @@ fn agrees_with_linux_6_18_without_large_folios() {
     );
 }
 
+// Promises: Read-ahead 1.
 #[test]
 fn agrees_with_linux_6_12_on_ext4() {
     agrees(
@@ -296,6 +300,7 @@ fn agrees_with_linux_6_12_on_ext4() {
 }
 
 /// The paper's own examples (sections 2.4 and 4.1): 7 pages, and 32 pages with three maxima.
+// Promises: Read-ahead 2.
 #[test]
 fn the_papers_prefetches_are_counted_as_it_does() {
     for (pages, pages_max, wanted) in [(7, 32, 156), (32, 32, 956), (32, 16, 492), (32, 8, 252)] {
@@ -312,6 +317,7 @@ fn the_papers_prefetches_are_counted_as_it_does() {
 }
 
 /// A request out of order prefetches nothing; the next one in order begins anew.
+// Promises: Read-ahead 2.
 #[test]
 fn the_papers_sequence_ends_with_a_request_out_of_order() {
     let mut cache = Cached::default();

@@ -210,6 +210,7 @@ mod tests {
 
     /// A file that dies before the kernel would have written it is no merit of the mount; one that
     /// dies later is.
+    // Promises: Mount 56.
     #[test]
     fn only_files_that_outlive_the_kernels_delay_are_saved() {
         let mut account = Account::new(FlusherSettings::default());

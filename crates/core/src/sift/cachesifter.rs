@@ -978,6 +978,7 @@ mod tests {
 
     /// With the paper's labels: a file used for less than 30 s burns at the first tick after K1,
     /// one used for more than 90 s goes to flash after K2, and one between stays.
+    // Promises: Sift 7.
     #[test]
     fn files_are_categorised_at_the_first_tick_at_their_age() {
         let events = [
@@ -1000,6 +1001,7 @@ mod tests {
 
     /// Transient files above W1 are dropped every T2, longest-lived first; above W2, S2 is freed at
     /// once. A file that was used since it became inactive stays longer than one that was not.
+    // Promises: Sift 7.
     #[test]
     fn transient_files_are_reclaimed() {
         let of = |file: u64, second| {
@@ -1016,6 +1018,7 @@ mod tests {
         assert_eq!(run("cachesifter:ms=4,w1=100,w2=80,s2=30", &[], &events), expected);
     }
 
+    // Promises: Sift 7.
     #[test]
     fn a_file_that_burns_is_not_dropped_while_it_is_open() {
         let file = FileId(1);
@@ -1032,6 +1035,7 @@ mod tests {
     }
 
     /// Models decide in place of the labels; a threshold replaces that of the first one.
+    // Promises: Sift 7.
     #[test]
     fn models_decide() {
         let events = [(0, create(1, "/c/a")), (1, write(1, 100)), (200, read(1))];
@@ -1061,6 +1065,7 @@ mod tests {
         }
     }
 
+    // Promises: Sift 7.
     #[test]
     fn models_that_do_not_suit_are_refused() {
         let model = |phase, units| {
@@ -1090,6 +1095,7 @@ mod tests {
 
     /// Sifting stops when more than 5 % of at least 20 dropped files are created again within ten
     /// minutes, and goes on when hardly any are.
+    // Promises: Sift 7.
     #[test]
     fn check_stop_stops_and_resumes() {
         let mut check = CheckStop::default();

@@ -167,6 +167,7 @@ fn any(patterns: &[WildMatch], text: &str) -> bool {
 mod tests {
     use super::*;
 
+    // Promises: Sift 1.
     #[test]
     fn caches_are_droppable_but_for_their_indexes_and_databases() {
         let caches = Droppable::caches();

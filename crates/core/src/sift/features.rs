@@ -276,6 +276,7 @@ mod tests {
     }
 
     /// Section 4.1 of the paper, by hand.
+    // Promises: Sift 8.
     #[test]
     fn a_file_read_once_after_its_download_has_the_papers_values() {
         let mut window = FileWindow::new(5 * SECOND, Windows::default());
@@ -347,6 +348,7 @@ mod tests {
 
     proptest! {
         /// Each value is that of the naive model, which keeps all accesses.
+        // Promises: Sift 8.
         #[test]
         fn values_equal_those_of_the_naive_model(
             born_us in 0..10 * SECOND,

@@ -283,6 +283,7 @@ mod tests {
 
     /// With files that are written, synced and deleted, those are in RAM that fitted when they were
     /// created and whenever they grew; and only they are written at the end.
+    // Promises: Sift 11.
     #[test]
     fn files_stay_in_ram_that_a_plain_list_has_room_for() {
         let (mut full, mut grown) = (0, 0);

@@ -98,6 +98,7 @@ mod tests {
         }
     }
 
+    // Promises: Systems 7.
     #[test]
     fn the_knee_brings_most_of_the_saving() {
         let rows = vec![

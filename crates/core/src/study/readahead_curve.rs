@@ -406,6 +406,7 @@ mod tests {
     }
 
     /// The smallest size of the flat region is proposed, not the best: 64 KiB takes 0.5 % more.
+    // Promises: Read-ahead 8.
     #[test]
     fn the_smallest_of_equal_sizes_is_proposed() {
         let times = [(0, 9.0), (32, 3.0), (64, 2.01), (128, 2.0), (256, 2.015), (512, 2.5)];
@@ -417,6 +418,7 @@ mod tests {
     }
 
     /// A device that is busy with writes takes the same time with every size: no reason to change.
+    // Promises: Read-ahead 8.
     #[test]
     fn a_size_that_saves_nothing_is_not_proposed() {
         let found = curve(&[(0, 2.0), (64, 2.0), (128, 2.0)], 128, 5000);
@@ -424,6 +426,7 @@ mod tests {
     }
 
     /// With less read-ahead there would be faults that the trace does not have.
+    // Promises: Read-ahead 8.
     #[test]
     fn a_size_below_that_of_a_recording_with_faults_is_not_proposed() {
         let times = [(0, 1.0), (64, 1.5), (128, 2.0), (256, 1.2), (512, 1.3)];
@@ -436,6 +439,7 @@ mod tests {
         assert_eq!(curve_of(&times, 128, 5000, 8192).best, 4);
     }
 
+    // Promises: Read-ahead 8.
     #[test]
     fn a_short_trace_proposes_nothing() {
         let found = curve(&[(0, 9.0), (128, 2.0)], 128, 999);

@@ -269,6 +269,7 @@ mod tests {
     /// 2000 files that are not read again, a minute apart, and as many documents: all but what is
     /// in RAM is kept from flash, with an interval over the hours. A dropped file that is opened
     /// counts as fetched again, once.
+    // Promises: Mount 64.
     #[test]
     fn a_rehearsal_counts_what_would_be_kept_and_fetched_again() {
         let mut rehearsal = rehearsal("drop-all");
@@ -324,6 +325,7 @@ mod tests {
     }
 
     /// A rehearsal of years keeps a fixed number of slices, and loses no byte of them.
+    // Promises: Mount 64.
     #[test]
     fn years_take_fixed_memory() {
         let mut rehearsal = rehearsal("keep");

@@ -117,6 +117,7 @@ pub fn suits_sample(policy: &policy::Selection) -> Result<(), StudyError> {
 mod tests {
     use super::Estimate;
 
+    // Promises: Sampling and sweeps 1.
     #[test]
     fn an_interval_is_students() {
         let same = Estimate::of([2.0; 4]);

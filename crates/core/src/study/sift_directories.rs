@@ -275,6 +275,7 @@ mod tests {
     const KIB: u64 = 1024;
     const SECOND: u64 = 1_000_000;
 
+    // Promises: Sift 14.
     #[test]
     fn directories_by_hand() {
         let mut events = Vec::new();
@@ -308,6 +309,7 @@ mod tests {
     }
 
     /// Times without creations: an open creates the file that a name was bound to.
+    // Promises: Sift 14.
     #[test]
     fn a_file_that_an_open_creates_is_created() {
         let open = |file| Action::Open { file: FileId(file), open: None, created: true };
@@ -324,6 +326,7 @@ mod tests {
         assert_eq!(row(&found.candidates[0]), ("/pictures", [1, 20, 4 * KIB, 0], None));
     }
 
+    // Promises: Sift 14.
     #[test]
     fn directories_that_are_fanned_out_are_one() {
         let path = |tile: u64| format!("/m/tiles/{}/{}/t", 10 + tile / 5, tile);
@@ -339,6 +342,7 @@ mod tests {
         assert_eq!(paths, [&[("/m/tiles", 25)][..], &alone].concat());
     }
 
+    // Promises: Sift 14.
     #[test]
     fn the_median_of_an_even_number_is_the_lower_one() {
         let directory =

@@ -93,6 +93,7 @@ fn cells_stand_in_the_order_of_sizes_and_policies() {
 
 /// The future of the trace once did not count towards the limit: a plan with an offline policy
 /// exceeded it by four bytes for each access.
+// Promises: Traces 6.
 #[test]
 fn waves_stay_below_the_memory_limit() {
     let trace = trace();
@@ -159,6 +160,7 @@ fn a_cell_that_does_not_fit_alone_is_refused() {
 
 /// The page with figures once simulated two cells a second time. Every figure of a study, on any
 /// number of devices, comes from one simulation of each cell, and an observer changes no figure.
+// Promises: Compare 7.
 #[test]
 fn each_cell_is_simulated_once() {
     let trace = trace();
@@ -208,6 +210,7 @@ fn each_cell_is_simulated_once() {
 
 /// With memory, an observer gets the accesses to memory between the requests. Together they are
 /// those of the cell's result, and the requests are the same as without them.
+// Promises: Traces 27.
 #[test]
 fn an_observer_gets_the_accesses_to_memory_in_order() {
     use crate::event::{About, Action, Event, FileId, Knows};
@@ -269,6 +272,7 @@ fn results_need_every_cell() {
 }
 
 /// The CPU time of devices and observers does not count as the policy's.
+// Promises: Compare 7.
 #[test]
 fn cpu_time_is_that_of_the_simulation() {
     let trace = trace();
@@ -316,6 +320,7 @@ fn the_reference_gains_nothing_over_itself() {
 
 /// A policy that only `all` asked for may be left out; a policy asked for by name may not, however
 /// its parameters are written.
+// Promises: Traces 7.
 #[test]
 fn offline_policies_are_left_out_of_all_where_they_do_not_fit() {
     let trace = trace();
@@ -344,6 +349,7 @@ fn offline_policies_are_left_out_of_all_where_they_do_not_fit() {
 
 /// The layout `recorded` takes a trace whose recording tells places, when, and in whole pages.
 /// Pages without a place are counted.
+// Promises: Placement 11.
 #[test]
 fn recorded_places_are_required() {
     use crate::event::{About, Action, Event, FileId, Knows, Side, Space};

@@ -299,6 +299,7 @@ mod tests {
         Contender { policy: "belady", kind: Kind::Bound, outcome: outcome(hits, 0, 0, 0) }
     }
 
+    // Promises: Compare 1, Compare 5.
     #[test]
     fn the_verdict_names_the_best_in_each_respect() {
         let contenders = [
@@ -345,6 +346,7 @@ mod tests {
         assert!(verdict.writes.unwrap().fewest.all_alike);
     }
 
+    // Promises: Compare 4.
     #[test]
     fn fewest_nonsequential_is_open_while_more_is_due_than_written() {
         let verdict = |left| {
@@ -372,6 +374,7 @@ mod tests {
         assert_eq!((verdict.left_to_gain(), verdict.gap_closed()), (Some(0.0), None));
     }
 
+    // Promises: Compare 6.
     #[test]
     fn least_cpu_compares_means_and_treats_costs_within_noise_as_equal() {
         let costs = [
@@ -391,6 +394,7 @@ mod tests {
     proptest! {
         /// The Pareto front matches its definition, and no policy is better than the best in a
         /// respect. The order of contenders changes only the order of equals.
+        // Promises: Compare 3.
         #[test]
         fn no_policy_beats_the_pareto_front(
             outcomes in prop::collection::vec((0..9u64, 0..9u64, 0..3u64, 0..9u64), 1..8),

@@ -58,6 +58,7 @@ mod tests {
     use super::*;
     use crate::event::{MaybeOwned, Renamed};
 
+    // Promises: Read-ahead 11.
     #[test]
     fn the_last_name_counts() {
         let file = FileId(1);

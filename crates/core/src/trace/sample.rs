@@ -159,6 +159,7 @@ mod tests {
 
     /// At the largest rate, each byte of each request is in exactly one sample, and each page
     /// always in the same one.
+    // Promises: Sampling and sweeps 1.
     #[test]
     fn samples_are_disjoint_and_complete() {
         let requests: Vec<_> = (0..400_u64)
@@ -181,6 +182,7 @@ mod tests {
     }
 
     /// Neighbouring pages of neighbouring files fall into a sample as often as its rate says.
+    // Promises: Sampling and sweeps 1.
     #[test]
     fn a_sample_has_its_share_of_pages() {
         for rate in [0.001, 0.01, 0.1, 0.25] {

@@ -98,6 +98,7 @@ fn near(
 proptest! {
     /// With the table of reads, pages near touched ones have ranks between those, steps cover the
     /// same pages as without, and each read knows the end of its file at that time.
+    // Promises: Read-ahead 6.
     #[test]
     fn reads_know_their_run_and_the_end_of_their_file(actions in prop::collection::vec(action(), 0..30)) {
         const WITHIN: u32 = 100;
@@ -165,6 +166,7 @@ proptest! {
 proptest! {
     /// Ranks follow (file, page) order. Each step covers exactly the pages of its action, at the
     /// action's time.
+    // Promises: Counting 1, Counting 6, Placement 1.
     #[test]
     fn steps_cover_the_pages_of_their_actions(actions in prop::collection::vec(action(), 0..40)) {
         let trace = build(&actions);
@@ -316,6 +318,7 @@ proptest! {
 
     /// The future of each access is the next access of its page, unless the page is dropped before,
     /// or written past the cache.
+    // Promises: Counting 12.
     #[test]
     fn future_looks_ahead(actions in prop::collection::vec(action(), 0..25)) {
         let trace = build(&actions);
@@ -375,6 +378,7 @@ fn times_are_exact() {
 }
 
 /// A write of a part of a page is marked as partial; a write of the whole page is not.
+// Promises: Counting 3.
 #[test]
 fn partial_pages_are_marked() {
     let write =
@@ -398,6 +402,7 @@ fn partial_pages_are_marked() {
 
 /// A request of zero bytes touches no page and is counted. Limits of memory and of counts are
 /// reported as errors.
+// Promises: Counting 1.
 #[test]
 fn limits_are_reported() {
     let read = |len| Action::Read { open: None, file: FileId(0), offset: 0, len };
@@ -430,6 +435,7 @@ fn long_ranges_are_split() {
 /// A file created in the trace has no page before its first access, so that truncating it is not a
 /// step. Its creation, and the open that created it, mark it as created; a size, a name, or an open
 /// that found the file do not.
+// Promises: Traces 22.
 #[test]
 fn a_creation_and_its_open_create_a_file_once() {
     let file = FileId(0);
@@ -478,6 +484,7 @@ fn every_sync_is_a_step() {
 
 proptest! {
     /// The cold accesses are the misses of a cache that holds everything; no cache hits them.
+    // Promises: Counting 12, Compare 5.
     #[test]
     fn cold_accesses_miss_in_a_cache_that_holds_all(actions in prop::collection::vec(action(), 0..40)) {
         let trace = build(&actions);
@@ -506,6 +513,7 @@ proptest! {
 
 proptest! {
     /// A place is no access, and does not make the trace longer.
+    // Promises: Record 21.
     #[test]
     fn places_change_nothing(actions in prop::collection::vec((action(), 0..3u8), 1..60)) {
         let without: Vec<_> = actions.iter().map(|(action, _)| action.clone()).collect();
@@ -543,6 +551,7 @@ fn build_all(actions: &[Action<'static>]) -> Result<Trace, TraceError> {
 /// Each operation knows how many steps come before it; syncs come behind the step of what they
 /// write. The root is the deepest directory above every name, and a directory is made when a file
 /// is first created in it.
+// Promises: Metadata 3.
 #[test]
 fn operations_lie_between_steps() {
     use crate::{event::Renamed, trace::OperationKind as K};

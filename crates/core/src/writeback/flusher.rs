@@ -575,6 +575,7 @@ mod tests {
 
     /// Non-sequential writes, and many small files: memory stays bounded, and early writes are
     /// counted.
+    // Promises: Mount 57.
     #[test]
     fn memory_is_bounded() {
         let mut scattered = Flusher::new(FlusherSettings::default());
@@ -637,6 +638,7 @@ mod tests {
     proptest! {
         /// The simulator with a cache that holds everything writes the same pages for the same
         /// reasons.
+        // Promises: Compare 9, Describe 20, Mount 56.
         #[test]
         fn as_the_simulator_with_a_cache_that_evicts_nothing(
             events in histories(),
@@ -705,6 +707,7 @@ mod tests {
 
         /// A model with a map of pages charges the same pages to the same dirtiers, files and
         /// reasons.
+        // Promises: Describe 20.
         #[test]
         fn pages_are_charged_to_those_who_made_them_dirty(
             events in histories(),

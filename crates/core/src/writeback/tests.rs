@@ -120,6 +120,7 @@ fn at(second: u64, places: &[u64], sync: bool) -> Vec<(u64, u64, bool)> {
     places.iter().map(|place| (second, *place, sync)).collect()
 }
 
+// Promises: Counting 4.
 #[test]
 fn eviction_alone_writes_nothing_that_fits() {
     assert_eq!(written("evict"), []);
@@ -138,6 +139,7 @@ fn eviction_alone_writes_nothing_that_fits() {
 /// The files are written at the time of the tick, in the order in which they became dirty, their
 /// pages ascending. A page that becomes dirty at the time of a tick waits for the next one. A tick
 /// after the last access still writes if it comes no later than the end of the trace.
+// Promises: Write-back 1, Write-back 7.
 #[test]
 fn periodic_writes_everything() {
     let wanted = [
@@ -152,6 +154,7 @@ fn periodic_writes_everything() {
 }
 
 /// A file is written whole at the first tick at which it is old enough, regardless of syncs before.
+// Promises: Write-back 2.
 #[test]
 fn expire_writes_old_files() {
     let wanted = [
@@ -177,6 +180,7 @@ fn expire_writes_old_files() {
 
 /// As soon as more than 5 of 100 pages of memory are dirty, the oldest files are written until no
 /// more than 5 are. The memory is that of the machine, not of the cache.
+// Promises: Write-back 3.
 #[test]
 fn files_above_the_ratio_are_written_at_once() {
     let wanted = [
@@ -195,6 +199,7 @@ fn files_above_the_ratio_are_written_at_once() {
 
 /// An fsync writes its file, an `O_SYNC` write its own pages, and `sync` all files in the order in
 /// which they became dirty. Truncated pages are not written.
+// Promises: Write-back 4.
 #[test]
 fn a_sync_writes_the_pages_that_it_names() {
     let wanted = [at(6, &[8, 10, 11], true), at(8, &[5], true), at(18, &[11, 0, 1, 4, 6, 7], true)];
@@ -211,6 +216,7 @@ fn a_sync_writes_the_pages_that_it_names() {
 
 /// An application that syncs waits for one flush behind all pages of the sync. A flush is sent
 /// even if nothing is dirty; without a mode that writes at syncs there is none.
+// Promises: Write-back 11.
 #[test]
 fn a_sync_is_one_flush_behind_its_pages() {
     let events = [(0, write(0, 0..3)), (1, fsync(0)), (2, fsync(0)), (3, write_sync(0, 1..2))];
@@ -232,6 +238,7 @@ fn a_sync_is_one_flush_behind_its_pages() {
 
 /// With the dirty page that leaves, the dirty pages of its aligned range of addresses are written
 /// in order. They stay cached, so a later eviction writes them only if they are dirty again.
+// Promises: Write-back 12.
 #[test]
 fn a_cluster_is_written_when_one_of_its_pages_leaves() {
     let events = [
@@ -255,6 +262,7 @@ fn a_cluster_is_written_when_one_of_its_pages_leaves() {
 
 /// One range is written each time the device had no request for this time: at first the one with
 /// the most dirty pages, the lower of two equal ones, or else the one that became dirty first.
+// Promises: Write-back 13.
 #[test]
 fn a_range_is_written_ahead_when_the_device_is_idle() {
     let read = |page: u64| {
@@ -289,6 +297,7 @@ fn a_range_is_written_ahead_when_the_device_is_idle() {
 
 /// As soon as more than 50 % of a cache of eight pages is dirty, ranges are written until no more
 /// than four pages are.
+// Promises: Write-back 14.
 #[test]
 fn ranges_above_the_ratio_are_written_at_once() {
     let events =
@@ -307,6 +316,7 @@ fn ranges_above_the_ratio_are_written_at_once() {
 }
 
 /// Every sync writes everything dirty, in ascending order.
+// Promises: Write-back 5.
 #[test]
 fn sync_all_writes_everything() {
     let wanted =
@@ -318,6 +328,7 @@ fn sync_all_writes_everything() {
     assert_eq!(outcome.device.sync_writes, 9);
 }
 
+// Promises: Write-back 5.
 #[test]
 fn hf_flushes_as_android_in_the_hybrid_flush_paper() {
     let wanted = [
@@ -665,6 +676,8 @@ proptest! {
 
     /// Each request agrees with the model's in its time, its page and whether a process waits, for
     /// every policy.
+    // Promises: Counting 12, Write-back 6, Write-back 7, Write-back 8, Write-back 13,
+    // Write-back 14.
     #[test]
     fn agrees_with_the_model(events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
         let trace = trace(&events);
@@ -712,6 +725,7 @@ proptest! {
     /// that is written to while it is cached costs at least one write unless it is truncated.
     /// Eviction alone costs exactly one. So every other mode writes at least as much and saves no
     /// more by truncation, and no page is lost.
+    // Promises: Write-back 9.
     #[test]
     fn eviction_alone_writes_least(events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
         let trace = trace(&events);
@@ -771,6 +785,7 @@ proptest! {
 }
 
 /// Each policy of `DIRTY_AWARE` has other hits under write-back in some history.
+// Promises: Write-back 9.
 #[test]
 fn policies_that_look_at_dirty_bits_hit_differently_under_write_back() {
     let mut dice = proptest::test_runner::TestRunner::deterministic();
@@ -866,6 +881,7 @@ fn a_refused_mode_is_named_with_the_reason() {
     }
 }
 
+// Promises: Write-back 10.
 #[test]
 fn modes_that_need_missing_information_are_refused() {
     let quiet = [(0, write(0, 0..1))];
@@ -899,6 +915,7 @@ fn when_describes_the_modes_in_words() {
 
 /// A trace of files with times and syncs gets Linux's modes; without any of these, eviction only,
 /// and the reason names what is missing.
+// Promises: Write-back 16.
 #[test]
 fn the_default_is_linux_where_the_trace_has_what_it_needs() {
     let history = [(0, write(0, 0..4)), (5, write(0, 0..1))];

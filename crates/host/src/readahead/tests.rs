@@ -87,6 +87,7 @@ fn mount(dev: (u32, u32), point: &str, kind: &str, source: &str) -> Mount {
     }
 }
 
+// Promises: Tune 2.
 #[test]
 fn the_value_of_a_partition_is_that_of_its_disk() {
     let tree = Tree::new();
@@ -102,6 +103,7 @@ fn the_value_of_a_partition_is_that_of_its_disk() {
 }
 
 /// The value of the disk below a mapped device has no effect on files.
+// Promises: Tune 2.
 #[test]
 fn a_mapped_device_has_a_value_of_its_own() {
     let tree = Tree::new();
@@ -117,6 +119,7 @@ fn a_mapped_device_has_a_value_of_its_own() {
     assert_eq!(tree.find(&both, "mmcblk0p2").unwrap().bdi, "253:0");
 }
 
+// Promises: Tune 2.
 #[test]
 fn btrfs_has_a_value_of_its_own() {
     let tree = Tree::new();
@@ -169,6 +172,7 @@ fn the_kernel_keeps_whole_pages() {
     assert_eq!(kept_kib(3 * page_bytes + 1023), 3 * page_bytes / 1024);
 }
 
+// Promises: Tune 4.
 #[test]
 fn several_changes_are_undone_at_once() {
     let tree = Tree::new();
@@ -211,6 +215,7 @@ fn a_value_that_another_program_wrote_stays() {
     assert_eq!(machine.status().unwrap().0, []);
 }
 
+// Promises: Tune 3.
 #[test]
 fn a_crash_between_journal_and_mark_is_noticed_and_undone() {
     for (present, state, outcome) in [
@@ -242,6 +247,7 @@ fn a_crash_between_journal_and_mark_is_noticed_and_undone() {
     }
 }
 
+// Promises: Tune 4.
 #[test]
 fn an_undo_that_crashed_can_be_repeated() {
     for written in [false, true] {
@@ -264,6 +270,7 @@ fn an_undo_that_crashed_can_be_repeated() {
     }
 }
 
+// Promises: Tune 4.
 #[test]
 fn after_a_restart_or_on_another_device_nothing_is_written() {
     let tree = Tree::new();

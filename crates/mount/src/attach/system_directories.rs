@@ -43,6 +43,7 @@ pub(super) fn related(place: &Path) -> Option<&'static Path> {
 mod tests {
     use super::*;
 
+    // Promises: Mount 42.
     #[test]
     fn directories_of_the_system_are_known() {
         for (place, needed) in [

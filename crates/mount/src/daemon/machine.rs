@@ -146,6 +146,7 @@ mod tests {
     /// Files of 1 MiB each in RAM, in a group with a limit: those above the limit go to flash, and
     /// when the group's other memory shrinks, files may take more again. The daemon had no idea of
     /// `MemoryHigh` before, and the kernel slowed a daemon above it down.
+    // Promises: Mount 70.
     #[test]
     fn files_leave_ram_for_the_limit_of_a_control_group() {
         let folder = tempfile::tempdir().unwrap();

@@ -413,6 +413,7 @@ mod tests {
 
     /// Recording a read took a global lock twice, and finding its file took another: readers of
     /// different files waited for one another, and for every process that listed a directory.
+    // Promises: Mount 50.
     #[test]
     fn a_read_waits_for_no_global_lock() {
         let folder = tempfile::tempdir().unwrap();
@@ -436,6 +437,7 @@ mod tests {
 
     /// The queue is bounded: more events than it holds are delivered by the threads that add them,
     /// and none is lost or out of order.
+    // Promises: Mount 49.
     #[test]
     fn more_events_than_the_queue_holds_arrive_in_order() {
         let folder = tempfile::tempdir().unwrap();

@@ -90,6 +90,7 @@ mod tests {
 
     /// A thread with a name of its own was recorded as a program: `mount --record` listed
     /// `ThreadPoolForeg` where the application was the browser.
+    // Promises: Mount 51.
     #[test]
     fn a_thread_is_of_its_process() {
         let (sender, receiver) = mpsc::channel();

@@ -343,6 +343,7 @@ mod tests {
 
     /// A kill leaves a copy in a directory that was renamed while the copy was made. The next start
     /// finds it by its record, and removes nothing else.
+    // Promises: Mount 8.
     #[test]
     fn the_next_start_removes_what_a_kill_left() {
         let folder = tempfile::tempdir().unwrap();
@@ -365,6 +366,7 @@ mod tests {
     }
 
     /// A record is not followed out of BACKING, whatever stands there since.
+    // Promises: Mount 8.
     #[test]
     fn a_record_leads_nowhere_outside() {
         let folder = tempfile::tempdir().unwrap();
@@ -387,6 +389,7 @@ mod tests {
     }
 
     /// Applications neither see nor use the name of a copy, and can remove its directory.
+    // Promises: Mount 8.
     #[test]
     fn copies_are_invisible() {
         let folder = tempfile::tempdir().unwrap();

@@ -805,6 +805,7 @@ impl Both {
 
 /// Without any one of its events a history is not explained: what follows contradicts the rest, or
 /// the tree is another one.
+// Promises: Mount 49.
 #[test]
 fn a_lost_event_is_noticed() {
     let steps = [
@@ -878,6 +879,7 @@ fn a_directory_is_not_taken_for_the_file_whose_number_it_got() {
 }
 
 proptest! {
+    // Promises: Mount 49.
     #[test]
     fn a_mount_behaves_like_a_tree_in_memory(steps in prop::collection::vec(step(), 1..150)) {
         let mut both = Both::new(false);
@@ -888,6 +890,7 @@ proptest! {
     }
 
     /// The same for files whose syncs are delayed. A crash takes all of them back to one moment.
+    // Promises: Mount 72, Mount 74.
     #[test]
     fn a_group_behaves_like_a_tree_in_memory(steps in prop::collection::vec(step(), 1..150)) {
         let mut both = Both::new(true);

@@ -120,6 +120,7 @@ fn measured(device: &Simple) -> Found {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
+    // Promises: Profile 2, Profile 6.
     #[test]
     fn units_and_costs_are_recovered(device in device()) {
         let found = measured(&device);
@@ -140,6 +141,7 @@ proptest! {
     }
 
     /// Noise of 20 % hides neither unit size nor number.
+    // Promises: Profile 2.
     #[test]
     fn noise_hides_no_unit(device in device(), seed in any::<u64>()) {
         let noisy = Simple { noise: 0.2, random: Some(Pcg64::seed_from_u64(seed)), ..device };
@@ -189,6 +191,7 @@ fn streams_that_move_on_where_others_were_do_not_hide_the_cliff() {
     }
 }
 
+// Promises: Profile 3.
 #[test]
 fn unknown_values_are_listed() {
     let device = card();
@@ -251,6 +254,7 @@ impl Device for Simulated {
 
 /// The parameters of a simulated device are recovered, and the fitted model behaves like the
 /// device.
+// Promises: Profile 2, Profile 5.
 #[test]
 fn simulated_devices_are_recovered() {
     use flashsift_core::device::{AnyDevice, Fill, Model, Profile, latency, open_unit};
@@ -305,6 +309,7 @@ fn simulated_devices_are_recovered() {
 /// Every profile of the simulator is recovered, as far as requests one at a time show it, and the
 /// rest is named. Most writes of aged devices wait for garbage collection; the medians
 /// do not.
+// Promises: Profile 4.
 #[test]
 fn every_modelled_device_is_recovered() {
     use flashsift_core::device::{AnyDevice, Model, ProfileSelection, open_unit, profile::ALL};

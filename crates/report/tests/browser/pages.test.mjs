@@ -541,6 +541,27 @@ test("a figure can be saved as SVG and CSV", { skip }, async () => {
   await done();
 });
 
+// The picture of the README is the first figure of the page that the command below it writes.
+// PICTURE=write writes it. Fonts differ between machines: its paths and texts are compared.
+test("the picture of the README is that of its command", { skip }, async () => {
+  const readme = readFileSync(join(root, "README.md"), "utf8");
+  const [, picture, command] = readme.match(/!\[[^\]]*\]\((\S+\.svg)\)\s[^`]*`flashsift ([^`]*) --report page\.html`/);
+  const path = join(folder, "page.html");
+  execFileSync(flashsift, [...command.split(" "), "--report", path], { cwd: root, stdio: "ignore" });
+  const { page, done } = await open(path);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.locator("figure [data-get=svg]").first().click()]);
+  const made = join(folder, download.suggestedFilename());
+  await download.saveAs(made);
+  await done();
+  if (process.env.PICTURE === "write") copyFileSync(made, join(root, picture));
+  const drawn = (path) => {
+    const [svg] = readFileSync(path, "utf8").match(/<svg class="wide".*?<\/svg>/s);
+    return [...svg.matchAll(/ d="([^"]*)"|>([^<]+)</g)].map(([, line, text]) => line ?? text);
+  };
+  assert.ok(drawn(made).length > 50);
+  assert.deepEqual(drawn(join(root, picture)), drawn(made), "PICTURE=write make pages");
+});
+
 // Folded tables, columns beyond the edge and all but one size were once missing on paper.
 test("paper has every view, table and column", { skip }, async () => {
   const { page: path } = run("paper", "compare", trace, "--system", "all", "--policy", "lru,arc", "--memory", "4MiB,16MiB", "--device", "ufs-3.1");

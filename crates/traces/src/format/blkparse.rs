@@ -370,6 +370,7 @@ mod tests {
         (events.iter().map(line).collect(), testing::skipped(&summary))
     }
 
+    // Promises: Traces 20.
     #[test]
     fn a_queued_request_counts_once() {
         let (events, skipped) = read_lines(SAMPLE);
@@ -468,6 +469,7 @@ mod tests {
         );
     }
 
+    // Promises: Traces 20.
     #[test]
     fn a_device_on_another_is_noted() {
         let (events, skipped) = read_lines(

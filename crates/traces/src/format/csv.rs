@@ -767,6 +767,7 @@ mod tests {
         }
     }
 
+    // Promises: Traces 28.
     #[test]
     fn columns_are_found_by_name_in_any_order() {
         let text = "bytes,rw,Path,ts,who,off\n512,W,\"/a,\"\"b\"\"\",10.5,7,4096\n1,read,/c,11,8,0\n\
@@ -808,6 +809,7 @@ mod tests {
     /// `block=` was the unit of offsets and lengths alike, so a trace of SPC, whose offsets are in
     /// sectors and whose lengths are in bytes, became one of requests 512 times as long, and no
     /// message said so.
+    // Promises: Traces 28.
     #[test]
     fn offset_and_length_have_units_of_their_own() {
         let spc = b"0,40,3584,W,0.5\n0,8388608,8192,r,0.75\n1,9,512,W,1.5\n";
@@ -868,6 +870,7 @@ mod tests {
         assert_eq!(events, expected);
     }
 
+    // Promises: Traces 28.
     #[test]
     fn bad_lines_are_counted() {
         let text = "f,op,off\na,r,0\na,r\na,hop,0\na,r,-5\n,r,0\n\"a,r,0\na,w,8\n";

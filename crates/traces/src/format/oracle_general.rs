@@ -228,6 +228,7 @@ mod tests {
     }
 
     /// The advice was once printed twice: "or cut it to a or cut it to a multiple".
+    // Promises: Traces 10.
     #[test]
     fn a_truncated_record_is_an_error() {
         let error = testing::read(&SPEC, &sample()[..50]).unwrap_err().to_string();

@@ -430,6 +430,7 @@ fn step(
     facts
 }
 
+// Promises: Traces 23.
 #[test]
 fn random_histories_give_the_events_of_a_simple_kernel() {
     for seed in 0..400 {
@@ -649,6 +650,7 @@ fn impossible_calls_keep_the_counts_right() {
 
 /// Databases make names durable with fsync of their directory. It was once a sync of a file: of one
 /// without a name, if the directory was opened as ".".
+// Promises: Traces 29.
 #[test]
 fn a_sync_of_a_directory_is_left_out() {
     let (mut machine, mut out) = (CallMachine::new(Strangers::Processes), Out::default());
@@ -712,6 +714,7 @@ fn a_name_that_was_removed_is_known_to_be_free() {
 
 /// An open lasts from its [`Action::Open`] to the last close of the descriptors that share it, and
 /// every access between them names it.
+// Promises: Traces 21.
 #[test]
 fn accesses_name_their_open_through_dup_and_fork() {
     let (mut machine, mut out) = (CallMachine::new(Strangers::Processes), Out::default());
@@ -763,6 +766,7 @@ fn accesses_name_their_open_through_dup_and_fork() {
 
 /// Both names of an exchange change at once. Reported as two renames of directories, one after the
 /// other, the second would move the files that the first had just moved.
+// Promises: Traces 23.
 #[test]
 fn an_exchange_of_directories_is_reported_file_by_file() {
     let (mut machine, mut out) = (CallMachine::new(Strangers::Processes), Out::default());

@@ -125,6 +125,7 @@ mod tests {
 
     /// One figure has the views of all modes; tables keep identifiers of their own, and notes that
     /// all share appear once.
+    // Promises: Write-back 17.
     #[test]
     fn modes_become_views() {
         let pages = [(Some("linux"), page("one")), (Some("evict"), page("other"))];

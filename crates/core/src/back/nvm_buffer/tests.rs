@@ -184,6 +184,7 @@ fn compare(seed: u64) -> u64 {
     model.writes[0]
 }
 
+// Promises: Systems 2, Systems 4.
 #[test]
 fn both_orders_do_what_the_paper_says() {
     let written: u64 = (0..3000).map(compare).sum();

@@ -14,6 +14,7 @@ mod naive;
 /// The cache makes the same calls, counts the same lines and holds the same pages as its model,
 /// step by step, over 1,000 random histories with removals, syncs of ranges and requests past the
 /// cache, from 3 frames to more frames than pages.
+// Promises: Non-volatile memory 1.
 #[test]
 fn fslru_agrees_with_its_model() {
     for seed in 0..1000 {
@@ -72,6 +73,7 @@ fn dram_has_a_tenth_of_the_frames() {
 /// An fsync writes nothing to storage. The first one copies the page; a later one copies the
 /// changed bytes twice, as undo copy and in place, or the whole page if more than 2048 bytes
 /// changed.
+// Promises: Non-volatile memory 2.
 #[test]
 fn an_fsync_copies_what_changed() {
     let mut cache = cache(10);
@@ -90,6 +92,7 @@ fn an_fsync_copies_what_changed() {
 
 /// A durable page that leaves is written to storage, then storage is flushed. A dirty page that was
 /// never durable is written without a FLUSH; the next fsync of it sends one.
+// Promises: Non-volatile memory 3.
 #[test]
 fn storage_is_flushed_before_a_durable_page_leaves() {
     let mut cache = cache(3);
@@ -107,6 +110,7 @@ fn storage_is_flushed_before_a_durable_page_leaves() {
 }
 
 /// A page stays dirty when its older durable version leaves for storage.
+// Promises: Non-volatile memory 3.
 #[test]
 fn an_older_version_leaves_for_storage() {
     let settings = Settings { dram_share: 0.5, ..Settings::default() };

@@ -7,6 +7,7 @@ mod naive;
 /// The cache makes the same calls, counts the same lines and holds the same pages as its model,
 /// step by step, over 1,000 random histories with removals, syncs of ranges and requests past the
 /// cache, from 2 frames to more frames than pages.
+// Promises: Non-volatile memory 1.
 #[test]
 fn nvlru_agrees_with_its_model() {
     for seed in 0..1000 {

@@ -150,6 +150,7 @@ proptest! {
     /// Times and wear match the naive model after every step, and the internal state is
     /// consistent. Units of 1, 5, 64 and 100 pages are less than a word of bits, exactly one, and
     /// more.
+    // Promises: Devices 5, Devices 10.
     #[test]
     fn agrees_with_its_model(
         acts in acts(),
@@ -208,6 +209,7 @@ const TABLE_2: [(&str, [f64; 4]); 3] = [
 
 /// The profiles match within 5 %. As they are fitted to this table, this shows only that the model
 /// is able to.
+// Promises: Devices 11.
 #[test]
 fn spatialclocks_table_2() {
     for (name, published) in TABLE_2 {
@@ -229,6 +231,7 @@ fn spatialclocks_table_2() {
 /// that many pages. Sorted: a unit gets all its requests at once, r/m of them. It gets none with
 /// probability (1−1/m)^r, and all but the last k are closed. Reads: in a sorted run the first read
 /// in each unit is far; in a random run all but 1 in m.
+// Promises: Devices 12.
 #[test]
 fn random_writes_in_other_spans_follow_first_principles() {
     for (name, _) in TABLE_2 {
@@ -289,6 +292,7 @@ fn interleaved(params: &OpenUnitParams, streams: u64, pages_a_turn: u32) -> (Wea
 
 /// The cliff: with as many streams as open units, each log is filled and nothing is copied. With
 /// one stream more, each turn finds its unit closed, and each turn copies a unit.
+// Promises: Devices 12.
 #[test]
 fn one_stream_more_than_open_units_copies_units() {
     for (name, _) in TABLE_2 {
@@ -322,6 +326,7 @@ fn one_stream_more_than_open_units_copies_units() {
 }
 
 /// A new device copies nothing until a page is written again.
+// Promises: Devices 9.
 #[test]
 fn an_empty_device_copies_nothing() {
     let params = OpenUnitParams { fill: Fill::Empty, ..profiled("emmc2-2012") };

@@ -123,6 +123,7 @@ mod tests {
 
     proptest! {
         /// Reads and write-backs are those of a list in the order of use.
+        // Promises: Devices 16.
         #[test]
         fn agrees_with_its_model(
             accesses in prop::collection::vec((0u32..20, any::<bool>()), 0..300),

@@ -49,6 +49,7 @@ fn greedy(ratio: f64, block_pages: u32) -> f64 {
 /// The limit of the formula, and a published value: Luojie & Kurkoski ("An improved analytic
 /// expression for write amplification in NAND flash", 2011) give 2.36 for 30 % of
 /// over-provisioning.
+// Promises: Devices 13.
 #[test]
 fn the_closed_form_has_its_limit() {
     for over_provisioning in [0.07f64, 0.15, 0.28, 0.3, 0.5] {
@@ -97,6 +98,7 @@ fn steady_state(params: &PageMappedParams, seed: u64) -> f64 {
 
 /// Matches the closed form within 3 %, for blocks of several sizes. The block that is always free
 /// does not count as flash.
+// Promises: Devices 13.
 #[test]
 fn write_amplification_is_that_of_greedy_collection() {
     for (over_provisioning, block_pages) in
@@ -128,6 +130,7 @@ fn each_die_gets_an_equal_share() {
 
 /// A device filled at random is in the steady state of uniform random writes, so later writes cost
 /// the same.
+// Promises: Devices 9.
 #[test]
 fn filled_at_random_is_in_the_steady_state() {
     let random = params(2, 32, 64_000, 0.15, Fill::Random);
@@ -146,6 +149,7 @@ fn filled_at_random_is_in_the_steady_state() {
 /// The computed state is that of a die that was really filled and overwritten at random: as many
 /// blocks hold as many valid pages, and the next writes cost as much. A run of a hundredth of the
 /// capacity already shows the write amplification.
+// Promises: Devices 9.
 #[test]
 fn the_aged_state_is_that_of_real_random_writes() {
     for (block_pages, over_provisioning) in [(16, 0.07), (32, 0.15), (64, 0.3), (32, 1.0)] {
@@ -192,6 +196,7 @@ fn the_aged_state_is_that_of_real_random_writes() {
 }
 
 /// A device of a terabyte begins aged without memory for its pages.
+// Promises: Devices 9.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the test, not the core, asks for its own memory")]
 fn an_aged_terabyte_costs_nothing_before_use() {
@@ -242,6 +247,7 @@ fn there_is_always_a_free_place() {
 
 /// A burst is written at the cache's speed until the cache is full, then at the flash's. While
 /// idle, the cache is emptied. Each page costs two programs, even if the trace ends before.
+// Promises: Devices 5.
 #[test]
 fn the_slc_cache_fills_and_empties() {
     let with = PageMappedParams { slc_bytes: 64 * 4096, ..params(1, 16, 4096, 0.2, Fill::Empty) };
@@ -297,6 +303,7 @@ fn dies_work_at_the_same_time() {
 
 /// With a part of the mapping table in memory, a request outside of it waits for a mapping page.
 /// Changed mapping pages that leave the memory are programmed, and those left at the end are due.
+// Promises: Devices 16.
 #[test]
 fn scattered_access_waits_for_the_mapping_table() {
     let mapped = u64::from(MAPPED_PAGES);
@@ -335,6 +342,7 @@ fn scattered_access_waits_for_the_mapping_table() {
 
 /// Random reads of UFS over all of its space take as much longer than those within the part that
 /// the mapping in memory reaches as HPB's authors measured without it (58 to 67 %).
+// Promises: Devices 16.
 #[test]
 fn scattered_reads_cost_what_hpb_saves() {
     for name in ["ufs-2.1", "ufs-3.1", "ufs-4.0"] {
@@ -361,6 +369,7 @@ fn scattered_reads_cost_what_hpb_saves() {
 
 /// New devices reach the published speeds of large requests in order, and of random writes.
 /// (Random reads are published for deep queues, and here one request waits for the other.)
+// Promises: Devices 17.
 #[test]
 fn published_speeds_are_met() {
     for (name, read_mb_s, write_mb_s, writes_s) in [
@@ -566,6 +575,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 proptest! {
     /// Victims, wear and times of a die match the naive one after every step, and the internal
     /// state is consistent.
+    // Promises: Devices 10.
     #[test]
     fn agrees_with_its_model(
         acts in acts(),

@@ -27,6 +27,7 @@ fn every_profile_is_a_device_of_its_own_name() {
     }
 }
 
+// Promises: Devices 1.
 #[test]
 fn parameters_change_the_device() {
     let chosen = ProfileSelection::parse("emmc-5.1:fill=in-order,gib=1").unwrap();

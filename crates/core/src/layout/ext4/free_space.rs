@@ -286,6 +286,7 @@ mod tests {
 
     proptest! {
         /// Over takes and puts, the same places are chosen as by a search of every place.
+        // Promises: Placement 6.
         #[test]
         fn agrees_with_a_bitmap(
             ops in prop::collection::vec(

@@ -484,6 +484,7 @@ mod tests {
 
         /// Every slot is the one that the model chooses, on whole volumes and on parts, while pages
         /// are written again and freed until nearly all slots are used.
+        // Promises: Placement 5.
         #[test]
         fn agrees_with_scans(
             whole in any::<bool>(),
@@ -532,6 +533,7 @@ mod tests {
     }
 
     /// The figures that mkfs.f2fs 1.15 prints for cards of 256 MiB to 64 GiB.
+    // Promises: Placement 5.
     #[test]
     fn reserves_as_mkfs_does() {
         let made = [

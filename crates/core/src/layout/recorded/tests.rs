@@ -174,6 +174,7 @@ impl<'a> Model<'a> {
 proptest! {
     /// Over random recordings, written back at random times, every page gets the place that the
     /// model finds by its search, and no two share one.
+    // Promises: Placement 9.
     #[test]
     fn agrees_with_a_search_of_the_recording(
         events in prop::collection::vec(happens(), 1..60),
@@ -252,6 +253,7 @@ fn grown() -> Vec<Happens> {
 }
 
 /// A page moves with the recording, and takes the next place before the kernel allocated one.
+// Promises: Placement 9.
 #[test]
 fn a_page_lies_at_the_newest_place_or_at_the_next() {
     let trace = trace(&grown());
@@ -273,6 +275,7 @@ fn a_page_lies_at_the_newest_place_or_at_the_next() {
 
 /// A place that the kernel has reused stays with the page that was written there until that page
 /// is written again; the other page waits behind all.
+// Promises: Placement 10.
 #[test]
 fn a_reused_place_stays_with_the_page_that_holds_it() {
     let mut events = vec![Happens::Write { file: 3, page: 0, pages: 1 }; 30];
@@ -295,6 +298,7 @@ fn a_reused_place_stays_with_the_page_that_holds_it() {
 }
 
 /// Places recorded before a page was removed, or after its next removal, are not used.
+// Promises: Placement 9.
 #[test]
 fn places_belong_to_a_page_between_its_removals() {
     let mut events = vec![Happens::Write { file: 1, page: 0, pages: 1 }; 30];
@@ -313,6 +317,7 @@ fn places_belong_to_a_page_between_its_removals() {
 }
 
 /// Places in parts of a page cannot be distinguished in units of pages; they are counted.
+// Promises: Placement 11.
 #[test]
 fn places_of_small_blocks_are_counted_and_left_out() {
     let knows = Knows { times: true, writes: true, places: true, ..Knows::NOTHING };

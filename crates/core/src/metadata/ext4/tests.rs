@@ -95,6 +95,7 @@ impl SlowJournal {
 }
 
 proptest! {
+    // Promises: Metadata 1, Metadata 2.
     #[test]
     fn the_journal_agrees_with_a_slow_one(
         steps in prop::collection::vec((0..9_u8, 0..3 * SECOND, 0..600_u64, 1..300_u64), 1..80),
@@ -131,6 +132,7 @@ proptest! {
 
     /// In a short journal, what is needed after a crash is never overwritten, and each block that
     /// changed is in place at the end.
+    // Promises: Metadata 2.
     #[test]
     fn a_short_journal_makes_room(
         steps in prop::collection::vec((0..300_u64, 1..40_u64), 1..200),
@@ -156,6 +158,7 @@ proptest! {
     }
 
     /// Extents against a map of pages.
+    // Promises: Metadata 3.
     #[test]
     fn extents_agree_with_a_map(
         steps in prop::collection::vec((any::<bool>(), 0..2_000_u64, 0..40_u64), 1..600),
@@ -196,6 +199,7 @@ proptest! {
     }
 
     /// The blocks of a directory hold all its entries, and each new one changes a block.
+    // Promises: Metadata 3.
     #[test]
     fn a_directory_grows_by_blocks(
         entries in prop::collection::vec((any::<u32>(), 1..=255_u8), 1..800),
@@ -259,6 +263,7 @@ fn written(machine: &mut Ext4, from_s: u64, operations: &[OperationKind]) -> Wri
 }
 
 /// Creation, append and fsync: the blocks by hand, as a loop device gets them from Linux 6.18.
+// Promises: Metadata 1.
 #[test]
 fn an_fsynced_append_logs_inode_bitmap_and_descriptor() {
     let file = FileId(0);
@@ -280,6 +285,7 @@ fn an_fsynced_append_logs_inode_bitmap_and_descriptor() {
 }
 
 /// An overwrite changes the file's times only: fdatasync flushes, fsync commits.
+// Promises: Metadata 1.
 #[test]
 fn fdatasync_of_an_overwrite_is_a_flush() {
     let file = FileId(0);
@@ -309,6 +315,7 @@ fn fdatasync_of_an_overwrite_is_a_flush() {
 }
 
 /// A read changes the access time once for each change (`relatime`).
+// Promises: Metadata 3.
 #[test]
 fn a_read_after_a_write_changes_the_inode_once() {
     let file = FileId(0);
@@ -328,6 +335,7 @@ fn a_read_after_a_write_changes_the_inode_once() {
 
 /// A file that was made and deleted between two commits leaves its traces in directory and bitmaps.
 /// A file that loses its last name is listed in the superblock.
+// Promises: Metadata 3.
 #[test]
 fn a_deletion_logs_the_superblock() {
     let file = FileId(0);
@@ -350,6 +358,7 @@ fn a_deletion_logs_the_superblock() {
 /// blocks as the average: not the first, which has the root, and not the one with the journal. When
 /// none is left, the first group with enough free inodes takes them. Files lie in the flexible
 /// group of their directory. All as on Linux 6.18.
+// Promises: Metadata 3.
 #[test]
 fn directories_at_the_top_are_spread() {
     let entries: Vec<_> = [None].into_iter().chain((0..4).map(|n| Some(named(n)))).collect();
@@ -375,6 +384,7 @@ fn directories_at_the_top_are_spread() {
 }
 
 /// Nothing of the file system lies where a file's page lies.
+// Promises: Metadata 5.
 #[test]
 fn metadata_and_data_have_places_of_their_own() {
     let machine = machine(vec![None]);

@@ -32,6 +32,7 @@ fn written(machine: &mut F2fs) -> (u64, u64, u64) {
     written
 }
 
+// Promises: Metadata 6.
 #[test]
 fn fsync_writes_a_files_nodes() {
     let mut machine = machine();
@@ -51,6 +52,7 @@ fn fsync_writes_a_files_nodes() {
     assert_eq!(written(&mut machine), (3, 2, 2), "a checkpoint keeps the new name");
 }
 
+// Promises: Metadata 6.
 #[test]
 fn a_checkpoint_writes_what_changed_in_a_minute() {
     let mut machine = machine();
@@ -70,6 +72,7 @@ fn a_checkpoint_writes_what_changed_in_a_minute() {
     assert_eq!(written(&mut machine), (4, 203, 2));
 }
 
+// Promises: Metadata 6.
 #[test]
 fn a_file_that_ends_early_writes_no_node() {
     let mut machine = machine();
@@ -83,6 +86,7 @@ fn a_file_that_ends_early_writes_no_node() {
 }
 
 proptest! {
+    // Promises: Metadata 6.
     #[test]
     fn nothing_waits_behind_a_checkpoint(
         steps in prop::collection::vec((0..9_u8, 0..8_u64, 0..5_000_u64), 1..200),

@@ -3,6 +3,7 @@ use super::*;
 /// After a power cut at any step of a history, each page has the version of its last fsync or one
 /// later whole version, and nothing of a file whose removal was committed. A second cut at any step
 /// of the recovery changes nothing. The caches keep their invariants and go on, until a third cut.
+// Promises: Non-volatile memory 4.
 #[test]
 fn a_power_cut_loses_and_tears_no_synced_page() {
     cut_often::<Fslru<Durable>>(3..=12, 8_000, 7).unwrap();
@@ -29,6 +30,7 @@ const OUTSIDE_MEMORY: [Fault; 6] = [
 
 /// Each step of the protocol is needed: power cuts find each that is left out, by itself, in a
 /// history in which they find nothing if none is.
+// Promises: Non-volatile memory 5.
 #[test]
 fn each_planted_fault_is_found() {
     let steps = PersistStep::ALL.map(Fault::Without);
@@ -36,6 +38,7 @@ fn each_planted_fault_is_found() {
 }
 
 /// The same for NVLRU, which has no byte-atomic updates.
+// Promises: Non-volatile memory 5.
 #[test]
 fn each_planted_fault_is_found_under_nvlru() {
     let steps = [
@@ -83,6 +86,7 @@ fn write(file: u32, page: u32) -> FileOp {
 /// reach the memory, and nothing that says whether the free page holds an undo copy. A page was
 /// synced, two words of it change, and another write evicts it from DRAM: a power cut in the update
 /// tears it if one fence is left out.
+// Promises: Non-volatile memory 6.
 #[test]
 fn fig_4_tears_a_page_without_fences() {
     let ops = [write(2, 0), FileOp::SyncAll, FileOp::Write(2, 0, 30..32), write(2, 1)];
@@ -93,6 +97,7 @@ fn fig_4_tears_a_page_without_fences() {
 
 /// An update whose mark is not gone when the fsync returns is undone by a recovery: the page is
 /// older than its last fsync.
+// Promises: Non-volatile memory 6.
 #[test]
 fn a_mark_that_stays_undoes_a_finished_fsync() {
     let ops = [write(0, 1), FileOp::Fsync(0), FileOp::Write(0, 1, 16..19), FileOp::Fsync(0)];
@@ -102,6 +107,7 @@ fn a_mark_that_stays_undoes_a_finished_fsync() {
 /// Two pages are updated in place, one after the other, with the same frame for the undo copy. When
 /// a header began with its kind, the first store of the second mark made the rest of the first mark
 /// valid again, and a recovery copied bytes of the second page into the first.
+// Promises: Non-volatile memory 5.
 #[test]
 fn a_torn_mark_does_not_revive_an_earlier_one() {
     let update = |file| FileOp::Write(file, 0, 11..14);
@@ -120,6 +126,7 @@ fn a_torn_mark_does_not_revive_an_earlier_one() {
 /// A power cut tears the header of a page that is published: the checksum arrives, other words do
 /// not. Recovery once left such a header as it was. The next header of the frame was torn, too, and
 /// its first stores completed the earlier one, which named a page for another page's content.
+// Promises: Non-volatile memory 5.
 #[test]
 fn a_torn_header_is_not_completed_by_a_later_one() {
     let settings = Settings { write_miss_reads: true, ..Settings::default() };
@@ -144,6 +151,7 @@ fn a_torn_header_is_not_completed_by_a_later_one() {
 /// A durable page leaves for storage, and its frame gets another page, as after `delete dp` in
 /// Fig. 4. The header is deleted in the processor's cache only: a power cut brings it back, and the
 /// page has the other one's content.
+// Promises: Non-volatile memory 6.
 #[test]
 fn a_deletion_that_is_not_durable_returns_a_wrong_page() {
     let ops = [write(2, 1), FileOp::Fsync(2), write(2, 0), FileOp::Fsync(2)];
@@ -152,6 +160,7 @@ fn a_deletion_that_is_not_durable_returns_a_wrong_page() {
 }
 
 /// The frame of a durable page is freed when storage has the page in its volatile cache.
+// Promises: Non-volatile memory 6.
 #[test]
 fn a_victim_is_lost_without_a_flush_of_the_device() {
     let ops = [write(0, 0), FileOp::Fsync(0), write(1, 0), write(1, 1)];
@@ -161,6 +170,7 @@ fn a_victim_is_lost_without_a_flush_of_the_device() {
 /// Dirty pages that were never durable leave DRAM and non-volatile memory for storage, without a
 /// FLUSH. Then their file is synced: no copy in memory is dirty, and the paper's in-memory fsync
 /// has nothing to do.
+// Promises: Non-volatile memory 6.
 #[test]
 fn an_fsync_flushes_pages_that_left_before() {
     let ops = [
@@ -177,12 +187,14 @@ fn an_fsync_flushes_pages_that_left_before() {
 
 /// The metadata that names a new file is committed by its fsync, though the pages are durable in
 /// memory before.
+// Promises: Non-volatile memory 6.
 #[test]
 fn an_fsync_commits_the_metadata_that_names_the_file() {
     assert_needed(Fault::NoMetadata, 3, &[write(0, 0), FileOp::Fsync(0)]);
 }
 
 /// A file is truncated and made longer again: a durable copy that was kept would fill the hole.
+// Promises: Non-volatile memory 6.
 #[test]
 fn a_truncated_page_stays_removed() {
     let ops = [
@@ -197,6 +209,7 @@ fn a_truncated_page_stays_removed() {
 
 /// A removed page keeps its durable copy until the removal is committed: before that, a power cut
 /// brings the file back.
+// Promises: Non-volatile memory 6.
 #[test]
 fn a_removal_is_committed_before_the_copies_go() {
     let ops = [write(0, 0), FileOp::Fsync(0), FileOp::Unlink(0)];
@@ -205,6 +218,7 @@ fn a_removal_is_committed_before_the_copies_go() {
 
 /// A file is removed, and one with the same number created, in one transaction. After the commit
 /// and before the copies of the old file are erased, only the generation tells them apart.
+// Promises: Non-volatile memory 6.
 #[test]
 fn a_new_file_does_not_get_the_pages_of_an_old_one() {
     let ops = [write(0, 0), FileOp::Fsync(0), FileOp::Recreate(0, 2)];

@@ -199,6 +199,7 @@ mod tests {
     use super::*;
 
     /// By hand, from Table III: one line of each kind and a page each way.
+    // Promises: Systems 6.
     #[test]
     fn costs_are_those_of_the_table() {
         let traffic = Traffic {
@@ -227,6 +228,7 @@ mod tests {
 
     /// Flash is read and written by pages: how many lines of them matter changes nothing. Two pages
     /// that were written 30 times were erased 15 times each.
+    // Promises: Systems 6.
     #[test]
     fn flash_costs_pages_and_wears() {
         let traffic = Traffic {

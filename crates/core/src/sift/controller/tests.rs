@@ -61,6 +61,7 @@ fn levels_are_halves_of_doublings() {
 
 /// Of each directory's files a known share is used in level 9. Below that level the chance of a
 /// later use is this share, and above it close to none.
+// Promises: Sift 16.
 #[test]
 fn chances_are_the_shares_of_the_files_that_were_used() {
     for share in [0.1, 0.5, 0.9] {
@@ -88,6 +89,7 @@ fn chances_are_the_shares_of_the_files_that_were_used() {
 }
 
 /// A time that has not been seen yet does not count.
+// Promises: Sift 16.
 #[test]
 fn levels_far_beyond_the_time_since_the_start_do_not_count() {
     let mut chances = Chances::new();
@@ -111,6 +113,7 @@ fn rows_are_of_directories_and_uses() {
 
 /// One directory's files are read again 200 s after their creation, when they would have left RAM,
 /// the other's never. The controller comes to write the former and to drop the latter.
+// Promises: Sift 16.
 #[test]
 fn what_is_read_again_is_written_and_the_rest_dropped() {
     let mut sifted = controller("", 4 * MIB);
@@ -143,6 +146,7 @@ fn what_is_read_again_is_written_and_the_rest_dropped() {
 
 /// A program that waits until much is dropped, and then reads all of it at once, costs no more than
 /// `cap` beyond the share `again`.
+// Promises: Sift 16.
 #[test]
 fn an_adversary_costs_no_more_than_the_cap() {
     for (cap_mib, seed) in [(1, 0), (4, 1), (16, 2)] {
@@ -174,6 +178,7 @@ fn an_adversary_costs_no_more_than_the_cap() {
 
 /// A dropped file that its application deletes is no longer expected back: the application may
 /// create another one of that name.
+// Promises: Sift 16.
 #[test]
 fn a_deleted_file_does_not_come_back() {
     let mut controller = Controller::new(
@@ -192,6 +197,7 @@ fn a_deleted_file_does_not_come_back() {
 
 /// The table of files that have left RAM does not grow beyond its bound, and forgets those that
 /// left first.
+// Promises: Sift 16.
 #[test]
 fn files_that_left_are_forgotten_in_order() {
     let mut controller = Controller::new(

@@ -346,6 +346,7 @@ impl Naive {
 
 /// Every decision and every deadline equals the model's, over 1,000 histories in which clocks jump,
 /// flash refuses, and results come late and in any order.
+// Promises: Mount 12.
 #[test]
 fn keep_decides_as_a_list_of_files_does() {
     let mut decided = BTreeMap::new();
@@ -505,6 +506,7 @@ impl Stepped {
     }
 }
 
+// Promises: Mount 10.
 #[test]
 fn names_and_synchronous_opens_decide_where_a_file_is_created() {
     let patterns = vec!["*.log".to_owned()];
@@ -526,6 +528,7 @@ fn names_and_synchronous_opens_decide_where_a_file_is_created() {
 
 /// The window of 16 s ends for the first file at 16.000005 s. The write-back begins 1 s before
 /// that, with all files that have reached 14 s.
+// Promises: Mount 1.
 #[test]
 fn files_due_together_are_written_back_together_in_time() {
     let mut keep = Stepped::new(16_000_000);
@@ -545,6 +548,7 @@ fn files_due_together_are_written_back_together_in_time() {
 
 /// The time of a file counts from its first change that flash lacks, not from the last one:
 /// otherwise a file that is written to again and again would never reach flash.
+// Promises: Mount 1.
 #[test]
 fn later_changes_do_not_postpone_a_write_back() {
     let mut keep = Stepped::new(16_000_000);
@@ -557,6 +561,7 @@ fn later_changes_do_not_postpone_a_write_back() {
 
 /// A small file that is open when its window ends stays in RAM. Its time begins anew with the next
 /// change; without one it is clean, and makes space at no cost.
+// Promises: Mount 1.
 #[test]
 fn a_file_in_use_gets_a_checkpoint_and_a_new_window() {
     let mut keep = Stepped::new(16_000_000);
@@ -600,6 +605,7 @@ fn a_file_in_use_gets_a_checkpoint_and_a_new_window() {
 
 /// A checkpoint writes the whole file. A file that is large, not open, or has two names leaves RAM
 /// instead: a later small change would cost more there than in the page cache.
+// Promises: Mount 1.
 #[test]
 fn only_small_open_files_with_one_name_stay() {
     let mut keep = Stepped::new(16_000_000);
@@ -619,6 +625,7 @@ fn only_small_open_files_with_one_name_stay() {
 }
 
 /// A checkpoint that fails leaves the file as it was: it is tried again, and leaves RAM then.
+// Promises: Mount 1.
 #[test]
 fn a_failed_checkpoint_is_tried_again() {
     let mut keep = Stepped::new(16_000_000);
@@ -654,6 +661,7 @@ fn a_file_with_a_checkpoint_and_a_sync_is_known_until_both_are_done() {
 }
 
 /// A file of more than half of the budget is handed to the page cache, whatever its age.
+// Promises: Mount 29.
 #[test]
 fn a_large_file_is_handed_over() {
     let mut keep = Stepped::new(MINUTE);
@@ -673,6 +681,7 @@ fn a_large_file_is_handed_over() {
 }
 
 /// Empty files take RAM, too: 500,000 of them are within a budget of 64 MiB only if each counts.
+// Promises: Mount 29.
 #[test]
 fn the_budget_bounds_empty_files() {
     let budget_bytes = 64 << 20;
@@ -697,6 +706,7 @@ fn the_budget_bounds_empty_files() {
     assert!(keep.files() as u64 * FILE_COST_BYTES > budget_bytes - budget_bytes / FREED - 4096);
 }
 
+// Promises: Mount 17.
 #[test]
 fn failed_write_backs_are_retried_with_growing_pauses() {
     let mut keep = Stepped::new(0);
@@ -745,6 +755,7 @@ fn every_sync_gets_a_decision_of_its_own() {
     assert_eq!((keep.0.next_deadline(), keep.decisions()), (None, vec![]));
 }
 
+// Promises: Mount 29.
 #[test]
 fn the_oldest_files_make_space_and_nameless_files_last() {
     let mut keep = Stepped::new(MINUTE);
@@ -772,6 +783,7 @@ fn the_oldest_files_make_space_and_nameless_files_last() {
 }
 
 /// When pages and cost exceed the budget, the sifter frees a sixteenth of it, before tmpfs is full.
+// Promises: Mount 29.
 #[test]
 fn files_beyond_the_budget_leave_before_ram_is_full() {
     let mut keep = Stepped::new(MINUTE);
@@ -791,6 +803,7 @@ fn files_beyond_the_budget_leave_before_ram_is_full() {
     assert_eq!(keep.decisions(), [(2, Reason::Space), (3, Reason::Space)]);
 }
 
+// Promises: Mount 11.
 #[test]
 fn a_file_deleted_in_ram_leads_to_no_decision() {
     let mut keep = Stepped::new(0);
@@ -810,6 +823,7 @@ fn a_file_deleted_in_ram_leads_to_no_decision() {
 }
 
 /// A clock that was set back for a day must not keep files in RAM for a day.
+// Promises: Mount 12.
 #[test]
 fn a_clock_that_goes_back_delays_write_back_only_briefly() {
     let day = 86_400_000_000;
@@ -827,6 +841,7 @@ fn a_clock_that_goes_back_delays_write_back_only_briefly() {
 
 /// Files that are synced in the order in which they were written reach flash in ever larger
 /// batches, until one of a batch is not synced.
+// Promises: Mount 2.
 #[test]
 fn files_are_written_back_ahead_of_syncs_in_order() {
     let mut keep = Stepped::new(MINUTE);

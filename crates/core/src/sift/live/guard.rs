@@ -260,6 +260,7 @@ mod tests {
         guard.is_suspended()
     }
 
+    // Promises: Mount 65.
     #[test]
     fn a_jump_in_write_backs_lowers_the_bar() {
         assert!(!suspends(20, 10, 10), "20 % of the drops were wrong");

@@ -112,6 +112,7 @@ impl Journal {
 mod tests {
     use super::*;
 
+    // Promises: Mount 67.
     #[test]
     fn the_journal_keeps_the_last_decisions() {
         let mut journal = Journal::default();

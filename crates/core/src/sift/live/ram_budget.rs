@@ -84,6 +84,7 @@ mod tests {
     const WHOLE: u64 = 64 << 20;
     const SECOND: Micros = 1_000_000;
 
+    // Promises: Mount 69.
     #[test]
     fn a_stall_halves_it_at_once_and_calm_brings_it_back() {
         let mut budget = RamBudget::new(WHOLE);
@@ -106,6 +107,7 @@ mod tests {
 
     /// The group stays below its limit, regardless of the memory that it has besides the files, if
     /// fewer files can bring that about.
+    // Promises: Mount 70.
     #[test]
     fn the_group_stays_below_its_limit() {
         for seed in 0..200 {

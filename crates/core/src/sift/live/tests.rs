@@ -28,6 +28,7 @@ fn chosen(sifter: &str) -> LiveSifter {
 /// files are dropped only
 /// while the sifter is on, only closed ones whose last name is droppable, and at the end RAM is
 /// empty.
+// Promises: Mount 59.
 #[test]
 fn switches_at_any_time_keep_every_promise() {
     let sifters = ["drop-all", "touch", "controller", "s3-fifo", "tmpfs", "random:p=0.5"];
@@ -163,6 +164,7 @@ impl App {
 
 /// An application that writes every dropped file again at once: the sifter is suspended, drops
 /// nothing until its pause is over, and each further pause is longer. `reset` ends it.
+// Promises: Mount 65.
 #[test]
 fn a_sifter_whose_drops_are_all_wrong_is_suspended() {
     let mut app = App::new("drop-all");
@@ -200,6 +202,7 @@ fn a_sifter_whose_drops_are_all_wrong_is_suspended() {
 /// A program that writes each file under a temporary name and renames it, with the file closed or
 /// still open: the sifter takes the file when its name is droppable and no process has it open.
 /// Before, such files stayed with `keep`, and none of a feed reader's downloads was ever dropped.
+// Promises: Mount 58.
 #[test]
 fn a_file_that_gets_a_droppable_name_goes_to_the_sifter() {
     let mut app = App::new("drop-all");
@@ -252,6 +255,7 @@ fn the_performance_of_a_drop_is_no_deletion_by_an_application() {
 
 /// An application that names each file anew: CheckStop knows a dropped file by its content, and
 /// counts it once, by name or by content.
+// Promises: Mount 65.
 #[test]
 fn content_that_comes_back_under_another_name_counts() {
     let mut app = App::new("drop-all");
@@ -288,6 +292,7 @@ fn a_sifter_that_knows_the_future_is_refused() {
 }
 
 /// Outside the patterns, and in every other mode, files are `keep`'s.
+// Promises: Mount 58.
 #[test]
 fn only_droppable_files_are_the_sifters() {
     let mut app = App::new("drop-all");

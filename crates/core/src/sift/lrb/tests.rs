@@ -49,6 +49,7 @@ struct Known {
 /// If all files are looked at, the one with the lowest score of all leaves, of equal ones the least
 /// recently used; it is dropped if the score is below the threshold. Scores are those of the
 /// features that the events of a file have, taken from its creation on.
+// Promises: Sift 18.
 #[test]
 fn the_file_with_the_lowest_score_leaves() {
     let (models, droppable) = (models(), Droppable::matching(&["/c/*".into()]));
@@ -123,6 +124,7 @@ fn the_file_with_the_lowest_score_leaves() {
 
 /// Few of many files are looked at: draws with another seed end in other drops, and the same seed
 /// in the same ones.
+// Promises: Sift 18.
 #[test]
 fn draws_follow_the_seed() {
     let (models, droppable) = (models(), Droppable::matching(&["/c/*".into()]));
@@ -155,6 +157,7 @@ fn draws_follow_the_seed() {
     assert!(all.is_sorted() && !one.is_sorted(), "equal scores leave in the order of their use");
 }
 
+// Promises: Sift 18.
 #[test]
 fn models_that_do_not_suit_are_refused() {
     let (models, droppable) = (models(), Droppable::caches());

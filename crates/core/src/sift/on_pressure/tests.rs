@@ -136,6 +136,7 @@ fn setup<'a>(
 /// last, and was never synced. RAM stays within its budget after
 /// every event. Files that were never dropped end below as in the history; a dropped file that was
 /// not used again does not exist below.
+// Promises: Sift 1, Sift 2.
 #[test]
 fn every_sifter_drops_only_what_may_be_dropped() {
     for selected in all_sifters() {
@@ -194,6 +195,7 @@ struct NaiveLru {
 
 /// With closed files that are only written and read, `drop-all` drops those that a plain list of
 /// files drops, in the same order.
+// Promises: Sift 2.
 #[test]
 fn drop_all_drops_as_a_list_of_files_does() {
     let mut drops = 0;
@@ -273,6 +275,7 @@ fn decisions(sifter: &mut dyn Sift, at_us: Micros, action: Action<'_>) -> Vec<De
 }
 
 /// A file that flash refuses stays in RAM, and is dropped when it is the oldest again.
+// Promises: Sift 6.
 #[test]
 fn a_file_that_flash_refuses_is_dropped_for_space() {
     let (droppable, last) = (droppable(), LastUses::default());
@@ -298,6 +301,7 @@ fn a_file_that_flash_refuses_is_dropped_for_space() {
 }
 
 /// Times that go back change nothing but the order of files.
+// Promises: Sift 2.
 #[test]
 fn time_may_go_back() {
     for selected in all_sifters() {

@@ -136,6 +136,7 @@ fn without_a_sifter_nothing_changes() {
 
 /// For any time in RAM and any budget: below, every file ends with the names and the content that
 /// the history gives it, RAM stays within its budget at every step, and nothing is dropped.
+// Promises: Mount 13.
 #[test]
 fn every_file_below_ends_as_in_the_history() {
     let (mut all, mut kept) = (Counters::default(), 0);
@@ -324,6 +325,7 @@ impl Sift for Dropper {
     fn check(&self) {}
 }
 
+// Promises: Sift 3.
 #[test]
 fn a_dropped_file_is_fetched_again_when_it_is_read() {
     let events = [

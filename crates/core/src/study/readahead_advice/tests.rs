@@ -99,6 +99,7 @@ fn records_and_log() -> Recording {
     recording
 }
 
+// Promises: Read-ahead 12.
 #[test]
 fn a_file_read_here_and_there_gets_advice() {
     let trace = records_and_log().trace();
@@ -125,6 +126,7 @@ fn a_file_read_here_and_there_gets_advice() {
 }
 
 /// Where requests cost time, the file that is read in order wants large windows.
+// Promises: Read-ahead 12.
 #[test]
 fn advice_pays_where_files_differ() {
     let trace = records_and_log().trace();
@@ -137,6 +139,7 @@ fn advice_pays_where_files_differ() {
     assert_eq!(advised, ["/data/records"]);
 }
 
+// Promises: Read-ahead 12.
 #[test]
 fn files_read_in_order_get_none() {
     let mut recording = Recording { opens: true, ..Recording::default() };
@@ -154,6 +157,7 @@ fn files_read_in_order_get_none() {
     assert_eq!(found.saving.saving, 0.0);
 }
 
+// Promises: Read-ahead 12.
 #[test]
 fn many_small_files_are_one_candidate() {
     let mut recording = Recording { opens: true, ..Recording::default() };
@@ -184,6 +188,7 @@ fn many_small_files_are_one_candidate() {
 }
 
 /// Advice needs descriptors, and something to advise.
+// Promises: Read-ahead 12.
 #[test]
 fn missing_facts_are_named() {
     let mut recording = Recording::default();

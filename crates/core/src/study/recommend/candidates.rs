@@ -204,6 +204,7 @@ mod tests {
     }
 
     /// Every change parses, is named once, has a price, and changes one thing.
+    // Promises: Recommend 1, Recommend 4.
     #[test]
     fn every_change_is_possible_and_has_a_price() {
         let baseline = baseline();
@@ -226,6 +227,7 @@ mod tests {
     }
 
     /// FSLRU has the baseline's DRAM beside the memory; the buffers leave the cache as it is.
+    // Promises: Recommend 6.
     #[test]
     fn memory_comes_on_top_of_the_cache() {
         let baseline = Setting { metadata: None, ..baseline() };

@@ -94,6 +94,7 @@ pub fn bootstrap(slices: usize, statistic: impl Fn(&[usize]) -> f64) -> (f64, f6
 mod tests {
     use super::*;
 
+    // Promises: Recommend 3.
     #[test]
     fn a_change_that_wins_everywhere_is_recommended() {
         let baseline = vec![10.0; 20];
@@ -109,6 +110,7 @@ mod tests {
     }
 
     /// A large saving in one slice is a saving on average, but no reason for a change.
+    // Promises: Recommend 3.
     #[test]
     fn one_slice_does_not_recommend_a_change() {
         let baseline: Vec<f64> = (0..20).map(|n| if n == 7 { 1000.0 } else { 10.0 }).collect();
@@ -119,6 +121,7 @@ mod tests {
 
     /// The interval once ended at 184 % of the baseline, where nine tenths of its cost fell in a
     /// few slices. No change saves more than everything.
+    // Promises: Recommend 3.
     #[test]
     fn no_interval_ends_above_the_whole_baseline() {
         let baseline: Vec<f64> = (0..20).map(|n| if n < 2 { 90.0 } else { 1.0 }).collect();
@@ -128,6 +131,7 @@ mod tests {
         assert_eq!((found.interval.1, found.share(found.interval.1)), (198.0, 1.0));
     }
 
+    // Promises: Recommend 3.
     #[test]
     fn no_difference_recommends_nothing() {
         let found = Judgement::of(&[5.0; 20], &[5.0; 20]);
@@ -138,6 +142,7 @@ mod tests {
     }
 
     /// Slices without work say nothing, and few slices with work are not enough.
+    // Promises: Recommend 3.
     #[test]
     fn idle_slices_are_left_out() {
         let work = |slices: usize, cost: f64| -> Vec<f64> {
@@ -154,6 +159,7 @@ mod tests {
     }
 
     /// Against the exact distribution: two slices, of which each is drawn with one half.
+    // Promises: Recommend 3.
     #[test]
     fn the_interval_is_that_of_the_bootstrap() {
         let savings = [0.0, 1.0];

@@ -74,6 +74,7 @@ fn recommended(advice: &Advice) -> Vec<&str> {
 
 /// Pages that are overwritten every 45 s reach flash each time under Linux's 30 s, once in 60 to
 /// 105 s under one minute, and once in five minutes under five.
+// Promises: Recommend 3.
 #[test]
 fn a_change_that_wins_in_all_slices_is_recommended() {
     let trace = trace(steady().into_iter().chain(overwritten(0..SECONDS)).collect());
@@ -93,6 +94,7 @@ fn a_change_that_wins_in_all_slices_is_recommended() {
 }
 
 /// The same overwrites in one slice only: less is written on average, but for no lasting reason.
+// Promises: Recommend 3.
 #[test]
 fn a_change_that_wins_in_one_slice_is_not_recommended() {
     let trace = trace(steady().into_iter().chain(overwritten(610..700)).collect());
@@ -103,6 +105,7 @@ fn a_change_that_wins_in_one_slice_is_not_recommended() {
     assert!(advice.nearest().is_some());
 }
 
+// Promises: Recommend 3.
 #[test]
 fn without_a_difference_nothing_is_recommended() {
     let trace = trace(steady());
@@ -113,6 +116,7 @@ fn without_a_difference_nothing_is_recommended() {
 }
 
 /// A longer commit interval writes the journal less often, and its price is named.
+// Promises: Recommend 4.
 #[test]
 fn a_commit_interval_counts_the_journal() {
     let writes = (0..SECONDS / 10).map(|n| write(10 * n, 1, n, 1)).collect();
@@ -127,6 +131,7 @@ fn a_commit_interval_counts_the_journal() {
 }
 
 /// `commit=5m` once stood above `commit=30s` where both save 1.9 %.
+// Promises: Recommend 5.
 #[test]
 fn of_equals_the_cheaper_comes_first() {
     let one = |name: &str, saving: f64| Judged {
@@ -156,6 +161,7 @@ fn of_equals_the_cheaper_comes_first() {
 
 /// 30 pages are written and synced in turn, so 32 pages of memory absorb nearly all writes, 64 no
 /// more, and 8 none, as each page leaves before it is written again.
+// Promises: Recommend 6.
 #[test]
 fn sizes_of_memory_are_tried_and_have_a_knee() {
     let rewritten = (0..SECONDS / 10).flat_map(|n| {
@@ -190,6 +196,7 @@ fn sizes_of_memory_are_tried_and_have_a_knee() {
 }
 
 /// The slices of a setting add up to what a study of it counts, drained.
+// Promises: Recommend 2.
 #[test]
 fn slices_add_up_to_the_whole_run() {
     let trace = trace(steady().into_iter().chain(overwritten(0..SECONDS)).collect());
@@ -220,6 +227,7 @@ fn device() -> PreparedDevice {
 }
 
 /// Policies are tried where the cache is smaller than the trace; what is not tried has a reason.
+// Promises: Recommend 1.
 #[test]
 fn changes_that_cannot_matter_are_left_out() {
     let trace = trace(steady().into_iter().chain(overwritten(0..SECONDS)).collect());
@@ -240,6 +248,7 @@ fn changes_that_cannot_matter_are_left_out() {
     assert!(is_memory, "{refused:?}");
 }
 
+// Promises: Recommend 7.
 #[test]
 fn a_trace_without_times_or_writes_is_refused() {
     let read = Action::Read { open: None, file: FileId(1), offset: 0, len: 4096 };

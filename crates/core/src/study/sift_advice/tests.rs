@@ -81,6 +81,7 @@ fn judged<'a>(advice: &'a SiftAdvice, name: &str) -> &'a JudgedSifter {
 
 /// Files that are never read again need not be written: a sifter is recommended that drops them,
 /// and nothing is fetched again. Only the files in RAM at the end are written.
+// Promises: Sift 13.
 #[test]
 fn files_that_are_never_read_again_are_dropped() {
     let advice = advice(&hours(|_| false), &every_online_sifter(), 0.05);
@@ -96,6 +97,7 @@ fn files_that_are_never_read_again_are_dropped() {
 
 /// Files that are all read again after they have left RAM are fetched again when they were dropped,
 /// and no sifter that drops them is recommended.
+// Promises: Sift 13.
 #[test]
 fn files_that_are_read_again_are_written() {
     let advice = advice(&hours(|file| file < 3200), &every_online_sifter(), 0.05);
@@ -107,6 +109,7 @@ fn files_that_are_read_again_are_written() {
 }
 
 /// A limit that admits the planted share recommends the sifter that a lower one refuses.
+// Promises: Sift 13.
 #[test]
 fn the_limit_of_bytes_fetched_again_decides() {
     let events = hours(|file| file % 10 == 0);
@@ -122,6 +125,7 @@ fn the_limit_of_bytes_fetched_again_decides() {
 }
 
 /// The future is no configuration, however much it saves.
+// Promises: Sift 13.
 #[test]
 fn a_sifter_that_knows_the_future_is_not_recommended() {
     let advice = advice(&hours(|_| false), &[Selection::parse("oracle").unwrap()], 0.05);
@@ -131,6 +135,7 @@ fn a_sifter_that_knows_the_future_is_not_recommended() {
 }
 
 /// All files within one of the slices: there is nothing to compare slices of.
+// Promises: Sift 13.
 #[test]
 fn one_slice_recommends_nothing() {
     let mut events: Vec<_> =
@@ -142,6 +147,7 @@ fn one_slice_recommends_nothing() {
     assert_eq!(advice.recommended(), None);
 }
 
+// Promises: Sift 12.
 #[test]
 fn sessions_are_parted_by_pauses() {
     let touches = |times_s: &[u64]| {
@@ -163,6 +169,7 @@ fn sessions_are_parted_by_pauses() {
 }
 
 /// The slices of any cut add up to the whole trace and to its halves.
+// Promises: Sift 12.
 #[test]
 fn slices_add_up_to_the_whole_trace() {
     for seed in 1..20 {
@@ -218,6 +225,7 @@ fn slices_add_up_to_the_whole_trace() {
 }
 
 /// Against the exact distribution: of two slices, each is drawn with one half.
+// Promises: Sift 13.
 #[test]
 fn the_interval_is_of_the_share() {
     let of = |by_slice: &[(f64, f64)], at_end: (f64, f64)| {

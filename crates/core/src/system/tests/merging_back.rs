@@ -128,6 +128,7 @@ fn pages_given_together_become_one_request() {
 /// With and without merging, the same pages are read and written in the same order. With a maximum
 /// length of one page the requests equal those of plain storage. Storage that merges sends the same
 /// pages at the same times, too.
+// Promises: Counting 10.
 #[test]
 fn merging_changes_no_page() {
     let mut merged = 0;

@@ -145,6 +145,7 @@ fn written(ios: &[Io]) -> Vec<Lba> {
 
 /// A late layout: pages of a new file have no address when they enter, and are ordered behind the
 /// file before them. When the first page is written, all get an address, and the drain follows it.
+// Promises: Placement 8.
 #[test]
 fn a_late_layout_places_cached_pages_at_write_back() {
     let ext4 = Selection::parse("ext4").unwrap();
@@ -210,6 +211,7 @@ fn addresses_are_known_at_every_step() {
 
 /// After each operation the address that a cache shows is the page's present place in the layout,
 /// and a page that it shows without a place has none there.
+// Promises: Placement 8.
 #[test]
 fn a_cache_shows_present_addresses() {
     let early = Selection { spec: &EARLY, params: Default::default() };

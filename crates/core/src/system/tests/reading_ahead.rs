@@ -284,6 +284,7 @@ fn trace_of_readers(actions: &[Action], model: ReadAheadModel, interval_us: u64)
 /// All counts of prefetches, hits and device pages are those of the model, for each read-ahead,
 /// under LRU, from one frame on to more frames than pages. So are those of each file and process,
 /// and charging them changes no result.
+// Promises: Read-ahead 3, Read-ahead 5, Read-ahead 9, Read-ahead 11.
 #[test]
 fn agrees_with_plain_lists() {
     for (seed, frames) in (0..40).flat_map(|seed| [1, 7, 60, 250, 900].map(|n| (seed, n))) {
@@ -460,6 +461,7 @@ impl Waits {
 }
 
 /// Without writes and read-ahead, reads take all the time of the device, and all stalls are theirs.
+// Promises: Read-ahead 9.
 #[test]
 fn reads_of_the_four_cases_take_all_the_time_of_reads() {
     let model = ReadAheadModel::of(&parse("off").unwrap());
@@ -478,6 +480,7 @@ fn reads_of_the_four_cases_take_all_the_time_of_reads() {
 }
 
 /// Four reads in order, at 100, 200, … µs. Each page takes the device 100 µs.
+// Promises: Read-ahead 4.
 #[test]
 fn reads_wait_for_pages_that_have_not_arrived() {
     let model = ReadAheadModel::of(&parse("linux:128,kernel=6.12").unwrap());
@@ -505,6 +508,7 @@ fn reads_wait_for_pages_that_have_not_arrived() {
 }
 
 /// The third read needs the frames of dirty pages: it waits for their writes, too.
+// Promises: Read-ahead 9.
 #[test]
 fn a_read_waits_for_the_writes_of_pages_that_it_evicts() {
     let model = ReadAheadModel::of(&parse("off").unwrap());
@@ -529,6 +533,7 @@ fn charges_of(trace: &Trace, model: ReadAheadModel, frames: u32) -> (ReadAheadCh
 
 /// Process 1 begins to read file 0 in order, and process 2 goes on. Process 1 reads two pages in
 /// the middle of file 1, which the kernel takes for the begin of a sequence.
+// Promises: Read-ahead 11.
 #[test]
 fn prefetches_are_charged_to_their_cause() {
     let model = ReadAheadModel::of(&parse("linux:128,kernel=6.12").unwrap());
@@ -589,6 +594,7 @@ fn prefetches_are_charged_to_their_cause() {
 }
 
 /// A window is read in one request, with the pages of it that the application waits for.
+// Promises: Read-ahead 4.
 #[test]
 fn a_window_is_one_request() {
     let model = ReadAheadModel::of(&parse("linux:128,kernel=6.12").unwrap());

@@ -114,6 +114,7 @@ fn run(frames: u32, slots: usize, modes: &str, actions: &[Action]) -> (Outcome, 
 
 /// Counts rise with page writes, survive a flush, and are inherited by a page that returns. A miss
 /// that the buffer serves is not a read of the device. Each page carries its last writer.
+// Promises: Systems 3.
 #[test]
 fn pages_bring_their_write_counts() {
     let actions = [
@@ -161,6 +162,7 @@ fn the_buffer_knows_the_pages_used_last() {
 
 /// Over random histories the tiers together behave like plain storage: hits, pages written back and
 /// pages dropped are the same, and each read is served by one medium.
+// Promises: Systems 1.
 #[test]
 fn nothing_is_lost_between_the_tiers() {
     let mut nvm_reads = 0;

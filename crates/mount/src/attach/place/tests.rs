@@ -129,6 +129,7 @@ fn an_ending_holder_is_distinguished_from_a_running_one() {
     two.take(&backing, &seen).unwrap();
 }
 
+// Promises: Mount 42, Mount 43.
 #[test]
 fn places_that_do_not_fit_are_refused() {
     let two = Two::new();
@@ -159,6 +160,7 @@ fn places_that_do_not_fit_are_refused() {
 
 /// `flashsift mount /etc /etc` was no different from any other mount: `kill -9` or a power cut
 /// would have lost new files without which the machine does not start.
+// Promises: Mount 42.
 #[test]
 fn directories_of_the_system_need_force() {
     let two = Two::new();
@@ -187,6 +189,7 @@ fn directories_of_the_system_need_force() {
     assert_eq!(fs::read_dir(&backing).unwrap().count(), 0, "nothing was made");
 }
 
+// Promises: Mount 42, Mount 46.
 #[test]
 fn a_place_in_use_is_refused_and_its_users_named() {
     let two = Two::new();
@@ -216,6 +219,7 @@ fn a_place_in_use_is_refused_and_its_users_named() {
     }
 }
 
+// Promises: Mount 44.
 #[test]
 fn a_hidden_directory_of_another_origin_is_refused() {
     let two = Two::new();

@@ -111,6 +111,7 @@ mod tests {
     }
 
     /// The file gets its name without a rename or a link.
+    // Promises: Mount 4.
     #[test]
     fn a_synced_file_is_created_under_its_name() {
         let folder = tempfile::tempdir().unwrap();
@@ -129,6 +130,7 @@ mod tests {
 
     /// A file in BACKING that another program has given the same name meanwhile is replaced as a
     /// whole, as by any other write-back.
+    // Promises: Mount 4.
     #[test]
     fn a_name_that_is_taken_is_replaced() {
         let folder = tempfile::tempdir().unwrap();

@@ -83,6 +83,7 @@ fn a_forgotten_file_leaves_the_table_after_its_write_back() {
 
 /// A file that is too large for RAM takes none there, and is used as before: it has no name in
 /// BACKING, so its deletion leaves nothing. Its write-back is no second copy.
+// Promises: Mount 29.
 #[test]
 fn a_file_that_was_handed_over_is_used_as_before() {
     let bed = Bed::new();
@@ -133,6 +134,7 @@ fn a_file_that_was_handed_over_is_used_as_before() {
 
 /// A file that was handed over gets its name some time later without a decision of the sifter,
 /// for which it is on flash.
+// Promises: Mount 29.
 #[test]
 fn a_file_that_was_handed_over_gets_its_name_in_time() {
     let bed = Bed::new();
@@ -150,6 +152,7 @@ fn a_file_that_was_handed_over_gets_its_name_in_time() {
 
 /// A checkpoint is a copy under the file's name; the file stays in RAM. The next write-back of
 /// an unchanged file copies nothing.
+// Promises: Mount 4.
 #[test]
 fn a_checkpoint_is_in_backing_while_the_file_stays_in_ram() {
     let bed = Bed::new();
@@ -177,6 +180,7 @@ fn a_checkpoint_is_in_backing_while_the_file_stays_in_ram() {
 }
 
 /// A file with a checkpoint is deleted with it, and takes it along when it is renamed.
+// Promises: Mount 4.
 #[test]
 fn a_checkpoint_goes_with_its_file() {
     let bed = Bed::new();

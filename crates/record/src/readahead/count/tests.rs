@@ -149,6 +149,7 @@ impl Model {
     }
 }
 
+// Promises: Tune 6.
 #[test]
 fn ranges_count_as_single_pages_do() {
     for seed in 1..=300_u64 {
@@ -188,6 +189,7 @@ fn ranges_count_as_single_pages_do() {
     }
 }
 
+// Promises: Tune 6.
 #[test]
 fn memory_is_bounded_and_the_rest_is_said() {
     let bounds = Bounds { files: 2, ranges: 3, tasks: 2, programs: 2 };

@@ -334,6 +334,7 @@ fn a_trace_of_requests_is_one_of_blocks() {
     );
 }
 
+// Promises: Traces 19.
 #[test]
 fn a_trace_of_both_sides_is_read_as_files_or_as_requests() {
     let both = only(&["ext4_", "block_"]);
@@ -363,6 +364,7 @@ fn a_request_given_back_is_issued_once() {
 }
 
 /// An access becomes one event, from the most exact tracepoint in the trace.
+// Promises: Traces 19.
 #[test]
 fn of_several_tracepoints_one_is_believed() {
     const START: &str = "a-5 [0] 1.0: f2fs_datawrite_start: entry_name /f, offset 0, bytes 9000, cmdline a, pid 5, i_size 0, ino 9\n";

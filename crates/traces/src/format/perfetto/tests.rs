@@ -63,6 +63,7 @@ fn a_trace_of_requests_is_one_of_blocks() {
 
 /// Every tracepoint, by Perfetto's number where it has one, by the kernel's names, and described in
 /// the trace.
+// Promises: Traces 19.
 #[test]
 fn every_tracepoint_arrives_whole() {
     let mut runner = proptest::test_runner::TestRunner::default();

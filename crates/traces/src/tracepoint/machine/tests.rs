@@ -49,6 +49,7 @@ fn life(machine: &mut TracepointMachine, n: u64, named: bool) {
 /// to them. ext4 writes all of their pages at the close, though the file ends with it. The
 /// recording knew neither the cut nor the close, so that on a staged machine a tenth of Chromium's
 /// writes was missing.
+// Promises: Record 24.
 #[test]
 fn a_cut_of_an_empty_file_and_its_close_are_told() {
     for (cut, removes) in [(true, false), (true, true), (false, false)] {
@@ -89,6 +90,7 @@ fn a_cut_of_an_empty_file_and_its_close_are_told() {
 
 /// ext4's journal thread makes pages dirty again that have no place yet when it commits. These once
 /// counted as stores of `jbd2` to the first page of each folio.
+// Promises: Record 23.
 #[test]
 fn pages_that_the_kernel_makes_dirty_again_are_no_stores() {
     for (program, stores) in [("jbd2/sda1-8", 0), ("kworker/u8:1-flush-8:0", 0), ("editor", 1)] {
@@ -110,6 +112,7 @@ fn pages_that_the_kernel_makes_dirty_again_are_no_stores() {
     }
 }
 
+// Promises: Record 12.
 #[test]
 fn the_state_does_not_grow_with_deleted_files() {
     for named in [true, false] {
@@ -166,6 +169,7 @@ fn a_name_moves_though_nothing_else_happens() {
 }
 
 /// Chromium and others start their own program again by this name.
+// Promises: Record 22.
 #[test]
 fn a_program_that_runs_itself_keeps_its_name() {
     let mut machine = TracepointMachine::new(false);
@@ -192,6 +196,7 @@ fn a_program_that_runs_itself_keeps_its_name() {
 
 /// Processes from before the trace, a child that has ended before it could be asked, and one that
 /// has moved.
+// Promises: Record 22.
 #[test]
 fn a_process_is_in_its_own_control_group_or_its_parents() {
     struct Groups;
@@ -233,6 +238,7 @@ fn a_process_is_in_its_own_control_group_or_its_parents() {
 
 /// The sync of a directory that existed before the trace was once one of a file without a name: a
 /// quarter of SQLite's syncs in one recording.
+// Promises: Traces 29.
 #[test]
 fn a_sync_of_an_older_directory_is_left_out() {
     struct Directories(u32);
@@ -317,6 +323,7 @@ impl Host for Owned {
     }
 }
 
+// Promises: Record 15.
 #[test]
 fn a_creation_has_its_name_owner_and_mode_and_a_link_is_one() {
     let mut machine = TracepointMachine::new(false);
@@ -349,6 +356,7 @@ fn a_creation_has_its_name_owner_and_mode_and_a_link_is_one() {
 }
 
 /// A write to a file from before the trace does not count towards its initial size.
+// Promises: Record 16.
 #[test]
 fn a_size_is_from_before_the_first_access() {
     let mut machine = TracepointMachine::new(false);
@@ -359,6 +367,7 @@ fn a_size_is_from_before_the_first_access() {
     assert_eq!(emitted(&mut machine), ["bind 0 /tmp/a", "size 0 100", "write 0 0 5000 10"]);
 }
 
+// Promises: Traces 23, Record 15.
 #[test]
 fn a_directory_moves_with_one_event() {
     let mut machine = TracepointMachine::new(false);
@@ -405,6 +414,7 @@ fn call(
 
 /// The opens of a process that ends were closed in the random order of a hash table: one trace gave
 /// several event streams.
+// Promises: Record 17.
 #[test]
 fn an_open_lasts_from_its_first_use_to_its_last_close() {
     let mut machine = TracepointMachine::new(false);
@@ -449,6 +459,7 @@ fn an_open_lasts_from_its_first_use_to_its_last_close() {
 
 /// The last close of a file without names ends the file before the call is over: no event of the
 /// file follows its end.
+// Promises: Record 17.
 #[test]
 fn a_close_precedes_the_end_of_its_file() {
     let mut machine = TracepointMachine::new(false);
@@ -490,6 +501,7 @@ fn a_close_precedes_the_end_of_its_file() {
 
 /// A descriptor came over a socket, or a call that is not recorded reassigned its number: the file
 /// that the read reaches counts.
+// Promises: Record 17.
 #[test]
 fn a_descriptor_that_reaches_another_file_is_another_open() {
     let mut machine = TracepointMachine::new(false);
@@ -509,6 +521,7 @@ fn a_descriptor_that_reaches_another_file_is_another_open() {
 
 /// A place concerns the trace if its file does, whichever thread writes the file back; a write in
 /// whose middle it is chosen stays one write.
+// Promises: Record 20.
 #[test]
 fn places_join_and_belong_to_files_of_the_trace() {
     let mut machine = TracepointMachine::new(false);
@@ -650,6 +663,7 @@ fn history(dice: &mut impl FnMut(u64) -> u64) -> (Kernel, BTreeMap<String, u64>)
 /// Names find their files however late the recorder looks: it once forgot a deleted file while a
 /// report about it was still waiting for its time, and gave that report to the next file with the
 /// same inode number.
+// Promises: Record 6.
 #[test]
 fn names_find_their_files_however_late_they_are_read() {
     for seed in 0..200u64 {

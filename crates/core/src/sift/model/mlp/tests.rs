@@ -95,6 +95,7 @@ fn a_models_facts_are_read() {
     assert_eq!((model.features().units, model.features().unit_us), (4, 1_000_000));
 }
 
+// Promises: Sift 8.
 #[test]
 fn models_that_cannot_run_as_trained_are_refused() {
     for (key, value, error) in [
@@ -127,6 +128,7 @@ fn models_that_cannot_run_as_trained_are_refused() {
 }
 
 /// Every damaged byte is found, and no damage panics.
+// Promises: Sift 8.
 #[test]
 fn a_changed_byte_anywhere_is_found() {
     let bytes = small("softmax", test_facts(1, 4));

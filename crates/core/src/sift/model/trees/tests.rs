@@ -123,6 +123,7 @@ proptest! {
     }
 }
 
+// Promises: Sift 8.
 #[test]
 fn texts_that_are_not_such_trees_are_refused() {
     let split = |feature, threshold| Drawn::Split {
@@ -162,6 +163,7 @@ fn texts_that_are_not_such_trees_are_refused() {
     assert!(plain.contains("flashsift="), "{plain}");
 }
 
+// Promises: Sift 8.
 #[test]
 fn a_changed_byte_anywhere_is_found() {
     let tree = Drawn::Split {

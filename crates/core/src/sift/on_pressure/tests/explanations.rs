@@ -83,6 +83,7 @@ fn decided(
 /// Each decision has an explanation with the same end of the file. A drop meets all of its
 /// criteria; a file that is written by a judgement misses at least one. The numbers are finite, and
 /// no name comes twice.
+// Promises: Sift 17.
 #[test]
 fn explanations_are_consistent_with_decisions() {
     let model = |phase, units, score| {
@@ -159,6 +160,7 @@ fn explanations_are_consistent_with_decisions() {
 
 /// The numbers of a decision by hand: files of one page, of which RAM holds three. A sixteenth of
 /// it is less than a page, so the first file cannot be dropped on trial.
+// Promises: Sift 17.
 #[test]
 fn a_write_of_the_controller_by_hand() {
     let (droppable, last) = (Droppable::matching(&["/d0/*".into()]), LastUses::default());

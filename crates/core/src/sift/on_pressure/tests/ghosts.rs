@@ -118,6 +118,7 @@ fn leaves_as_lists_say(
     assert!(drops > 3000 && writes_all > 3000, "{drops} drops, {writes_all} written");
 }
 
+// Promises: Sift 10.
 #[test]
 fn s3_fifo_drops_as_a_queue_with_ghosts_does() {
     for reads in [1, 2] {
@@ -133,6 +134,7 @@ fn s3_fifo_drops_as_a_queue_with_ghosts_does() {
     }
 }
 
+// Promises: Sift 10.
 #[test]
 fn reject_first_drops_a_name_that_is_not_remembered() {
     for (order, lru) in [("lru", true), ("fifo", false)] {

@@ -30,6 +30,7 @@ fn sifting<'e>(events: &'e [Event<'static>]) -> Option<Sifting<'e>> {
 
 /// In any history, no sifter keeps more than the bound unless it lets bytes be fetched again, alone
 /// or as mounted.
+// Promises: Sift 9.
 #[test]
 fn no_sifter_keeps_more_than_the_bound() {
     let none = Selection::parse("none").unwrap();
@@ -110,6 +111,7 @@ impl Equal {
 
 /// Of files of one size, the oracle keeps nearly what the bound allows. In the end, files that are
 /// deleted at once drive all others out of RAM: the oracle drops files only when it needs space.
+// Promises: Sift 9.
 #[test]
 fn the_oracle_is_near_the_bound_on_equal_files() {
     let none = Selection::parse("none").unwrap();

@@ -80,6 +80,7 @@ fn random(dice: &mut Dice, share: f64) -> (Vec<Stay>, f64) {
 }
 
 /// If all stays are worth their RAM, the bound is the optimum.
+// Promises: Sift 9.
 #[test]
 fn the_bound_of_equal_worth_is_the_optimum() {
     for seed in 0..3000 {
@@ -90,6 +91,7 @@ fn the_bound_of_equal_worth_is_the_optimum() {
 }
 
 /// No choice is worth more than the bound, whatever the stays are worth.
+// Promises: Sift 9.
 #[test]
 fn no_choice_is_worth_more_than_the_bound() {
     for seed in 0..3000 {

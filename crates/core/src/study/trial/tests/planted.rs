@@ -174,6 +174,7 @@ fn assert_covers(found: &Found) {
     assert!(share(found.bootstraps, found.intervals / 2) < covering - 0.02, "{found:?}");
 }
 
+// Promises: Mount 68.
 #[test]
 fn no_effect_is_rarely_taken_for_one() {
     for noise in NOISES {
