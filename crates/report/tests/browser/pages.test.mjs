@@ -542,7 +542,7 @@ test("a figure can be saved as SVG and CSV", { skip }, async () => {
 });
 
 // The picture of the README is the first figure of the page that the command below it writes.
-// PICTURE=write writes it. Fonts differ between machines: its paths and texts are compared.
+// Fonts differ between machines, so its paths and texts are compared. PICTURE=write renews it.
 test("the picture of the README is that of its command", { skip }, async () => {
   const readme = readFileSync(join(root, "README.md"), "utf8");
   const [, picture, command] = readme.match(/!\[[^\]]*\]\((\S+\.svg)\)\s[^`]*`flashsift ([^`]*) --report page\.html`/);
