@@ -416,7 +416,7 @@ fn memory(report: &mut Report, bed: &Bed) -> anyhow::Result<()> {
     }
     let held = resident_bytes(daemon)?;
     let settle = Instant::now();
-    run(Command::new(FLASHSIFT).arg("settle").arg(bed.path("mount")))?;
+    run(Command::new(FLASHSIFT).arg("flush").arg(bed.path("mount")))?;
     let settle_s = settle.elapsed().as_secs_f64();
     let settled = resident_bytes(daemon)?;
     let each = |bytes: u64| bytes.saturating_sub(before) as f64 / HELD as f64;

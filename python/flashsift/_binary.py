@@ -7,6 +7,7 @@ comparison that exceeds its memory takes nothing with it.
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -62,7 +63,21 @@ def run(words: Sequence[str], limit_bytes: int | None = None) -> str:
         raise
     if process.returncode == 0:
         return out
-    raise FlashsiftError(reason(process.returncode, messages))
+    raise FlashsiftError(in_python(reason(process.returncode, messages)))
+
+
+# Arguments whose name is not that of the option with underscores.
+KEYWORDS = {"policy": "policies", "system": "systems", "device": "devices", "sift": "sifters"}
+
+
+def in_python(message: str) -> str:
+    """Names the arguments of Python in a message of the program, which names its options."""
+
+    def keyword(found: re.Match[str]) -> str:
+        name = found[1]
+        return KEYWORDS.get(name, name.replace("-", "_"))
+
+    return re.sub(r"--([a-z][a-z-]*)", keyword, message)
 
 
 @contextlib.contextmanager

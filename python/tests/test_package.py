@@ -75,8 +75,12 @@ def test_errors_have_the_text_of_the_command_line(tmp_path):
         flashsift.open(tmp_path / "missing")
     with pytest.raises(flashsift.FlashsiftError, match="no policy is called `nonsense`"):
         flashsift.compare(FEED, policies="nonsense")
-    with pytest.raises(flashsift.FlashsiftError, match="unexpected argument '--no-such"):
+    with pytest.raises(flashsift.FlashsiftError, match="unexpected argument 'no_such"):
         flashsift.compare(FEED, no_such_option=True)
+    # Messages of the program once named its options, such as `--system`.
+    with pytest.raises(flashsift.FlashsiftError, match="systems.* cannot be used with") as raised:
+        flashsift.compare(FEED, systems="fslru", metadata="ext4")
+    assert "--" not in str(raised.value)
 
 
 def opened(path):

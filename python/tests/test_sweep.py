@@ -197,6 +197,21 @@ def test_a_policy_that_knows_the_trace_is_never_the_best():
     assert "belady (offline)" in fleet.table(found)
 
 
+def test_two_traces_have_no_interval_and_like_policies_no_best(capsys):
+    """Two traces on which all are alike once named a best policy, with a 95 % interval."""
+    like = np.array([50.0, 60.0])
+    question = fleet.QUESTIONS[0]
+    alike = fleet.answer(question, table({"lru": like, "arc": like}), {"size": "1 MiB"}, "lru", None)
+    apart = {"lru": like, "arc": like + 1}
+    apart = fleet.answer(question, table(apart), {"size": "2 MiB"}, "lru", None)
+    assert apart["names"][0]["difference"]["low"] is None
+    assert fleet.shown_difference(apart, apart["names"][0]["difference"]).count("[") == 0
+    fleet.show({"traces": 2, "results": 4, "answers": [alike, apart]}, None)
+    lines = capsys.readouterr().out.splitlines()
+    assert any("1 MiB" in line and "all alike: mean 55" in line for line in lines), lines
+    assert any("2 MiB" in line and "arc: mean 56" in line for line in lines), lines
+
+
 def test_the_fleets_figures_are_the_naive_ones():
     rng = np.random.default_rng(3)
     lru = rng.uniform(10, 90, 40)

@@ -37,7 +37,7 @@ pub(crate) mod sift;
 mod table;
 mod verdict;
 
-/// Run a trace through every policy at several cache sizes: hits, reads and writes at storage
+/// Run a trace through page caches: hits, reads and writes at storage
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift compare trace.xz                       every policy at five sizes
@@ -238,7 +238,7 @@ fn policies_help() -> String {
     });
     format!(
         "Replacement policies, or all (without those marked slow); parameters as name:key=value. \
-         `flashsift policies` explains them{}\n",
+         `flashsift list policies` explains them{}\n",
         each.collect::<String>()
     )
 }
@@ -304,8 +304,8 @@ fn metadata_help() -> String {
         format!("\n  {:<13} {}{params}", spec.name, spec.what)
     });
     format!(
-        "Adds the writes of a file system's journal and of its metadata in place, counted apart; \
-         off: only file data is written{}\n",
+        "Adds the journal and the metadata of a file system, counted apart; off: only file data is \
+         written{}\n",
         each.collect::<String>()
     )
 }

@@ -26,7 +26,7 @@ pub(crate) mod page;
 mod sift;
 pub(crate) mod text;
 
-/// Describe a trace: reads and writes, reuse, lifetimes of files and pages
+/// Describe a trace: reads and writes, reuse, lifetimes
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift describe trace.xz
@@ -50,8 +50,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "5", value_parser = size::parse_count)]
     top: u64,
 
-    /// A modelled device, for the years that its flash lasts: a name of `flashsift devices`, or
-    /// FILE.toml
+    /// A modelled device, for the years that its flash lasts: a name of `flashsift list devices`,
+    /// or FILE.toml
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 

@@ -1,4 +1,4 @@
-//! Modelled devices: `--device` chooses some, and `flashsift devices` shows them.
+//! Modelled devices: `--device` chooses some, and `flashsift list devices` shows them.
 
 use crate::{records, size, text, usage::Usage};
 use anyhow::Context;
@@ -18,8 +18,8 @@ pub(crate) fn help() -> String {
     let each = ALL.iter().map(|spec| format!("\n  {:<16} {}", spec.name, (spec.profile)().what));
     let params = parameters().into_iter().map(|param| format!("\n  {param}"));
     format!(
-        "Modelled devices that perform the requests to storage: time and wear for each policy. \
-         Names, or all, or FILE.toml; parameters as name:key=value. `flashsift devices` shows \
+        "Modelled devices that perform the requests: time and wear of each. \
+         Names, or all, or FILE.toml; parameters as name:key=value. `flashsift list devices` shows \
          their constants and sources{}\nParameters of devices with a capacity:{}\n",
         each.collect::<String>(),
         params.collect::<String>()
@@ -71,13 +71,13 @@ fn from_file(path: &Path) -> anyhow::Result<LabelledProfile> {
     Ok(LabelledProfile { label, profile })
 }
 
-/// Show the modelled devices for --device with the source of every constant, and the wear registers
-/// of this machine
+/// Modelled devices, for --device, with the source of every constant; wear registers of this
+/// machine
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift devices
-  flashsift devices microsd-2012 ufs-3.1
-  flashsift devices ufs-3.1 --toml > my.toml     to edit, for --device my.toml")]
+  flashsift list devices
+  flashsift list devices microsd-2012 ufs-3.1
+  flashsift list devices ufs-3.1 --toml > my.toml     for --device my.toml")]
 pub(crate) struct Args {
     /// Devices to show in full; default: one line for each device
     #[arg(value_name = "DEVICE")]
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         for param in parameters() {
             out += &text::labelled("", 2, &param, columns);
         }
-        out += "\nflashsift devices NAME: every constant with its source.\n\nStorage of this machine:\n";
+        out += "\nflashsift list devices NAME: every constant with its source.\n\nStorage of this machine:\n";
         out += &this_machine(&wear::storage(&args.sys)?, columns);
     } else {
         for device in &chosen {

@@ -266,14 +266,16 @@ impl RunKind {
     }
 }
 
+const SAVE: &str = "diff takes what was saved with: flashsift compare TRACE --json > run.json";
+
 fn read(path: &Path) -> anyhow::Result<Saved> {
     let at = || format!("cannot read {}", path.display());
-    let text = std::fs::read_to_string(path).with_context(at)?;
-    parse(&text).with_context(at)
+    let bytes = std::fs::read(path).with_context(at)?;
+    let text = String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("it is no text; {SAVE}"));
+    parse(&text.with_context(at)?).with_context(at)
 }
 
 fn parse(text: &str) -> anyhow::Result<Saved> {
-    const SAVE: &str = "save a run with: flashsift compare TRACE --json > run.json";
     let mut saved: Option<Saved> = None;
     let objects = serde_json::Deserializer::from_str(text).into_iter::<Map<String, Value>>();
     let objects = objects.enumerate().map(|(n, object)| {

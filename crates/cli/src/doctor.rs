@@ -21,7 +21,7 @@ mod json;
 mod page;
 mod text;
 
-/// Find out which programs and files wear this machine's flash, and what would help
+/// Find out which programs wear this machine's flash, and what helps
 ///
 /// Watches all ext4 and F2FS file systems, or those of the given paths, for a while. Then it shows
 /// who wrote how much to which file, and a ranked list of remedies: each with evidence, what it
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     top: u64,
 
     /// A modelled device that has flash like this machine's, for the years that it lasts: a name of
-    /// `flashsift devices`, or FILE.toml
+    /// `flashsift list devices`, or FILE.toml
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 

@@ -22,7 +22,7 @@ use std::{
 };
 use tracing::{info, warn};
 
-/// Convert a trace of any format into flashsift's Parquet format, or into CSV
+/// Convert a trace of any format into Parquet or CSV
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift import app.strace.xz -o app.parquet

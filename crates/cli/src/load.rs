@@ -29,8 +29,7 @@ use tracing::{debug, info, warn};
 /// How a trace is read.
 #[derive(Args)]
 pub(crate) struct Input {
-    /// Trace file in any known format, plain or compressed with gzip, zstd, xz or lzma; `-` is
-    /// standard input
+    /// Trace in any known format, plain or compressed (gzip, zstd, xz, lzma); `-` is standard input
     pub(crate) trace: PathBuf,
 
     /// Format of the trace, if its content does not identify it

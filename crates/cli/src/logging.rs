@@ -34,17 +34,21 @@ pub(crate) const SUMMARY: &str = "flashsift::summary";
 /// Target of a line that belongs to the summary above it: it is shown indented.
 pub(crate) const DETAIL: &str = "flashsift::detail";
 
+/// Heading of the options that every command has.
+pub(crate) const HEADING: &str = "All commands";
+
 /// How much is logged: `-v` adds debugging messages, `-q` leaves warnings and errors.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Verbosity {
     // Both stand behind a command's own options, before --help.
     /// Log more to standard error: -v debugging messages, -vv all
     #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet",
-        display_order = 990)]
+        help_heading = HEADING, hide_short_help = true, display_order = 990)]
     verbose: u8,
 
     /// Log less: -q only warnings and errors, -qq only errors
-    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 991)]
+    #[arg(short, long, global = true, action = ArgAction::Count,
+        help_heading = HEADING, hide_short_help = true, display_order = 991)]
     quiet: u8,
 }
 

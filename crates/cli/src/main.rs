@@ -2,7 +2,10 @@
 //! the core.
 
 use anyhow::Context;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{
+    CommandFactory, FromArgMatches, Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 use flashsift_core::show;
 use logging::Verbosity;
 use mount::{control, explain, foreground, helper, sift, top, trial};
@@ -21,7 +24,9 @@ mod describe;
 mod devices;
 mod diff;
 mod doctor;
+mod help;
 mod import;
+mod list;
 mod load;
 mod logging;
 mod mount;
@@ -64,8 +69,8 @@ mod watch;
   flashsift profile --target /mnt/card/f -o c.toml  constants of a real card
   flashsift mount ~/.cache/pip ~/.cache/pip        new files stay in RAM first
   flashsift top                                    the mounts, each second
-  flashsift policies mglru                         parameters and costs
-  flashsift devices                                modelled devices, and wear
+  flashsift list policies mglru                    parameters and costs
+  flashsift list devices                           modelled devices, and wear
   flashsift import trace.xz -o trace.parquet       any format into Parquet
   flashsift synth zipf --requests 1M -o zipf.parquet
   flashsift train *.parquet -o model.safetensors   a model; needs Python
@@ -94,26 +99,66 @@ enum Command {
     Replay(replay::Args),
     Profile(profile::Args),
     Mount(mount::Args),
+    Unmount(control::UnmountArgs),
     Status(control::StatusArgs),
     Top(top::Args),
+    Flush(control::FlushArgs),
     Sift(sift::Args),
-    Explain(explain::Args),
-    Foreground(foreground::Args),
-    Trial(trial::Args),
-    #[command(visible_alias = "flush")]
-    Settle(control::SettleArgs),
-    Unmount(control::UnmountArgs),
     #[command(hide = true)]
     MountTmpfs(mount::TmpfsArgs),
     #[command(hide = true)]
     MountAnnounce(mount::AnnounceArgs),
-    Policies(policies::Args),
-    Devices(devices::Args),
+    List(list::Args),
     Synth(synth::Args),
     Sweep(sweep::Args),
     Train(train::Args),
+    #[command(hide = true)]
     Completions(completions::Args),
+    #[command(hide = true)]
     Man(completions::ManArgs),
+    #[command(flatten)]
+    Old(Old),
+}
+
+/// Spellings of version 0.1, which version 0.3 will not know.
+#[derive(Subcommand)]
+enum Old {
+    /// `flashsift list policies`
+    #[command(hide = true)]
+    Policies(policies::Args),
+    /// `flashsift list devices`
+    #[command(hide = true)]
+    Devices(devices::Args),
+    /// `flashsift flush`
+    #[command(hide = true)]
+    Settle(control::FlushArgs),
+    /// `flashsift sift explain`
+    #[command(hide = true)]
+    Explain(explain::Args),
+    /// `flashsift sift foreground`
+    #[command(hide = true)]
+    Foreground(foreground::Args),
+    /// `flashsift sift trial`
+    #[command(hide = true)]
+    Trial(Box<trial::Args>),
+}
+
+/// Returns the command line, with its help arranged.
+fn command_line() -> clap::Command {
+    help::arranged(Cli::command())
+}
+
+/// Reads the command line.
+fn parsed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let matches = command_line().try_get_matches_from(words).map_err(|mut error| {
+        // clap lists all that are similar, the most similar one last.
+        if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
+            let name = names.last().cloned().into_iter().collect();
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(name));
+        }
+        error
+    })?;
+    Cli::from_arg_matches(&matches)
 }
 
 fn main() -> ExitCode {
@@ -124,7 +169,7 @@ fn main() -> ExitCode {
         return mount_helper(words);
     }
     let words: Vec<_> = words.collect();
-    let cli = match Cli::try_parse() {
+    let cli = match parsed([name].into_iter().chain(words.iter().cloned())) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => refused(&error),
         Err(help) => return printed(&help),
@@ -174,7 +219,7 @@ fn mount_helper(words: impl Iterator<Item = OsString>) -> ExitCode {
     let done = match helper::translate(words) {
         Ok(helper::Call::Mount(words)) => {
             let ours = [OsString::from("flashsift")].into_iter().chain(words.iter().cloned());
-            match Cli::try_parse_from(ours) {
+            match parsed(ours) {
                 Ok(cli) => run(cli.command, &words),
                 Err(why) => return usage(why.to_string()),
             }
@@ -207,23 +252,51 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Replay(args) => replay::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Mount(args) => mount::run(&args, words),
+        Command::Unmount(args) => control::unmount(&args),
         Command::Status(args) => control::status(&args),
         Command::Top(args) => top::run(&args),
-        Command::Sift(args) => sift::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Foreground(args) => foreground::run(&args),
-        Command::Trial(args) => trial::run(&args, words),
-        Command::Settle(args) => control::settle(&args),
-        Command::Unmount(args) => control::unmount(&args),
+        Command::Flush(args) => control::flush(&args),
+        Command::Sift(args) => sift::run(&args, words),
         Command::MountTmpfs(args) => mount::send_tmpfs(&args),
         Command::MountAnnounce(args) => mount::announce(&args),
-        Command::Policies(args) => policies::run(&args),
-        Command::Devices(args) => devices::run(&args),
+        Command::List(args) => list::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Train(args) => train::run(&args),
-        Command::Completions(args) => completions::run(&args, &Cli::command()),
-        Command::Man(args) => completions::man(&args, Cli::command()),
+        Command::Completions(args) => completions::run(&args, &command_line()),
+        Command::Man(args) => completions::man(&args, command_line()),
+        Command::Old(old) => run_old(old, words),
+    }
+}
+
+/// Runs a command by its old spelling, and says how it is spelled now.
+fn run_old(old: Old, words: &[OsString]) -> anyhow::Result<()> {
+    let now = |new: &str| tracing::info!("this command is now `flashsift {new}`");
+    match old {
+        Old::Policies(args) => {
+            now("list policies");
+            policies::run(&args)
+        }
+        Old::Devices(args) => {
+            now("list devices");
+            devices::run(&args)
+        }
+        Old::Settle(args) => {
+            now("flush");
+            control::flush(&args)
+        }
+        Old::Explain(args) => {
+            now("sift explain");
+            explain::run(&args)
+        }
+        Old::Foreground(args) => {
+            now("sift foreground");
+            foreground::run(&args)
+        }
+        Old::Trial(args) => {
+            now("sift trial");
+            trial::run(&args, words)
+        }
     }
 }
 
@@ -290,16 +363,15 @@ mod tests {
     /// The options of all commands were once mixed with those of each.
     #[test]
     fn options_of_all_commands_come_last() {
-        let mut command = Cli::command();
+        let mut command = command_line();
         command.build();
         let compare = command.find_subcommand_mut("compare").expect("it is a command");
-        let help = compare.render_help().to_string();
+        let help = compare.render_long_help().to_string();
         let options = help.split("\nExamples:").next().unwrap_or_default();
         let flags = options.lines().filter_map(|line| line.trim_start().split(',').next());
         let short: Vec<&str> = flags.filter(|flag| flag.len() == 2).collect();
         assert_eq!(short[short.len() - 3..], ["-v", "-q", "-h"], "{help}");
-        let verbose = options.find("-v, --verbose").expect("it is an option");
-        assert!(options[verbose..].lines().count() <= 4, "{help}");
+        assert!(options.contains(&format!("{}:\n  -v, --verbose", logging::HEADING)), "{help}");
     }
 
     #[test]
@@ -314,15 +386,28 @@ mod tests {
         assert!(parsed.is_ok(), "{:?}", parsed.err());
     }
 
-    /// `flush` is what other programs call it; the help shows both names.
+    /// Scripts with the spellings of version 0.1 go on.
     #[test]
-    fn flush_is_an_alias_of_settle() {
-        let cli = Cli::try_parse_from(["flashsift", "flush", "/mnt"]).ok().unwrap();
-        assert!(matches!(cli.command, Command::Settle(_)));
-        let help = Cli::command().render_help().to_string();
-        assert!(
-            help.lines().any(|line| line.contains("settle") && line.contains("flush")),
-            "{help}"
-        );
+    fn old_spellings_are_understood() {
+        for line in [
+            "settle /mnt",
+            "policies --sifters",
+            "devices ufs-3.1 --toml",
+            "explain *",
+            "foreground --none",
+            "trial /mnt --resume",
+            "mount /a /b --settled *.log",
+        ] {
+            let words = ["flashsift"].into_iter().chain(line.split(' ')).map(OsString::from);
+            assert!(parsed(words).is_ok(), "{line}");
+        }
+    }
+
+    /// A list of similar commands once began with `completions` for `comprae`.
+    #[test]
+    fn a_mistyped_command_gets_a_proposal() {
+        let error = parsed(["flashsift", "comprae"].map(OsString::from)).err().unwrap();
+        let error = error.to_string();
+        assert!(error.contains("compare") && !error.contains("completions"), "{error}");
     }
 }

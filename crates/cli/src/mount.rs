@@ -24,7 +24,7 @@ use flashsift_mount::{
     daemon::{self, StartRecording, session::Serving, trial::StoredTrial},
 };
 
-/// Keep new files in RAM for a while before they are written back to a directory
+/// Keep new files in RAM for a while before they reach flash
 ///
 /// A new file in MOUNTPOINT lives in RAM first and is later written back to BACKING, an ordinary
 /// directory that is readable without flashsift. A file that is deleted before then never reaches
@@ -32,21 +32,21 @@ use flashsift_mount::{
 /// flashsift.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:
-  flashsift mount ~/.cache/chromium ~/.cache/chromium     in place
+  flashsift mount ~/.cache/chromium                       in place
   flashsift unmount ~/.cache/chromium                     the end of it
-  sudo flashsift mount /data/app /mnt/app --lose-at-most 10m --settled '*.log'
+  sudo flashsift mount /data/app /mnt/app --write-through '*.log'
   sudo mount -t fuse.flashsift /data/app /mnt/app -o lose_at_most=10m,budget=64M
   flashsift mount --enable ~/.cache/chromium              at every start
   flashsift mount --disable ~/.cache/chromium             and undone
-  flashsift mount ~/.cache ~/.cache --sift controller --dry-run
+  flashsift mount ~/.cache --sift controller --dry-run
   flashsift status ~/.cache                               what would be dropped
   flashsift sift on ~/.cache                              drop files from now on
-  flashsift mount ~/.cache ~/.cache --metrics 127.0.0.1:9101     for Prometheus
+  flashsift mount ~/.cache --metrics 127.0.0.1:9101       for Prometheus
 
 A file for --config has the same settings; the command line overrides them:
   lose-at-most = \"10m\"
   budget = \"64MiB\"
-  settled = [\"*.log\"]
+  write-through = [\"*.log\"]
   sift = \"controller:again=0.02\"
   profiles = [\"chromium\", \"pip\"]
   drop = [\"*/my-app/cache/*\"]
@@ -62,9 +62,7 @@ pub(crate) struct Args {
     /// The directory to which files are written back; no other program may change it meanwhile
     backing: PathBuf,
 
-    /// The directory in which the files appear; the same as BACKING for an in-place mount, as if it
-    /// is left out at --enable
-    #[arg(required_unless_present = "start")]
+    /// The directory in which the files appear; default: BACKING itself, in place
     mountpoint: Option<PathBuf>,
 
     #[command(flatten)]
@@ -137,7 +135,11 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     // Reads and writes by passthrough do not reach us, so a recording needs a mount without it.
     wanted.passthrough &= args.record.is_none();
     if !args.foreground && !args.in_background {
-        eprint!("{}", show::lines(&background::start(words)?, false));
+        let says = background::start(words)?;
+        // With -q, the mount is enough.
+        if tracing::enabled!(tracing::Level::INFO) {
+            eprint!("{}", show::lines(&says, false));
+        }
         return Ok(());
     }
     let record = args.record.as_deref().map(std::path::absolute).transpose()?.map(recorded_in);
@@ -163,7 +165,7 @@ fn options(backing: PathBuf, mountpoint: PathBuf, wanted: settings::Wanted) -> d
         lose_at_most: wanted.lose_at_most,
         force: false,
         budget_bytes: wanted.budget_bytes,
-        settled: wanted.settled,
+        settled: wanted.write_through,
         delayed: wanted.delayed,
         allow_other: wanted.allow_other,
         kernel: wanted.options,

@@ -1,5 +1,4 @@
-//! `flashsift policies`: the list of replacement policies as text, as JSON, and as
-//! docs/policies.md; the list of sifters as text and JSON.
+//! `flashsift list policies`: the replacement policies as text, as JSON, and as docs/policies.md.
 
 use crate::{records, text, usage::Usage};
 use flashsift_core::{
@@ -11,21 +10,15 @@ use flashsift_core::{
 use serde::Serialize;
 use std::{fmt::Write as _, io::Write as _};
 
-/// List the replacement policies, or the sifters: purpose, parameters and costs
+/// Replacement policies, for --policy: purpose, parameters and costs
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  flashsift policies
-  flashsift policies spatialclock mglru
-  flashsift policies --json | jq -r .policy
-  flashsift policies --sifters       the sifters, for --sift
-  flashsift policies controller      one of them")]
 pub(crate) struct Args {
-    /// Policies or sifters to list; default: all policies
+    /// Policies to list; default: all
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// List sifters. A name that only a sifter has needs no --sifters
-    #[arg(long)]
+    /// List sifters: of the command's old spelling.
+    #[arg(long, hide = true)]
     sifters: bool,
 
     /// Print one JSON object for each policy, one on a line
@@ -42,8 +35,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let page =
-        if args.sifters || name_sifters(args) { of_sifters(args)? } else { of_policies(args)? };
+    if args.sifters || name_sifters(args) {
+        return crate::list::sifters(&args.names, args.json, args.csv);
+    }
+    let page = of_policies(args)?;
     let mut out = records::Output::rows(args.json || args.markdown, args.csv);
     out.write_all(page.as_bytes())?;
     out.finish()
@@ -68,20 +63,6 @@ fn of_policies(args: &Args) -> anyhow::Result<String> {
     })
 }
 
-fn of_sifters(args: &Args) -> anyhow::Result<String> {
-    let named: Result<Vec<&sift::Spec>, _> = args
-        .names
-        .iter()
-        .map(|text| sift::Selection::parse(text).map(|found| found.spec))
-        .collect();
-    let named = named.map_err(|error| Usage(error.to_string()))?;
-    let chosen = if named.is_empty() { sift::ALL.iter().collect() } else { named };
-    Ok(match args.json || args.csv {
-        true => json_of_sifters(&chosen)?,
-        false => terminal(chosen.iter().map(|spec| (spec.name, spec.what, sifter_facts(spec)))),
-    })
-}
-
 fn kind(spec: &PolicySpec) -> &'static str {
     match spec.kind {
         Kind::Online if spec.slow => "online, and left out of `all` because it is slow",
@@ -92,7 +73,7 @@ fn kind(spec: &PolicySpec) -> &'static str {
 }
 
 /// Returns where a sifter can run.
-fn runs(spec: &sift::Spec) -> &'static str {
+pub(crate) fn runs(spec: &sift::Spec) -> &'static str {
     let takes_model = spec.params.iter().any(|param| matches!(param.kind, ParamKind::Text));
     match ((spec.offline)(&Params::default()), takes_model) {
         (false, _) => "in simulation and in a mount",
@@ -103,16 +84,10 @@ fn runs(spec: &sift::Spec) -> &'static str {
     }
 }
 
-const PARAMETER: &str = "parameter";
+pub(crate) const PARAMETER: &str = "parameter";
 
 /// Facts about a policy or a sifter: labels and texts.
-type Facts = Vec<(&'static str, String)>;
-
-/// Facts about a sifter, after its name and purpose.
-fn sifter_facts(spec: &sift::Spec) -> Facts {
-    let parameters = spec.params.iter().map(|param| (PARAMETER, param.to_string()));
-    parameters.chain([("runs", runs(spec).to_owned()), ("paper", spec.paper.to_owned())]).collect()
-}
+pub(crate) type Facts = Vec<(&'static str, String)>;
 
 /// Facts about a policy, after its name and purpose.
 fn facts(spec: &PolicySpec) -> Facts {
@@ -128,7 +103,7 @@ fn facts(spec: &PolicySpec) -> Facts {
 }
 
 /// Formats names, purposes and facts.
-fn terminal<'a>(entries: impl Iterator<Item = (&'a str, &'a str, Facts)>) -> String {
+pub(crate) fn terminal<'a>(entries: impl Iterator<Item = (&'a str, &'a str, Facts)>) -> String {
     let columns = text::columns().unwrap_or(110);
     let mut out = String::new();
     for (name, what, facts) in entries {
@@ -147,7 +122,7 @@ fn markdown(specs: &[&PolicySpec]) -> String {
     let mut out = "\
 # Policies
 
-<!-- Made by `flashsift policies --markdown > docs/policies.md`, from each policy's file. -->
+<!-- Made by `flashsift list policies --markdown > docs/policies.md`, from each policy's file. -->
 
 Replacement policies for `--policy`, as `name` or `name:parameter=value`. Each parameter is listed \
 with its default and its other values. Time and memory are those of this implementation; memory is \
@@ -197,17 +172,7 @@ struct PolicyRecord<'a> {
 }
 
 #[derive(Serialize)]
-struct SifterRecord<'a> {
-    schema: u32,
-    sifter: &'a str,
-    what: &'a str,
-    parameters: Vec<Parameter<'a>>,
-    runs: &'static str,
-    paper: &'a str,
-}
-
-#[derive(Serialize)]
-struct Parameter<'a> {
+pub(crate) struct Parameter<'a> {
     name: &'a str,
     what: &'a str,
     #[serde(flatten)]
@@ -237,22 +202,6 @@ impl<'a> From<&'a Param> for Parameter<'a> {
         };
         Self { name: param.name, what: param.what, values }
     }
-}
-
-fn json_of_sifters(specs: &[&sift::Spec]) -> serde_json::Result<String> {
-    let mut out = String::new();
-    for spec in specs {
-        out += &serde_json::to_string(&SifterRecord {
-            schema: 1,
-            sifter: spec.name,
-            what: spec.what,
-            parameters: spec.params.iter().map(Parameter::from).collect(),
-            runs: runs(spec),
-            paper: spec.paper,
-        })?;
-        out.push('\n');
-    }
-    Ok(out)
 }
 
 fn json(specs: &[&PolicySpec]) -> serde_json::Result<String> {

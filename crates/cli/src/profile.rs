@@ -28,7 +28,7 @@ use std::{
 };
 use tracing::info;
 
-/// Measure a card or file, and write a profile that `compare --device` takes
+/// Measure a card or file, and write a profile for `compare --device`
 ///
 /// Writes to several places in turn, as flashbench does. The latencies show how much of the device
 /// is mapped as one (a unit), how many units are open at once, and the cost of reads, writes,

@@ -27,7 +27,7 @@ use serde::Serialize;
 use std::{io::Write, num::NonZeroUsize};
 use tracing::info;
 
-/// Recommend a change of policy, write-back, commit interval or memory, with its price, or none
+/// Recommend a change of policy, write-back or memory, or none
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift recommend trace.xz                        to write less to flash
@@ -73,8 +73,8 @@ pub(crate) struct Args {
     )]
     nvm: Vec<u32>,
 
-    /// Modelled device whose time is to be saved, instead of bytes: a name of `flashsift devices`,
-    /// or FILE.toml
+    /// Modelled device whose time is to be saved, instead of bytes: a name of `flashsift list
+    /// devices`, or FILE.toml
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 

@@ -329,9 +329,9 @@ fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Resul
             if !args.command.is_empty() && args.strace != Strace::Never =>
         {
             warn!(
-                "{what} is not allowed ({why}): recording with strace instead, which slows the \
-                 program several times and does not see accesses through mappings; run as root \
-                 (sudo) to record with the kernel's tracepoints"
+                "recording with strace, which slows the program several times and does not see \
+                 accesses through mappings; run as root (sudo) to record with the kernel's \
+                 tracepoints ({what} is not allowed: {why})"
             );
             Ok(recorder::strace(&command(), sink)?)
         }

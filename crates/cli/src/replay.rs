@@ -37,7 +37,7 @@ use tracing::info;
 
 mod report;
 
-/// Perform an after-cache trace on a real device or file, and report how long it takes
+/// Perform an after-cache trace on a real device, and report its time
 ///
 /// Reads, writes, syncs and discards bypass the page cache (O_DIRECT), in the order of the trace.
 /// The written data is incompressible, and each sector holds the number of the request that wrote

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 const SWEEP: External =
     External { module: "flashsift.sweep", what: "compares many traces", extra: "sweep" };
 
-/// Compare caches on many traces, on this machine's cores or a Dask cluster; needs Python
+/// Compare caches on many traces, cores and machines (needs Python)
 ///
 /// Runs `flashsift compare` on each trace for every combination of policy, size, system, write-back
 /// and device, and writes the results as a Parquet dataset with a report. A sweep that was

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 const TRAIN: External =
     External { module: "flashsift.train", what: "trains models", extra: "train" };
 
-/// Train a model that decides which cache files deserve flash; needs Python
+/// Train a model that decides which files deserve flash (needs Python)
 ///
 /// Every file that a trace creates is an example. The model is measured on files that it has not
 /// seen, and the sifters `cachesifter` and `lrb` take it. The command is a part of flashsift's

@@ -244,7 +244,7 @@ fn a_background_mount_shows_its_status_writes_back_and_unmounts() {
         let (words, _) = bed.succeeds(&["status"], &[point]);
         assert!(words.contains("in RAM         1 file"), "{words}");
 
-        bed.succeeds(&["settle"], &[point]);
+        bed.succeeds(&["flush"], &[point]);
         assert_eq!(bed.status(point)["files_in_ram"], 0);
         if point == &seen {
             assert_eq!(fs::read_to_string(backing.join("a")).unwrap(), "first");
@@ -286,7 +286,7 @@ fn an_impossible_mount_is_refused_and_changes_nothing() {
     fs::write(&config, "budget = \"1 MiB\"\nsetle-after = \"1s\"\n").unwrap();
     let says = bed.fails(&["mount", "--config", config.to_str().unwrap()], &[&backing, &seen]);
     assert!(says.contains("config.toml: ") && says.contains("setle-after"), "{says}");
-    for verb in ["status", "settle", "unmount"] {
+    for verb in ["status", "flush", "unmount"] {
         let says = bed.fails(&[verb], &[&seen]);
         assert!(says.contains("is no mount of flashsift"), "{says}");
     }
@@ -825,7 +825,7 @@ fn a_quiet_status_without_mounts_says_nothing() {
     };
     let nothing = String::new();
     let said = "flashsift: nothing is mounted by flashsift\n".to_owned();
-    for command in ["status", "settle"] {
+    for command in ["status", "flush"] {
         assert_eq!(says(command), (nothing.clone(), said.clone()));
         assert_eq!(says(&format!("-q {command}")), (nothing.clone(), nothing.clone()));
     }
@@ -851,7 +851,7 @@ fn a_user_enables_a_mount_and_disables_it() {
         nobody.says(&mut command)
     };
     let units = home.join(".config/systemd/user");
-    let enable = ["mount", "--enable", dir, "--lose-at-most", "10m", "--settled", "*.log"];
+    let enable = ["mount", "--enable", dir, "--lose-at-most", "10m", "--write-through", "*.log"];
     let (done, text, says) = flashsift(&[&enable[..], &["--dry-run"]].concat());
     assert!(done && text.contains("\nExecStart=:") && says.is_empty(), "{text}{says}");
     assert!(!units.exists(), "a dry run changes nothing");
@@ -1327,7 +1327,7 @@ fn only_their_owner_may_use_flashsifts_own_files() {
     fs::set_permissions(&trials, Permissions::from_mode(0o777)).unwrap();
     let refused = || {
         let mut trial = Command::new(FLASHSIFT);
-        trial.args(["trial", "--for", "6d"]).arg(&backing).env("XDG_STATE_HOME", &state);
+        trial.args(["sift", "trial", "--for", "6d"]).arg(&backing).env("XDG_STATE_HOME", &state);
         let output = trial.output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         text(output.stderr)

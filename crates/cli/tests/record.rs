@@ -416,7 +416,7 @@ fn impossible_requests_to_record_are_errors() {
     let (code, text) = printed(&["-o", "-", "--", "true"]);
     assert!(code == Some(2) && text.contains("standard output"), "{text}");
     let (code, text) = printed(&["-o", "t", "--for", "never", "--", "true"]);
-    assert!(code == Some(2) && text.contains("90s, 10m or 1h"), "{text}");
+    assert!(code == Some(2) && text.contains("90s, 10m, 1h or 7d"), "{text}");
     let (code, text) = printed(&["-o", "t", "--", "/no/such/program"]);
     assert!(code == Some(1) && text.contains("/no/such/program"), "{text}");
     assert!(!folder.path().join("t").exists());

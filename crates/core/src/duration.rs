@@ -1,14 +1,14 @@
 //! Durations: reading them from options, and printing them so that an option reads them again.
 //!
-//! The grammar is jiff's friendly one, limited to units of fixed length: `5s`, `500ms`, `2min`,
-//! `1.5h`, `1h 30m`. Durations are whole microseconds.
+//! The grammar is jiff's friendly one: `5s`, `500ms`, `2min`, `1.5h`, `1h 30m`, `7d`. A day has 24
+//! hours, and there are no months. Durations are whole microseconds.
 
-use jiff::fmt::friendly::SpanParser;
+use jiff::{SpanRelativeTo, fmt::friendly::SpanParser};
 use std::fmt;
 
 /// A text that is not a duration of at least one microsecond.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a time: write a time as 90s, 10m or 1h; it must be above 0")]
+#[error("`{0}` is not a time: write a time as 90s, 10m, 1h or 7d; it must be above 0")]
 pub struct DurationError(String);
 
 /// Reads a duration, in microseconds.
@@ -17,7 +17,8 @@ pub struct DurationError(String);
 ///
 /// The text is not of the grammar, or the duration is zero, negative or more than 2⁶⁴ µs.
 pub fn parse_us(text: &str) -> Result<u64, DurationError> {
-    let duration = SpanParser::new().parse_unsigned_duration(text).ok();
+    let span = SpanParser::new().parse_span(text).ok();
+    let duration = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
     let us = duration.and_then(|duration| u64::try_from(duration.as_micros()).ok());
     us.filter(|us| *us > 0).ok_or_else(|| DurationError(text.to_owned()))
 }
@@ -56,6 +57,8 @@ mod tests {
             ("0.3s", 300_000),
             ("1.5h", 5_400_000_000),
             ("1h 30m", 5_400_000_000),
+            ("7d", 604_800_000_000),
+            ("1d 12h", 129_600_000_000),
             ("100000h", 360_000_000_000_000),
         ] {
             assert_eq!(parse_us(text), Ok(us), "{text}");
@@ -68,7 +71,7 @@ mod tests {
             "100ns",
             "-5s",
             "5s ago",
-            "1d",
+            "1 month",
             "5 parsecs",
             "99999999999999999h",
         ] {

@@ -237,6 +237,11 @@ pub trait Listed: Sized + 'static {
 
     /// Returns the name in the list, and the parameters that `name:key=value` takes.
     fn declared(&self) -> (&'static str, &'static [Param]);
+
+    /// Returns the name in the list that another program's name stands for.
+    fn synonym(_wanted: &str) -> Option<&'static str> {
+        None
+    }
 }
 
 /// An entry of a list with the parameters that were given for it.
@@ -278,8 +283,9 @@ impl<T: Listed> Selection<T> {
 fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
     let kind = T::KIND;
     let (wanted, rest) = text.split_once(':').unwrap_or((text, ""));
-    let Some(found) = T::ALL.iter().find(|spec| spec.declared().0.eq_ignore_ascii_case(wanted))
-    else {
+    let named =
+        |name: &str| T::ALL.iter().find(|spec| spec.declared().0.eq_ignore_ascii_case(name));
+    let Some(found) = named(wanted).or_else(|| named(T::synonym(wanted)?)) else {
         let names = T::ALL.iter().map(|spec| spec.declared().0);
         let (nearest, known) = (nearest(wanted, names.clone()), names.collect::<Vec<_>>());
         let (name, known) = (wanted.to_owned(), known.join(", "));

@@ -790,7 +790,12 @@ impl Rows {
 }
 
 fn written(error: ParquetError) -> Error {
-    Error::Sink(format!("storing the trace failed: {error}"))
+    let why = match error {
+        // Its text begins with "External: ".
+        ParquetError::External(source) => source.to_string(),
+        other => other.to_string(),
+    };
+    Error::Sink(format!("storing the trace failed: {why}"))
 }
 
 fn malformed(what: impl std::fmt::Display) -> Error {

@@ -19,11 +19,11 @@ are there are not computed again. Docs: docs/sweep.md."""
 
 # Options of `flashsift compare`: their value and their text.
 LISTS = {
-    "policy": ("POLICY,…", "replacement policies, or all; `flashsift policies` explains them"),
+    "policy": ("POLICY,…", "replacement policies, or all; `flashsift list policies` explains them"),
     "memory": ("SIZE,…", "cache sizes; default: five powers of two below the size of all pages"),
     "system": ("SYSTEM,…", "systems, or all; --policy is lru by default then"),
     "sift": ("SIFTER,…", "sifters, or all: they hold droppable files in RAM"),
-    "device": ("DEVICE,…", "modelled devices, or all, or FILE.toml; `flashsift devices`"),
+    "device": ("DEVICE,…", "modelled devices, or all, or FILE.toml; `flashsift list devices`"),
     "writeback": ("MODE,…", "when dirty pages are written, beside evictions"),
 }
 OPTIONS = {

@@ -29,6 +29,7 @@ SEED = 1
 # Values that differ by less share the first place.
 TIE = 1e-12
 OUTLIERS = 5
+TRACES_MIN = 6
 FENCE = 1.5
 PAGE_BYTES = 4096
 
@@ -38,7 +39,9 @@ STYLE = (
     "padding:0 1em;color:#222}table{border-collapse:collapse;font-size:13px}"
     "td,th{padding:.15em .7em;text-align:right;border-bottom:1px solid #ddd}"
     "td:first-child,th:first-child{text-align:left}code{font-size:12px}"
-    "h3{margin-top:2em}svg{max-width:100%;height:auto}</style>"
+    "h3{margin-top:2em}svg{max-width:100%;height:auto}"
+    ".table{overflow-x:auto;background:linear-gradient(to left,#aaa,transparent) right/.5em 100% "
+    "no-repeat scroll}.table table{background:#fff}code{overflow-wrap:anywhere}</style>"
 )
 
 
@@ -117,7 +120,7 @@ def report(
 
 def offline_policies() -> frozenset[str]:
     """Returns the policies that know the rest of the trace."""
-    policies = (json.loads(line) for line in run(["policies", "--json"]).splitlines())
+    policies = (json.loads(line) for line in run(["list", "policies", "--json"]).splitlines())
     return frozenset(one["policy"] for one in policies if one["kind"] != "online")
 
 
@@ -246,13 +249,18 @@ def difference(own: Any, reference: Any, relative: bool) -> Any:
     return np.where(own == reference, 0.0, away)
 
 
-def interval(away: Any, draws: Any) -> dict[str, float] | None:
-    """Returns the mean of paired differences with its bootstrap interval of 95 %."""
+def interval(away: Any, draws: Any) -> dict[str, float | None] | None:
+    """Returns the mean of paired differences with its bootstrap interval of 95 %.
+
+    Fewer than `TRACES_MIN` traces say nothing about others, so that they have no interval.
+    """
     finite = np.isfinite(away)
     if not finite.any():
         return None
     away = np.where(finite, away, np.nan)
-    means = np.nanmean(away[draws], axis=1) if len(away) > 1 else away
+    if len(away) < TRACES_MIN:
+        return {"mean": float(np.nanmean(away)), "low": None, "high": None}
+    means = np.nanmean(away[draws], axis=1)
     low, high = np.nanquantile(means, [0.025, 0.975])
     return {"mean": float(np.nanmean(away)), "low": float(low), "high": float(high)}
 
@@ -336,14 +344,15 @@ def heading(answer: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def shown_difference(answer: dict[str, Any], away: dict[str, float] | None) -> str:
+def shown_difference(answer: dict[str, Any], away: dict[str, float | None] | None) -> str:
     """Returns a difference with its interval, in percent where it is relative."""
     if away is None:
         return ""
     share = answer["difference_unit"].startswith("share")
     scale, unit = (100, " %") if share else (1, "")
-    mean, low, high = (scale * away[key] for key in ("mean", "low", "high"))
-    return f"{mean:+.2f}{unit} [{low:+.2f}, {high:+.2f}]"
+    values = [scale * away[key] for key in ("mean", "low", "high") if away[key] is not None]
+    within = f" [{values[1]:+.2f}, {values[2]:+.2f}]" if len(values) > 1 else ""
+    return f"{values[0]:+.2f}{unit}{within}"
 
 
 def show(whole: dict[str, Any], store: Store) -> None:
@@ -355,6 +364,10 @@ def show(whole: dict[str, Any], store: Store) -> None:
             last = answer["words"]
             print(f"{last} ({answer['unit']})")
         first = answer["names"][0]
+        online = [row for row in answer["names"] if not row["offline"]]
+        if len(online) > 1 and all(row["best_share"] == 1 for row in online):
+            print(f"  {heading(answer)}: all alike: mean {first['mean']:.4g}")
+            continue
         name = first.get("policy") or first.get("sifter")
         away = shown_difference(answer, first["difference"])
         beside = f"; to {answer['reference']}: {away}" if away else ""
@@ -415,7 +428,7 @@ def table(answer: dict[str, Any]) -> str:
     groups = sorted(answer["names"][0]["groups"])
     titles = ["", "mean", *[f"{100 * q:g} %" for q in QUANTILES], "best on"]
     titles += [f"to {answer['reference']} [95 %]", *(groups if len(groups) <= 12 else [])]
-    cells = ["<table><tr>" + "".join(f"<th>{html.escape(title)}" for title in titles)]
+    cells = ["<div class=table><table><tr>" + "".join(f"<th>{html.escape(title)}" for title in titles)]
     for row in answer["names"]:
         name = row.get("policy") or row["sifter"]
         line = [f"{name} (offline)" if row["offline"] else name, f"{row['mean']:.4g}"]
@@ -424,4 +437,4 @@ def table(answer: dict[str, Any]) -> str:
         line += [best, shown_difference(answer, row["difference"])]
         line += [f"{row['groups'][group]:.4g}" for group in groups] if len(groups) <= 12 else []
         cells.append("<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in line))
-    return "".join(cells) + "</table>"
+    return "".join(cells) + "</table></div>"

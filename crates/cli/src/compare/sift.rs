@@ -48,7 +48,7 @@ impl FromStr for SifterMemory {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some(percent) = text.strip_suffix('%') else {
+        let Some(percent) = text.strip_suffix('%').map(str::trim_end) else {
             return size::parse_bytes(text).map(Self::Bytes);
         };
         match percent.trim().parse::<f64>() {

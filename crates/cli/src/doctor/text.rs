@@ -82,6 +82,21 @@ pub(super) fn sentences(outcome: &Outcome) -> Vec<String> {
     } else {
         sentences.push("No program wrote to the watched file systems.".to_owned());
     }
+    if let Some(writer) = examination.writers.first() {
+        let most = writer.files.first().map_or(String::new(), |file| {
+            format!(", {} of it to {}", share_of(file.bytes_per_hour, writer), file.name)
+        });
+        sentences.push(format!(
+            "{} writes most: {} an hour{most}.",
+            writer.program,
+            text::unbroken(&size::bytes(writer.bytes_per_hour as u64))
+        ));
+    }
+    if let Some(remedy) = examination.remedies.first() {
+        let saves =
+            remedy.saving.as_ref().map_or_else(|| "nothing tells how much".to_owned(), saved);
+        sentences.push(format!("The remedy that saves most: {}; it saves {saves}.", remedy.title));
+    }
     if let Some(until_us) = examination.judged_until_us {
         sentences.push(format!(
             "Programs and remedies are judged by the first {}: there were more events than \
@@ -113,6 +128,11 @@ fn disk_sentence(disk: &Disk, duration_us: u64) -> String {
         text::unbroken(&size::bytes(disk.written_bytes)),
         text::unbroken(&size::bytes(per_day as u64)),
     )
+}
+
+/// Share of what a program writes.
+fn share_of(bytes_per_hour: f64, writer: &Writer) -> String {
+    text::unbroken(&size::share(bytes_per_hour / writer.bytes_per_hour))
 }
 
 fn writers(writers: &[Writer]) -> String {

@@ -35,9 +35,10 @@ const MMAP_BYTES: &str = "131072";
 
 /// Starts the second process with our own arguments. Returns its message when it is mounted.
 pub(super) fn start(words: &[OsString]) -> anyhow::Result<String> {
-    // Options of every command, such as -q, may stand before `mount`. None of them takes a value.
+    // Options of every command, such as -q, may stand before `mount` and `sift trial`. None of them
+    // takes a value.
     let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
-    let verb = words.iter().position(|word| !is_option(word));
+    let verb = words.iter().position(|word| !is_option(word) && word != "sift");
     let (before, after) = words.split_at(verb.expect("the command line named the command") + 1);
     let folder = std::env::current_dir()?;
     // Our working directory may be the one that is to be mounted over, and must not be in use.

@@ -161,10 +161,17 @@ pub(super) fn enable(
     dry_run: bool,
 ) -> anyhow::Result<()> {
     let [backing, mountpoint] = [existing(backing)?, existing(mountpoint)?];
-    if !options.iter().any(|word| word == "--force") {
-        place::not_of_the_system(&backing)?;
-        place::not_of_the_system(&mountpoint)?;
-    }
+    let even_on: Vec<String> = options
+        .iter()
+        .filter_map(|word| Some(word.to_str()?.strip_prefix("--even-on=")?.to_owned()))
+        .collect();
+    let users = place::can_ever_be_taken(&place::Wanted {
+        backing: &backing,
+        mountpoint: &mountpoint,
+        even_if_used: true,
+        even_on: &even_on,
+        force: options.iter().any(|word| word == "--force"),
+    })?;
     // No other user may change what a service manager runs.
     let mask = rustix::process::umask(Mode::WGRP | Mode::WOTH);
     rustix::process::umask(mask | Mode::WGRP | Mode::WOTH);
@@ -193,6 +200,12 @@ pub(super) fn enable(
         );
     }
     tracing::info!("{said}");
+    if !users.users.is_empty() && !options.iter().any(|word| word == "--even-if-used") {
+        tracing::warn!(
+            "{dir} is in use; the mount is refused as long as one of these runs: {}",
+            place::listed(&users)
+        );
+    }
     say_unread(reloaded);
     Ok(())
 }
@@ -390,7 +403,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().canonicalize().unwrap().join("a %h $HOME \"b\\ä");
         fs::create_dir(&dir).unwrap();
-        let options = ["--settled=$x; %n", "--budget=65536"].map(OsString::from);
+        let options = ["--write-through=$x; %n", "--budget=65536"].map(OsString::from);
         for (manager, scope) in [(Manager::Machine, "--system"), (Manager::User, "--user")] {
             let unit = Unit::of(&dir, manager, folder.path()).unwrap();
             assert!(!unit.exists().unwrap());

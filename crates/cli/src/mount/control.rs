@@ -53,7 +53,7 @@ pub(crate) struct StatusArgs {
 ///
 /// Returns when they are durable. Use it before the machine sleeps, or before you copy BACKING.
 #[derive(clap::Args)]
-pub(crate) struct SettleArgs {
+pub(crate) struct FlushArgs {
     /// Mounts to write back; default: all
     mountpoint: Vec<PathBuf>,
 }
@@ -174,7 +174,7 @@ fn show(out: &mut impl Write, mount: &Mount, status: &Status, json: bool) -> any
 
 /// Writes back what several mounts have in RAM, all at once: a mount that fails or does not answer
 /// does not keep the others from writing back.
-pub(crate) fn settle(args: &SettleArgs) -> anyhow::Result<()> {
+pub(crate) fn flush(args: &FlushArgs) -> anyhow::Result<()> {
     let mut mounts = chosen(&args.mountpoint)?;
     if mounts.is_empty() {
         tracing::info!("nothing is mounted by flashsift");

@@ -1,4 +1,4 @@
-//! `flashsift explain`: the reason for which a mount's sifter dropped, wrote or keeps a file.
+//! `flashsift sift explain`: the reason for which a mount's sifter dropped, wrote or keeps a file.
 
 use super::control::chosen;
 use crate::{compare::sift::explained::print_numbers, records, size, text};
@@ -29,9 +29,9 @@ const SHOWN: usize = 20;
 /// left it, also dropped ones, each mount remembers its last 2048 decisions.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift explain ~/.cache/pip/http-v2/0/1/a     one file, also a dropped one
-  flashsift explain '*/Cache_Data/*_0'             all files with such a path
-  flashsift explain '*' --json                     one decision a line")]
+  flashsift sift explain ~/.cache/pip/http-v2/0/1/a    also a dropped file
+  flashsift sift explain '*/Cache_Data/*_0'         all files with such a path
+  flashsift sift explain '*' --json                     one decision a line")]
 pub(crate) struct Args {
     /// A file, or a pattern of paths; `*` stands for any characters
     file: PathBuf,

@@ -1,4 +1,4 @@
-//! `flashsift foreground`: the program that the user looks at, for sifters that ask for it.
+//! `flashsift sift foreground`: the program that the user looks at, for sifters that ask for it.
 
 use super::control;
 use crate::usage::Usage;
@@ -12,8 +12,8 @@ use std::path::PathBuf;
 /// mount --foreground-from` finds it by itself where a control group or logind knows it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  flashsift foreground chromium         the name, as in /proc/PID/comm
-  flashsift foreground --none           no program is in the foreground")]
+  flashsift sift foreground chromium         the name, as in /proc/PID/comm
+  flashsift sift foreground --none           no program is in the foreground")]
 pub(crate) struct Args {
     /// Name of the program, of which the first 15 bytes are compared
     #[arg(required_unless_present = "none", conflicts_with = "none")]

@@ -13,11 +13,12 @@ use std::{
 const NAMES: [&str; 2] = ["mount.fuse.flashsift", "mount.flashsift"];
 
 /// Options with a value, as in fstab and as on our command line.
-const VALUES: [(&str, &str); 15] = [
+const VALUES: [(&str, &str); 16] = [
     ("lose_at_most", "--lose-at-most"),
     ("settle_after", "--settle-after"),
     ("budget", "--budget"),
-    ("settled", "--settled"),
+    ("write_through", "--write-through"),
+    ("settled", "--write-through"),
     ("delay_sync", "--delay-sync"),
     ("sift", "--sift"),
     ("sift_mode", "--sift-mode"),
@@ -261,8 +262,8 @@ mod tests {
             "--option=nosuid",
             "--settle-after=60s",
             "--budget=256M",
-            "--settled=*.db",
-            "--settled=a=b",
+            "--write-through=*.db",
+            "--write-through=a=b",
             "--no-passthrough",
             "--option=allow_other",
             "--",

@@ -41,8 +41,9 @@ pub(super) struct Settings {
 
     /// Names of files that are written through, never held in RAM; `*` stands for any characters.
     /// Files of SQLite are always written through
-    #[arg(long, value_name = "PATTERN")]
-    settled: Vec<String>,
+    #[arg(long, alias = "settled", value_name = "PATTERN")]
+    #[serde(alias = "settled")]
+    write_through: Vec<String>,
 
     /// Delay the syncs of files that match, for at most this long: '*.db*=5m'. A sync returns when
     /// the data is in RAM. A crash takes all these files back together to one moment of the last
@@ -52,7 +53,7 @@ pub(super) struct Settings {
     delay_sync: Vec<(String, Duration)>,
 
     /// Let this sifter decide which files of known caches are dropped from RAM and never reach
-    /// flash, such as controller or controller:again=0.02; `flashsift policies --sifters` lists
+    /// flash, such as controller or controller:again=0.02; `flashsift list sifters` lists
     /// them
     #[arg(long, value_name = "NAME")]
     sift: Option<String>,
@@ -88,7 +89,7 @@ pub(super) struct Settings {
 
     /// Tell the sifter which application is in the foreground: the oldest program of a control
     /// group, such as cgroup:/dev/cpuset/top-app, or of the session that a seat shows, logind or
-    /// logind:seat0 [default: as `flashsift foreground` says]
+    /// logind:seat0 [default: as `flashsift sift foreground` says]
     #[arg(long, value_name = "SOURCE")]
     #[serde(deserialize_with = "source")]
     foreground_from: Option<Source>,
@@ -113,7 +114,7 @@ pub(super) struct Settings {
 pub(super) struct Wanted {
     pub(super) lose_at_most: Duration,
     pub(super) budget_bytes: u64,
-    pub(super) settled: Vec<String>,
+    pub(super) write_through: Vec<String>,
     /// Patterns of files whose syncs are delayed.
     pub(super) delayed: Vec<(String, Duration)>,
     pub(super) sift: Option<SiftWanted>,
@@ -160,7 +161,7 @@ impl Settings {
             self.threads.map(|threads| format!("--threads={threads}")),
         ];
         let listed = [
-            ("settled", &self.settled),
+            ("write-through", &self.write_through),
             ("profile", &self.profiles),
             ("drop", &self.drop),
             ("pin", &self.pin),
@@ -189,7 +190,7 @@ impl Settings {
         Self {
             lose_at_most: self.lose_at_most.or(other.lose_at_most),
             budget: self.budget.or(other.budget),
-            settled: [other.settled, self.settled].concat(),
+            write_through: [other.write_through, self.write_through].concat(),
             delay_sync: [other.delay_sync, self.delay_sync].concat(),
             sift: self.sift.or(other.sift),
             sift_mode: self.sift_mode.or(other.sift_mode),
@@ -285,7 +286,7 @@ impl Settings {
             lose_at_most,
             budget_bytes,
             sift,
-            settled: self.settled,
+            write_through: self.write_through,
             delayed: self.delay_sync,
             metrics: self.metrics,
             foreground: self.foreground_from,
@@ -359,19 +360,19 @@ mod tests {
     fn the_command_line_overrides_the_file_and_the_file_the_defaults() {
         let given = Settings {
             budget: Some(1 << 20),
-            settled: vec!["b*".into()],
+            write_through: vec!["b*".into()],
             options: vec!["suid".into()],
             ..Settings::default()
         };
         let in_file = file(
-            "settle-after = \"5m\"\nbudget = \"64MiB\"\nsettled = [\"*.db\"]\n\
+            "lose-at-most = \"5m\"\nbudget = \"64MiB\"\nwrite-through = [\"*.db\"]\n\
              no-passthrough = true\noptions = [\"noatime\"]\n\
              [[group]]\npatterns = [\"*.db*\", \"/p/*\"]\nsync = \"delayed:5m\"",
         );
         let wanted = given.or(in_file.unwrap()).wanted(true).unwrap();
         assert_eq!(wanted.lose_at_most, Duration::from_secs(300));
         assert_eq!(wanted.budget_bytes, 1 << 20);
-        assert_eq!(wanted.settled, ["*.db", "b*"]);
+        assert_eq!(wanted.write_through, ["*.db", "b*"]);
         let five = Duration::from_secs(300);
         assert_eq!(wanted.delayed, [("*.db*".to_owned(), five), ("/p/*".to_owned(), five)]);
         assert_eq!(wanted.options, ["nodev", "noatime", "suid"]);
@@ -383,13 +384,18 @@ mod tests {
         assert!(wanted.passthrough);
     }
 
-    /// `settle-after` is the name that `lose-at-most` had; files and scripts may still use it.
+    /// `settle-after` is the name that `lose-at-most` had, and `settled` that of `write-through`;
+    /// files and scripts may still use them.
     // Promises: Mount 1.
     #[test]
-    fn the_old_name_of_the_window_is_understood() {
+    fn old_names_are_understood() {
         for name in ["lose-at-most", "settle-after"] {
             let wanted = file(&format!("{name} = \"5m\"")).unwrap().wanted(true).unwrap();
             assert_eq!(wanted.lose_at_most, Duration::from_secs(300), "{name}");
+        }
+        for name in ["write-through", "settled"] {
+            let wanted = file(&format!("{name} = [\"*.db\"]")).unwrap().wanted(true).unwrap();
+            assert_eq!(wanted.write_through, ["*.db"], "{name}");
         }
     }
 
@@ -405,7 +411,7 @@ mod tests {
         let all = Settings {
             lose_at_most: Some(Duration::from_millis(1500)),
             budget: Some(5000),
-            settled: vec!["-a b*".into(), "$c".into()],
+            write_through: vec!["-a b*".into(), "$c".into()],
             delay_sync: vec![("*/a=b c*".into(), Duration::from_millis(2500))],
             sift: Some("controller:again=0.02,price=2".into()),
             sift_mode: Some("dry-run".into()),

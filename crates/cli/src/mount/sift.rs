@@ -1,6 +1,6 @@
 //! The sifter of a mount: from settings to the machine, and `flashsift sift`.
 
-use super::{control, settings::SiftWanted};
+use super::{control, explain, foreground, settings::SiftWanted, trial};
 use crate::{compare::sift::models, usage::Usage};
 use anyhow::{Context, bail};
 use flashsift_core::{
@@ -13,11 +13,12 @@ use flashsift_core::{
 };
 use flashsift_mount::{Errno, SiftWish};
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-/// Switch the sifter of a mount: drop files, or only show what would be dropped
+/// Switch a mount's sifter, explain it, measure what it saves
 ///
 /// The mount needs a sifter (`flashsift mount --sift`). Files that wait in the sifter's RAM are
 /// written to flash first. A file on flash is never dropped. After the next mount the mode is
@@ -28,25 +29,56 @@ use std::{
   flashsift status ~/.cache               see it
   flashsift sift on ~/.cache              drop files from now on
   flashsift sift off ~/.cache             files wait in RAM as without a sifter
-  flashsift sift reset ~/.cache           end a suspension after wrong drops")]
+  flashsift sift reset ~/.cache           end a suspension after wrong drops
+  flashsift sift explain '*/thumbnails/*' why each was dropped or kept
+  flashsift sift trial ~/.cache --for 6d  what it saves")]
 pub(crate) struct Args {
-    /// The sifter's task from now on
-    #[arg(value_parser = ["on", "off", "dry-run", "reset"])]
-    wish: String,
+    #[command(subcommand)]
+    order: Order,
+}
 
+#[derive(clap::Subcommand)]
+enum Order {
+    /// Drop files of caches from now on
+    On(Mounts),
+    /// Drop nothing from now on; new files wait in RAM
+    Off(Mounts),
+    /// Drop nothing, and show in `flashsift status` what would be dropped
+    DryRun(Mounts),
+    /// End a suspension after wrong drops
+    Reset(Mounts),
+    Explain(explain::Args),
+    Trial(Box<trial::Args>),
+    Foreground(foreground::Args),
+}
+
+#[derive(clap::Args)]
+struct Mounts {
     /// Mounts; default: all that have a sifter
     mountpoint: Vec<PathBuf>,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let all = args.mountpoint.is_empty();
+/// `words` are those of the command line, without the program.
+pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
+    match &args.order {
+        Order::On(mounts) => switch("on", &mounts.mountpoint),
+        Order::Off(mounts) => switch("off", &mounts.mountpoint),
+        Order::DryRun(mounts) => switch("dry-run", &mounts.mountpoint),
+        Order::Reset(mounts) => switch("reset", &mounts.mountpoint),
+        Order::Explain(args) => explain::run(args),
+        Order::Trial(args) => trial::run(args, words),
+        Order::Foreground(args) => foreground::run(args),
+    }
+}
+
+fn switch(order: &str, mountpoints: &[PathBuf]) -> anyhow::Result<()> {
+    let all = mountpoints.is_empty();
     let mut done = 0;
-    for mount in control::chosen(&args.mountpoint)? {
+    for mount in control::chosen(mountpoints)? {
         if all && !control::may_order(&mount) {
             continue;
         }
-        let wish = SiftWish::of(&args.wish);
-        let result = match wish {
+        let result = match SiftWish::of(order) {
             Some(wish) => flashsift_mount::control::sift(&mount, wish),
             None => flashsift_mount::control::reset_sifter(&mount),
         };
@@ -54,7 +86,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         match result {
             Ok(()) => {
                 done += 1;
-                tracing::info!("{}: {}", at(), says(&args.wish));
+                tracing::info!("{}: {}", at(), says(order));
             }
             Err(why) if why.raw_os_error() == Some(Errno::NODATA.raw_os_error()) => {
                 if !all {

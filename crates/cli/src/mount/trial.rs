@@ -1,4 +1,4 @@
-//! `flashsift trial`: measures on a live directory what sifting saves.
+//! `flashsift sift trial`: measures on a live directory what sifting saves.
 
 use super::{background, control::chosen_at, settings::Settings, sift};
 use crate::{records, size, usage::Usage};
@@ -32,17 +32,17 @@ use std::{
 /// (passthrough), so that all arms count alike.
 #[derive(clap::Args, Clone)]
 #[command(after_help = "Examples:
-  flashsift trial ~/.cache --for 6d                       start it, in place
-  flashsift trial ~/.cache                                the result so far
-  flashsift trial ~/.cache --resume                       go on after a restart
-  flashsift unmount ~/.cache                              pause it
-  flashsift trial ~/.cache --discard                      forget it")]
+  flashsift sift trial ~/.cache --for 6d      start it, in place
+  flashsift sift trial ~/.cache               the result so far
+  flashsift sift trial ~/.cache --resume      go on after a restart
+  flashsift unmount ~/.cache                  pause it
+  flashsift sift trial ~/.cache --discard     forget it")]
 pub(crate) struct Args {
     /// The directory
     directory: PathBuf,
 
     /// Start a trial of this length: 6d, 12h
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_length, group = "act")]
+    #[arg(long = "for", value_name = "TIME", value_parser = size::parse_time, group = "act")]
     length: Option<Duration>,
 
     /// Go on with a trial that was started before
@@ -118,15 +118,6 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
     })
 }
 
-/// Reads a time, which may be in days.
-fn parse_length(text: &str) -> Result<Duration, String> {
-    match text.strip_suffix('d').map(str::parse::<u16>) {
-        Some(Ok(days)) if days > 0 => Ok(Duration::from_secs(86_400 * u64::from(days))),
-        Some(_) => Err(format!("`{text}` is no number of days from 1 to 65535: write 6d")),
-        None => size::parse_time(text).map_err(|why| why.to_string()),
-    }
-}
-
 /// Stores a new trial.
 fn begin(args: &Args, length: Duration, path: &Path) -> anyhow::Result<()> {
     let at = || path.display().to_string();
@@ -160,7 +151,9 @@ fn begin(args: &Args, length: Duration, path: &Path) -> anyhow::Result<()> {
 fn read(path: &Path, directory: &Path) -> anyhow::Result<Trial> {
     if !path.exists() {
         let directory = directory.display();
-        bail!("no trial of {directory} was started; `flashsift trial {directory} --for 6d` does");
+        bail!(
+            "no trial of {directory} was started; `flashsift sift trial {directory} --for 6d` does"
+        );
     }
     for above in path.ancestors().skip(1).take(2) {
         own_files::refuse_shared(above)?;

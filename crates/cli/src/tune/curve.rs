@@ -55,7 +55,7 @@ pub(super) struct CurveArgs {
     #[arg(long, value_name = "POLICY", default_value = "mglru")]
     policy: String,
 
-    /// Modelled device whose time counts: a name of `flashsift devices`, or FILE.toml
+    /// Modelled device whose time counts: a name of `flashsift list devices`, or FILE.toml
     #[arg(long, value_name = "DEVICE", default_value = "ufs-3.1")]
     device: String,
 

@@ -209,14 +209,14 @@ fn an_sd_card_has_no_lifetime() {
     fs::write(device.join("type"), "SD\n").unwrap();
     fs::write(device.join("life_time"), "0x01 0x01\n").unwrap();
     let sys = sys.path().to_str().unwrap();
-    let says = text(&["devices", "--sys", sys]);
+    let says = text(&["list", "devices", "--sys", sys]);
     assert!(
         says.contains("mmc1:aaaa SD card: no wear register") && !says.contains("life used"),
         "{says}"
     );
     fs::write(device.join("type"), "MMC\n").unwrap();
     fs::write(device.join("pre_eol_info"), "0x01\n").unwrap();
-    assert!(text(&["devices", "--sys", sys]).contains("life used: 0 to 10 % (A)"));
+    assert!(text(&["list", "devices", "--sys", sys]).contains("life used: 0 to 10 % (A)"));
 }
 
 /// Stalls need times; objects have no place on a device.
@@ -268,13 +268,13 @@ fn profiles_are_read_from_toml_files() {
         )
     };
     for name in NAMES {
-        fs::write(&mine, text(&["devices", name, "--toml"])).unwrap();
+        fs::write(&mine, text(&["list", "devices", name, "--toml"])).unwrap();
         let (label, seconds, amplification) = elapsed(path);
         assert_eq!(label, "mine");
         let listed = elapsed(name);
         assert_eq!((seconds, amplification), (listed.1, listed.2), "{name}");
     }
-    let card = text(&["devices", "microsd-2012", "--toml"]);
+    let card = text(&["list", "devices", "microsd-2012", "--toml"]);
     fs::write(&mine, card.replace("open_units = 4", "open_units = 64")).unwrap();
     assert!(elapsed(path).2 < elapsed("microsd-2012").2, "more open units copy less");
     for (bad, says) in [
@@ -298,11 +298,12 @@ fn profiles_are_read_from_toml_files() {
 // Promises: Devices 17.
 #[test]
 fn every_constant_has_its_source() {
-    for record in cells(&["devices"]).iter().filter(|record| record.get("device").is_some()) {
+    for record in cells(&["list", "devices"]).iter().filter(|record| record.get("device").is_some())
+    {
         let name = record["device"].as_str().unwrap();
         let (_, constants) = record["model"].as_object().unwrap().iter().next().unwrap();
         let constants = constants.as_object().unwrap();
-        let listed = text(&["devices"]);
+        let listed = text(&["list", "devices"]);
         let best: Vec<&str> = record["best_case"]
             .as_array()
             .into_iter()
@@ -318,7 +319,7 @@ fn every_constant_has_its_source() {
         named.sort_unstable();
         let sources = record["sources"].as_object().unwrap();
         assert_eq!(named, sources.keys().map(String::as_str).collect::<Vec<_>>(), "{name}");
-        let shown = text(&["devices", name]);
+        let shown = text(&["list", "devices", name]);
         for (constant, source) in sources {
             let source = source.as_str().unwrap();
             let line = shown

@@ -5,7 +5,7 @@ use flashsift_core::{duration::Exact, params, policy, sift};
 use serde_json::Value;
 
 fn says(args: &[&str]) -> String {
-    String::from_utf8(run(&[&["policies"], args].concat()).stdout).unwrap()
+    String::from_utf8(run(&[&["list", "policies"], args].concat()).stdout).unwrap()
 }
 
 /// The documentation page equals the output of the current list.
@@ -22,7 +22,7 @@ fn the_documentation_is_up_to_date() {
 /// Every policy and parameter is present, in all forms.
 #[test]
 fn every_output_of_policies_lists_all_policies() {
-    let (text, page, json) = (says(&[]), says(&["--markdown"]), cells(&["policies"]));
+    let (text, page, json) = (says(&[]), says(&["--markdown"]), cells(&["list", "policies"]));
     assert_eq!(json.len(), policy::ALL.len());
     for (spec, record) in policy::ALL.iter().zip(json) {
         assert_eq!(
@@ -55,12 +55,15 @@ fn every_output_of_policies_lists_all_policies() {
 /// The help of `--sift` once referred to a list that had policies alone.
 #[test]
 fn sifters_are_listed_with_their_parameters() {
-    let (text, json) = (says(&["--sifters"]), cells(&["policies", "--sifters"]));
+    let says = |args: &[&str]| {
+        String::from_utf8(run(&[&["list", "sifters"], args].concat()).stdout).unwrap()
+    };
+    let (text, json) = (says(&[]), cells(&["list", "sifters"]));
     assert_eq!(json.len(), sift::ALL.len());
     for (spec, record) in sift::ALL.iter().zip(json) {
         assert_eq!(record["sifter"].as_str(), Some(spec.name));
         assert_eq!(record["parameters"].as_array().unwrap().len(), spec.params.len());
-        let block = says(&["--sifters", spec.name]);
+        let block = says(&[spec.name]);
         assert!(text.contains(&block), "{}", spec.name);
         let words = block.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(spec.what), "{words}");
@@ -68,12 +71,44 @@ fn sifters_are_listed_with_their_parameters() {
             assert!(words.contains(&format!("parameter {param}")), "{words}");
         }
     }
-    assert_eq!(says(&["controller"]), says(&["--sifters", "controller"]));
+    // The spellings of version 0.1.
+    for old in [&["policies", "--sifters", "controller"][..], &["policies", "controller"]] {
+        assert_eq!(says(&["controller"]), String::from_utf8(run(old).stdout).unwrap(), "{old:?}");
+    }
+}
+
+/// Formats, systems and others were named only in the middle of the help of `compare`.
+#[test]
+fn each_list_has_its_names_in_text_and_json() {
+    for (list, noun, known) in [
+        ("formats", "format", "strace"),
+        ("systems", "system", "fslru"),
+        ("memories", "memory", "optane"),
+        ("readaheads", "readahead", "linux"),
+        ("writebacks", "writeback", "sync-all"),
+        ("layouts", "layout", "f2fs"),
+        ("metadata", "metadata", "ext4"),
+        ("profiles", "profile", "chromium"),
+    ] {
+        let text = String::from_utf8(run(&["list", list]).stdout).unwrap();
+        let records = cells(&["list", list]);
+        for record in &records {
+            let name = record[noun].as_str().unwrap();
+            let is_line = |line: &str| line.starts_with(&format!("{name}: "));
+            assert!(text.lines().any(is_line), "{list} lacks {name}: {text}");
+            assert!(!record["what"].as_str().unwrap().is_empty(), "{list} {name}");
+        }
+        assert!(records.iter().any(|record| record[noun] == known), "{list} lacks {known}");
+        let output = flashsift().args(["list", list, "nosuch"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let says = String::from_utf8(output.stderr).unwrap();
+        assert!(says.contains("`nosuch`") && says.contains(known), "{says}");
+    }
 }
 
 #[test]
 fn an_unknown_policy_is_an_error_that_names_the_known() {
-    let output = flashsift().args(["policies", "lru", "mru"]).output().unwrap();
+    let output = flashsift().args(["list", "policies", "lru", "mru"]).output().unwrap();
     let says = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(says.contains("mru") && says.contains("spatialclock"), "{says}");

@@ -810,7 +810,7 @@ fn statfs_subtracts_the_files_in_ram() {
 }
 
 /// `sync` reaches only the kernel's own data; files that wait in RAM are written back by fsync,
-/// `flashsift settle` and the end of the mount.
+/// `flashsift flush` and the end of the mount.
 // Promises: Mount 9.
 #[test]
 fn sync_does_not_reach_files_in_ram() {
@@ -892,7 +892,7 @@ fn status_reports_the_files_in_ram() {
         value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>()
     };
     assert!(keys(&status).is_superset(&keys(&through)), "{status} {through}");
-    run(super::FLASHSIFT, &[Path::new("settle"), &mounted.ext4.mountpoint()]);
+    run(super::FLASHSIFT, &[Path::new("flush"), &mounted.ext4.mountpoint()]);
     assert_eq!(fs::read(mounted.below("file")).unwrap(), bytes(1, 100 * KIB));
 }
 

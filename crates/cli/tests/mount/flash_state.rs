@@ -77,8 +77,8 @@ fn a_backing_that_turned_read_only_refuses_changes() {
 fn a_plain_user_does_not_take_the_blocks_kept_for_root() {
     let test = "a_plain_user_does_not_take_the_blocks_kept_for_root";
     for options in [
-        &["--settled", "*"][..],
-        &["--settled", "*", "--no-passthrough"],
+        &["--write-through", "*"][..],
+        &["--write-through", "*", "--no-passthrough"],
         &["--budget", "4MiB"],
         &["--budget", "1GiB"],
     ] {

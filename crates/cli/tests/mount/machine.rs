@@ -134,7 +134,13 @@ fn the_program_in_the_foreground_is_known() {
     let report = |arguments: &[&str]| {
         let point = mounted.ext4.mountpoint();
         let mut command = Command::new(FLASHSIFT);
-        command.arg("foreground").args(arguments).arg("--mount").arg(point).status().unwrap()
+        command
+            .args(["sift", "foreground"])
+            .args(arguments)
+            .arg("--mount")
+            .arg(point)
+            .status()
+            .unwrap()
     };
     create(&mounted.at("a"), b"a");
     assert_eq!(foreground(&mounted), None);

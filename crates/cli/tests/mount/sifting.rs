@@ -281,7 +281,7 @@ fn a_dry_run_shows_what_would_be_dropped() {
     assert!(command(&["sift", "on"], &point).status.success());
     fill(&mounted, "m", MANY);
     assert!(count(&mounted, "dropped") > MANY as u64 / 2);
-    let explained = text(command(&["explain"], &mounted.at("cache/m0")).stdout);
+    let explained = text(command(&["sift", "explain"], &mounted.at("cache/m0")).stdout);
     assert!(explained.contains("cache/m0") && explained.contains("dropped"), "{explained}");
     assert!(command(&["sift", "reset"], &point).status.success());
     assert!(command(&["sift", "off"], &point).status.success());
@@ -328,12 +328,12 @@ fn no_name_in_a_mount_drives_a_terminal() {
     for (words, place) in [
         (&["status"][..], &*point),
         (&["status"], &other),
-        (&["explain"], all),
-        (&["explain"], &last),
-        (&["explain"], &mounted.at(NAME)),
+        (&["sift", "explain"], all),
+        (&["sift", "explain"], &last),
+        (&["sift", "explain"], &mounted.at(NAME)),
         (&["top", "--once"], &other),
         (&["unmount"], &other),
-        (&["settle"], &mounted.at(NAME)),
+        (&["flush"], &mounted.at(NAME)),
     ] {
         let output = command(words, place);
         for text in [text(output.stdout), text(output.stderr)] {
@@ -344,7 +344,7 @@ fn no_name_in_a_mount_drives_a_terminal() {
     }
     assert!(said.contains(&format!("cache/{SHOWN}/{SHOWN}4")), "{said}");
     assert!(said.contains("sh\\x1B[31m"), "the user of the mount is named: {said}");
-    let json = text(command(&["explain", "--json"], all).stdout);
+    let json = text(command(&["sift", "explain", "--json"], all).stdout);
     let path = serde_json::to_string(&format!("cache/{NAME}/{NAME}1")).unwrap();
     assert!(json.contains(path.trim_matches('"')), "{json}");
     program.stdin.take();
@@ -448,7 +448,7 @@ fn a_trial_survives_a_restart_and_claims_nothing_early() {
     let directory = ext4.backing();
     let trial = |arguments: &[&str]| {
         Command::new(FLASHSIFT)
-            .arg("trial")
+            .args(["sift", "trial"])
             .arg(&directory)
             .args(arguments)
             .env("XDG_STATE_HOME", ext4.path("state"))

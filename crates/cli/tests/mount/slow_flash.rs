@@ -54,7 +54,7 @@ fn until_it_waits(mounted: &Mounted) {
 // Promises: Mount 32.
 #[test]
 fn a_slow_write_delays_no_other_process() {
-    let options = ["--settle-after", "1h", "--no-passthrough", "--settled", "*"];
+    let options = ["--settle-after", "1h", "--no-passthrough", "--write-through", "*"];
     let Some(mounted) = Mounted::new("a_slow_write_delays_no_other_process", &options) else {
         return;
     };

@@ -552,7 +552,7 @@ fn a_written_back_file_is_the_same_file() {
 fn write_through_names_never_wait_in_ram() {
     let Some(mounted) = Mounted::new(
         "write_through_names_never_wait_in_ram",
-        &[&LATE[..], &["--settled", "*.log"]].concat(),
+        &[&LATE[..], &["--write-through", "*.log"]].concat(),
     ) else {
         return;
     };

@@ -253,7 +253,7 @@ impl GroupHistory {
         let (daemon, top) = (bed.start(&OPTIONS).unwrap(), bed.mountpoint());
         let open = |database: &(&str, Program)| Shell::open(&top, *database).unwrap();
         let mut shells: Vec<Shell> = databases.iter().map(open).collect();
-        output(Command::new(crate::power_cuts::FLASHSIFT).arg("settle").arg(&top)).unwrap();
+        output(Command::new(crate::power_cuts::FLASHSIFT).arg("flush").arg(&top)).unwrap();
         let start = device.position();
         let mut random = Random::new(seed);
         let mut committed = Vec::new();

@@ -35,7 +35,7 @@ pub(crate) enum Step {
     Sync(String),
     DataSync(String),
     SyncDirectory(String),
-    /// `flashsift settle`, or the end of the mount.
+    /// `flashsift flush`, or the end of the mount.
     Settle,
 }
 

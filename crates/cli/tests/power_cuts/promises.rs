@@ -1,6 +1,6 @@
 //! The states that a disk may have after a power cut, by the operations acknowledged before it.
 //!
-//! - An acknowledged fsync, fdatasync, `O_SYNC` write or `flashsift settle` lasts, with the names
+//! - An acknowledged fsync, fdatasync, `O_SYNC` write or `flashsift flush` lasts, with the names
 //!   that the file had (Mount 2, Mount 9). An acknowledged fsync of a directory makes its names
 //!   last (Mount 3).
 //! - A file that was never written in BACKING is there as it was at one moment, or not at all

@@ -171,7 +171,7 @@ impl Characterisation for Phones {
             Value::Count(judged - unlike.len() as u64).into(),
             "of".into(),
             Value::Count(judged).into(),
-            "figures are like those that papers give for phones.".into(),
+            "figures lie near what papers measured on phones.".into(),
         ];
         if !unlike.is_empty() {
             sentence.extend(["Unlike:".into(), format!("{}.", unlike.join("; ")).into()]);

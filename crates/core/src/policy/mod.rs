@@ -240,6 +240,28 @@ impl Listed for PolicySpec {
     fn declared(&self) -> (&'static str, &'static [Param]) {
         (self.name, self.params)
     }
+
+    /// Takes the names of libCacheSim (`s3-fifo`, `twoq`) and of Caffeine's simulator
+    /// (`two-queue.S3Fifo`, `sketch.WindowTinyLfu`).
+    fn synonym(wanted: &str) -> Option<&'static str> {
+        const SYNONYMS: [(&str, &str); 5] = [
+            ("twoq", "2q"),
+            ("twoqueue", "2q"),
+            ("windowtinylfu", "wtinylfu"),
+            ("clairvoyant", "belady"),
+            ("secondchance", "clock"),
+        ];
+        let letters = |name: &str| -> String {
+            name.chars()
+                .filter(|c| !matches!(c, '-' | '_'))
+                .map(|c| c.to_ascii_lowercase())
+                .collect()
+        };
+        let wanted = letters(wanted.rsplit('.').next().unwrap_or_default());
+        let same = ALL.iter().map(|spec| spec.name).find(|name| letters(name) == wanted);
+        let other = || SYNONYMS.iter().find(|(name, _)| *name == wanted).map(|(_, name)| *name);
+        same.or_else(other)
+    }
 }
 
 impl Selection {
@@ -251,8 +273,34 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, PolicySpec};
+    use super::{ALL, PolicySpec, Selection};
     use std::collections::BTreeSet;
+
+    /// A researcher pasted the names of other simulators, which were unknown here.
+    #[test]
+    fn names_of_other_simulators_are_taken() {
+        for (theirs, ours) in [
+            ("s3-fifo", "s3fifo"),
+            ("S3FIFO", "s3fifo"),
+            ("twoq", "2q"),
+            ("clock-pro", "clockpro"),
+            ("w-tinylfu", "wtinylfu"),
+            ("linked.Lru", "lru"),
+            ("two-queue.TwoQueue", "2q"),
+            ("two-queue.S3Fifo", "s3fifo"),
+            ("sketch.WindowTinyLfu", "wtinylfu"),
+            ("opt.Clairvoyant", "belady"),
+            ("lru-wsr", "lruwsr"),
+        ] {
+            let found = Selection::parse(theirs).map(|found| found.spec.name);
+            assert_eq!(found.ok(), Some(ours), "{theirs}");
+        }
+        for unknown in ["", ".", "s4-fifo", "linked."] {
+            assert!(Selection::parse(unknown).is_err(), "{unknown:?}");
+        }
+        let spec = Selection::parse("twoq:kin=0.5").ok().unwrap();
+        assert_eq!(spec.label(), "2q:kin=0.5");
+    }
 
     /// Names are unique, and each description is a phrase: not empty, on one line, without a full
     /// stop.

@@ -206,8 +206,8 @@ impl fmt::Display for Note {
                  which storage has an older version, or none.",
             ),
             Self::Devices => f.write_str(
-                "Devices are modelled: flashsift devices NAME has every constant with its source. \
-                 Elapsed: all requests as fast as the device can, one at a time.",
+                "Devices are modelled: flashsift list devices NAME has every constant with its \
+                 source. Elapsed: all requests as fast as the device can, one at a time.",
             ),
             Self::Stall => f.write_str(
                 "Stall: with requests at their recorded times, how long applications wait for \
@@ -260,8 +260,8 @@ impl fmt::Display for Note {
             }
             Self::BestCase { devices } => write!(
                 f,
-                "Speeds of {} follow from the vendor's best case; flashsift devices NAME names \
-                 these constants.",
+                "Speeds of {} follow from the vendor's best case; flashsift list devices NAME \
+                 names these constants.",
                 devices.join(", ")
             ),
             Self::AmplificationNotShown => write!(

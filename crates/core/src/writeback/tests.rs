@@ -857,7 +857,7 @@ fn a_refused_mode_is_named_with_the_reason() {
         ("", "no mode of write-back is called ``; there are: evict, periodic:5s"),
         ("sometimes", "called `sometimes`"),
         ("sync:5s", "called `sync:5s`"),
-        ("periodic:5", "`5` is not a time: write a time as 90s, 10m or 1h"),
+        ("periodic:5", "`5` is not a time: write a time as 90s, 10m, 1h or 7d"),
         ("periodic:0s", "`0s` is not a time"),
         ("periodic:-5s", "`-5s` is not a time"),
         ("periodic:99999999999999999h", "is not a time"),

@@ -10,7 +10,9 @@ use flashsift_host::{
     users::{self, Found},
 };
 use rustix::{
-    fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags, flock, major},
+    fs::{
+        Access, AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags, flock, major,
+    },
     io::Errno,
 };
 use std::{
@@ -136,22 +138,11 @@ impl LockedPlace {
     pub fn take(wanted: &Wanted<'_>) -> Result<Self, Refused> {
         let backing = directory(wanted.backing)?;
         let mountpoint = directory(wanted.mountpoint)?;
-        related(&backing, &mountpoint)?;
         let (on, over) = (mount_of(&backing)?, mount_of(&mountpoint)?);
         if let Some(mounted) = [&on, &over].into_iter().find(|mount| mount.kind == KIND) {
             return unfit(format!("{} is mounted by flashsift already", mounted.point.display()));
         }
-        ordinary(&backing, &on, wanted.even_on)?;
-        if !wanted.force {
-            not_of_the_system(&backing)?;
-            not_of_the_system(&mountpoint)?;
-        }
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&backing, flags, Mode::empty())
-            .map_err(|why| Refused::at(&backing, "opening", why))?;
-        if backing::folds_case(backing::flags(&root)) {
-            return unfit(folded(&backing));
-        }
+        let root = suitable(wanted, &backing, &mountpoint, &on)?;
         // An ending daemon would be found as a user of the directory.
         if let Some(file) = existing(root.as_fd()).filter(is_held) {
             return Err(held(backing, &file));
@@ -189,6 +180,56 @@ impl LockedPlace {
         let _ = flock(&root, FlockOperation::NonBlockingLockShared);
         Ok(Self { root, backing, mountpoint, lock })
     }
+}
+
+/// Checks that the directories can ever be mounted, by this user. Returns the processes that use
+/// them now, which keep the mount from being made.
+///
+/// # Errors
+///
+/// The reason why a mount would be refused, whatever runs.
+pub fn can_ever_be_taken(wanted: &Wanted<'_>) -> Result<Found, Refused> {
+    let backing = directory(wanted.backing)?;
+    let mountpoint = directory(wanted.mountpoint)?;
+    let (on, over) = (mount_of(&backing)?, mount_of(&mountpoint)?);
+    if [&on, &over].iter().any(|mount| mount.kind == KIND) {
+        return Ok(Found::default());
+    }
+    suitable(wanted, &backing, &mountpoint, &on)?;
+    for place in [&backing, &mountpoint] {
+        rustix::fs::access(place, Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(|why| Refused::at(place, "writing in it", why))?;
+    }
+    let mut found =
+        used(&backing).map_err(|why| Refused::at(&backing, "looking for its users", why))?;
+    if backing != mountpoint {
+        let over = used(&mountpoint);
+        let over = over.map_err(|why| Refused::at(&mountpoint, "looking for its users", why))?;
+        found.users.extend(over.users);
+    }
+    Ok(found)
+}
+
+/// Checks what does not change with the processes that run. Returns BACKING, opened.
+fn suitable(
+    wanted: &Wanted<'_>,
+    backing: &Path,
+    mountpoint: &Path,
+    on: &Mount,
+) -> Result<OwnedFd, Refused> {
+    related(backing, mountpoint)?;
+    ordinary(backing, on, wanted.even_on)?;
+    if !wanted.force {
+        not_of_the_system(backing)?;
+        not_of_the_system(mountpoint)?;
+    }
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let root = rustix::fs::open(backing, flags, Mode::empty())
+        .map_err(|why| Refused::at(backing, "opening", why))?;
+    if backing::folds_case(backing::flags(&root)) {
+        return unfit(folded(backing));
+    }
+    Ok(root)
 }
 
 /// Processes that use a directory in two consecutive looks: a process that was forked and is about

@@ -97,7 +97,7 @@ fn observe(fs: &Fs, stored: &mut StoredTrial, last: &mut Option<Option<Arm>>, sw
             Err(why) => warn!("the trial cannot switch the sifter: {why}"),
         }
         if arm.is_none() {
-            info!("the trial has ended; `flashsift trial` shows its result");
+            info!("the trial has ended; `flashsift sift trial` shows its result");
         }
     }
     if let Err(why) = stored.store() {

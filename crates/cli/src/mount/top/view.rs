@@ -60,6 +60,10 @@ fn screen(state: &State, width: u16, height: u16) -> Text<'static> {
     // The rows get half of the space, and more where the details need less.
     let shown = state.rows.len().min((left - left / 2).max(left.saturating_sub(details.len() + 1)));
     let first = chosen.unwrap_or(0).saturating_sub(shown.saturating_sub(1));
+    if shown < state.rows.len() {
+        let rows = format!("; {} to {} are shown", first + 1, first + shown);
+        lines[0].push_span(rows);
+    }
     for (at, row) in state.rows.iter().enumerate().skip(first).take(shown) {
         let line = of_row(row, width, state.has_colour);
         lines.push(match Some(at) == chosen {
