@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import boto3
 import cloudpickle
@@ -206,7 +207,8 @@ def test_two_traces_have_no_interval_and_like_policies_no_best(capsys):
     apart = fleet.answer(question, table(apart), {"size": "2 MiB"}, "lru", None)
     assert apart["names"][0]["difference"]["low"] is None
     assert fleet.shown_difference(apart, apart["names"][0]["difference"]).count("[") == 0
-    fleet.show({"traces": 2, "results": 4, "answers": [alike, apart]}, None)
+    store = types.SimpleNamespace(directory=pathlib.Path("out"))
+    fleet.show({"traces": 2, "results": 4, "answers": [alike, apart]}, store)
     lines = capsys.readouterr().out.splitlines()
     assert any("1 MiB" in line and "all alike: mean 55" in line for line in lines), lines
     assert any("2 MiB" in line and "arc: mean 56" in line for line in lines), lines

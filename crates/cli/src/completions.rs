@@ -45,6 +45,8 @@ fn visible(command: &Command) -> Command {
     Command::new("flashsift")
         .about(about)
         .version(env!("CARGO_PKG_VERSION"))
+        // The command has one of its own, which stands behind the other options.
+        .disable_help_flag(true)
         .args(command.get_arguments())
         .subcommands(shown)
 }

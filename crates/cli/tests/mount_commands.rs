@@ -740,7 +740,7 @@ fn root_reaches_the_mount_of_a_user() {
         assert_eq!(in_ram(), [1, 1]);
     };
     let settle = |who: &[&str]| {
-        let script = format!("{} {} settle", who.join(" "), nobody.binary.display());
+        let script = format!("{} {} flush", who.join(" "), nobody.binary.display());
         let output = with_only(&[&backing, &seen], &script);
         let says = text(output.stderr);
         assert!(output.status.success() && says.is_empty(), "{who:?}: {says}");

@@ -373,7 +373,7 @@ fn a_plain_user_gets_instructions_for_recording() {
     }
     assert_eq!(code, Some(0), "{printed}");
     assert!(
-        printed.contains("recording with strace instead") && printed.contains("sudo"),
+        printed.contains("recording with strace, which slows") && printed.contains("sudo"),
         "{printed}"
     );
     assert!(described(&folder.path().join("t.parquet")).contains("/written"));

@@ -112,7 +112,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except ImportError as error:
         print(
             f"flashsift: error: {error}. Sweeps need packages of Python: "
-            "python3 -m pip install 'flashsift[sweep]'",
+            "python3 -m pip install './python[sweep]' in flashsift's sources",
             file=sys.stderr,
         )
         return 1

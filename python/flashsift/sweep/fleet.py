@@ -350,7 +350,8 @@ def shown_difference(answer: dict[str, Any], away: dict[str, float | None] | Non
         return ""
     share = answer["difference_unit"].startswith("share")
     scale, unit = (100, " %") if share else (1, "")
-    values = [scale * away[key] for key in ("mean", "low", "high") if away[key] is not None]
+    known = (away[key] for key in ("mean", "low", "high"))
+    values = [scale * value for value in known if value is not None]
     within = f" [{values[1]:+.2f}, {values[2]:+.2f}]" if len(values) > 1 else ""
     return f"{values[0]:+.2f}{unit}{within}"
 
