@@ -4,7 +4,7 @@ use crate::places::{make_image, mount_image, output, skip};
 use crate::started::started;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+    process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid},
 };
 use serde_json::Value;
 use std::{
@@ -436,7 +436,10 @@ impl Stopped {
         // The pages of its program that it needs are in memory afterwards.
         bystander.tell();
         stopped.bystander = Some(bystander);
-        kill_process(Pid::from_child(&stopped.daemon), Signal::STOP).unwrap();
+        let daemon = Pid::from_child(&stopped.daemon);
+        kill_process(daemon, Signal::STOP).unwrap();
+        // Each of its threads has stopped.
+        waitid(WaitId::Pid(daemon), WaitIdOptions::STOPPED).unwrap();
         Ok(stopped)
     }
 }

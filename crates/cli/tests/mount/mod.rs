@@ -15,7 +15,7 @@ mod write_back;
 use crate::places::{Places, is_mounted, make_image, mount_image, skip};
 use rustix::{
     fs::{Mode, OFlags, inotify},
-    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+    process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid},
 };
 use std::{
     collections::BTreeMap,
@@ -256,6 +256,13 @@ impl Mounted {
 
     fn pid(&self) -> Pid {
         Pid::from_child(&self.daemon.as_ref().expect("a daemon runs").process)
+    }
+
+    /// Stops the daemon, and returns when each of its threads has stopped. A thread that still ran
+    /// once took the request of `top`, which the kernel then does not let end before it is answered.
+    fn stopped(&self) {
+        kill_process(self.pid(), Signal::STOP).unwrap();
+        waitid(WaitId::Pid(self.pid()), WaitIdOptions::STOPPED).unwrap();
     }
 
     /// Writes everything back before it returns.

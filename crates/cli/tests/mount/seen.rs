@@ -267,7 +267,7 @@ fn top_prints_a_frame_and_a_line_of_json() {
 fn top_ends_beside_a_mount_that_does_not_answer() {
     let test = "top_ends_beside_a_mount_that_does_not_answer";
     let Some(mut mounted) = Mounted::new(test, &[]) else { return };
-    kill_process(mounted.pid(), Signal::STOP).unwrap();
+    mounted.stopped();
     let frame = output(Command::new(FLASHSIFT).args(["top", "--once"]));
     kill_process(mounted.pid(), Signal::CONT).unwrap();
     let frame = text(frame.unwrap());
