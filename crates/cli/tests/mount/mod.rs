@@ -259,7 +259,7 @@ impl Mounted {
     }
 
     /// Stops the daemon, and returns when each of its threads has stopped. A thread that still ran
-    /// once took the request of `top`, which the kernel then does not let end before it is answered.
+    /// once took the request of `top`, which then could not end before an answer.
     fn stopped(&self) {
         kill_process(self.pid(), Signal::STOP).unwrap();
         waitid(WaitId::Pid(self.pid()), WaitIdOptions::STOPPED).unwrap();
