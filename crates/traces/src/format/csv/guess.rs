@@ -129,10 +129,7 @@ impl<'a> Table<'a> {
         let Some((requests, time)) = self.requests(preset.columns) else { return false };
         let same_kind = |n: usize| match (self.kind(n), sample.kind(n)) {
             (Kind::Whole, Kind::Decimal) => true,
-            // A line of prose is no name.
-            (Kind::Text | Kind::Op, Kind::Text) => {
-                self.width() > 1 || !self.column(n).any(|field| field.contains(' '))
-            }
+            (Kind::Text | Kind::Op, Kind::Text) => self.width() > 1 || self.has_objects(n),
             (mine, theirs) => mine == theirs,
         };
         let same_time = |n: usize| match sample.digits(n) {
@@ -144,6 +141,12 @@ impl<'a> Table<'a> {
             && (0..self.width()).all(same_kind)
             && time.is_none_or(same_time)
             && requests * 10 >= self.rows.len() * 9
+    }
+
+    /// Whether a column holds words, some of them more than once. A line of prose is no word.
+    fn has_objects(&self, n: usize) -> bool {
+        let words: BTreeSet<_> = self.column(n).collect();
+        words.len() < self.rows.len() && !words.iter().any(|word| word.contains(' '))
     }
 
     /// Returns the largest number of digits, without those behind a point.
@@ -396,6 +399,7 @@ mod tests {
             ),
             ("a,b,c\n1,2,3\n", "nothing"),
             ("hello world\nthis is text\n", "nothing"),
+            ("alpha\nbeta\ngamma\n", "nothing"),
             ("", "nothing"),
         ] {
             assert_eq!(guessed(text), options, "{text}");
