@@ -17,7 +17,7 @@ use flashsift_core::{
     trace::{TraceBuilder, Unit},
 };
 use flashsift_traces::{
-    format::{self, ALL},
+    format::{self, ALL, csv::PRESETS},
     open::Limits,
 };
 use std::{io::Write, num::NonZeroU32};
@@ -39,10 +39,12 @@ const COLUMNS: [&str; 6] = [
     "offset=1",
 ];
 
-/// Reads a table of the columns that the first byte chooses.
+/// Reads a table of the columns that the first byte chooses, of these or of a known table.
 pub fn csv_columns(data: &[u8]) {
     let &[columns, ref data @ ..] = data else { return };
-    let columns = COLUMNS[usize::from(columns) % COLUMNS.len()];
+    let known = PRESETS.iter().map(|preset| preset.columns);
+    let all: Vec<_> = COLUMNS.into_iter().chain(known).collect();
+    let columns = all[usize::from(columns) % all.len()];
     checked::same_by_byte(format::named("csv").expect("a format"), columns, data);
 }
 
@@ -56,7 +58,10 @@ pub fn csv_samples() -> Vec<Vec<u8>> {
         b"\x04a\tcreate\na\tw\na\tunlink\na\tr\nb\ttruncate\n",
         b"\x050\n4096\n81985529216486895\n",
     ];
-    tables.map(<[u8]>::to_vec).into()
+    let known = (COLUMNS.len() as u8..)
+        .zip(PRESETS)
+        .map(|(n, preset)| [&[n], preset.sample.as_bytes()].concat());
+    tables.map(<[u8]>::to_vec).into_iter().chain(known).collect()
 }
 
 /// Unpacks `data`, detects its format and reads it.

@@ -36,9 +36,10 @@ pub(crate) struct Input {
     #[arg(long, value_name = "NAME", value_parser = format_name, help = format_help())]
     pub(crate) format: Option<String>,
 
-    /// Columns of a CSV file: time=, file=, op=, offset=, len=, pid= and process= with the name or
-    /// number of a column; unit=s, ms, us or ns is that of the time, block=BYTES that of offset and
-    /// len, offset-unit=BYTES or len-unit=BYTES that of one of them
+    /// Columns of a table: time=, file=, device=, object=, op=, offset=, len=, pid= and process=
+    /// with the name or number of a column; unit=s, ms, us or ns is that of the time, block=BYTES
+    /// that of offset and len, offset-unit=BYTES or len-unit=BYTES that of one of them; read=0,
+    /// write=1 and so on are words of op; separator=, header=yes or no, comment= (docs/formats.md)
     #[arg(long, value_name = "time=NAME,…")]
     pub(crate) columns: Option<String>,
 
@@ -53,7 +54,7 @@ pub(crate) fn format_help() -> String {
 }
 
 pub(crate) fn format_name(text: &str) -> Result<String, Error> {
-    format::named(text).map(|spec| spec.name.to_owned())
+    format::known_name(text).map(str::to_owned)
 }
 
 pub(crate) fn rate(text: &str) -> Result<f64, String> {

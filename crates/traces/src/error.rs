@@ -28,13 +28,15 @@ pub enum Error {
     Empty,
     /// No reader recognises the content.
     #[error(
-        "no trace format recognises this input ({why}); known formats: {}; --format NAME overrides \
-        the detection",
-        crate::format::names()
+        "no trace format recognises this input ({why}); {}; --format NAME overrides the \
+        detection, and --columns opens any table (docs/formats.md)",
+        guess.clone().unwrap_or_else(|| format!("known formats: {}", crate::format::names()))
     )]
     Unknown {
         /// The parts of the content that were examined.
         why: String,
+        /// The table that it may be, as a sentence.
+        guess: Option<String>,
     },
     /// The file is of another tool, which can turn it into a trace.
     #[error("it is {what}, which flashsift does not open: give it the output of `{command}`")]
@@ -70,7 +72,7 @@ pub enum Error {
     /// The format name does not exist.
     #[error(
         "there is no trace format \"{0}\"{near}; known formats: {names}",
-        near = params::did_you_mean(params::nearest(.0, crate::format::ALL.iter().map(|spec| spec.name))),
+        near = params::did_you_mean(params::nearest(.0, crate::format::all_names())),
         names = crate::format::names()
     )]
     NoSuchFormat(String),

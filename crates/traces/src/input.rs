@@ -238,6 +238,17 @@ impl<'a> Input<'a> {
         Ok(into.len() as u64)
     }
 
+    /// Returns the next `len` bytes, fewer only at the end, without taking them.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be read or decompressed.
+    pub fn peek(&mut self, len: usize) -> Result<&[u8], Error> {
+        self.begin += std::mem::take(&mut self.shown);
+        while self.end - self.begin < len && self.read_more()? > 0 {}
+        Ok(&self.window[self.begin..self.end.min(self.begin + len)])
+    }
+
     /// Returns all remaining bytes, for formats that cannot be streamed (Parquet). More than
     /// `bytes_max` bytes are an error.
     ///

@@ -214,6 +214,7 @@ fn read_unnamed(
     ahead: bool,
 ) -> Result<Outcome, Error> {
     let format = format.map(format::chosen).transpose()?;
+    let format = format.as_ref().map(|(spec, options)| (*spec, &**options));
     if path == Path::new("-") {
         return read_with(io::stdin(), None, format, sink, limits, ahead);
     }

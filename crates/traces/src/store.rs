@@ -30,10 +30,17 @@
 //! imported trace and the lines that its reader skipped, which would be lost otherwise), and what
 //! commands noted about it ([`Annotations`]).
 //!
+//! A file that another program has written again is read by the names of its columns, whatever
+//! their order, annotations, encodings and nulls. If the metadata was lost, the rows show what the
+//! trace holds.
+//!
 //! Rows are grouped so that writing and reading a trace of any length need a few tens of megabytes.
 
 mod actions;
+mod columns;
 pub mod csv;
+
+use self::columns::{Flags, Kinds, Numbers, Places, Texts, short};
 
 use crate::{
     Error,
@@ -46,8 +53,8 @@ use flashsift_core::event::{
     Space,
 };
 use parquet::{
-    basic::{Compression, Encoding, ZstdLevel},
-    column::{page::PageReader, reader::ColumnReaderImpl},
+    basic::{Compression, ZstdLevel},
+    column::page::PageReader,
     data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type},
     errors::ParquetError,
     file::{
@@ -55,7 +62,6 @@ use parquet::{
         properties::{EnabledStatistics, WriterProperties, WriterVersion},
         reader::ChunkReader,
         serialized_reader::SerializedPageReader,
-        statistics::Statistics,
         writer::SerializedFileWriter,
     },
     schema::{parser::parse_message_type, types::ColumnPath},
@@ -82,24 +88,6 @@ const MESSAGE: &str = "message event {
     optional binary name (UTF8); optional binary name2 (UTF8);
     required int32 open (UINT_32); optional int32 uid (UINT_32); optional int32 gid (UINT_32);
     optional int32 mode (UINT_32); optional int64 place (UINT_64);
-}";
-/// Schema 3.
-const MESSAGE_3: &str = "message event {
-    required int64 at_us; required binary action (UTF8); required int64 file (UINT_64);
-        required int64 offset;
-    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32);
-        required boolean flag;
-    optional binary name (UTF8); optional binary name2 (UTF8);
-    required int32 open (UINT_32); optional int32 uid (UINT_32); optional int32 gid (UINT_32);
-    optional int32 mode (UINT_32);
-}";
-/// Schemas 1 and 2.
-const MESSAGE_2: &str = "message event {
-    required int64 at_us; required int32 action; required int64 file (UINT_64);
-        required int64 offset;
-    required int64 len; required int32 pid (UINT_32); required int32 tid (UINT_32);
-        required boolean flag;
-    optional binary name (UTF8); optional binary name2 (UTF8);
 }";
 const GROUP_ROWS_MAX: usize = 1 << 18;
 const GROUP_NAME_BYTES_MAX: usize = 32 << 20;
@@ -450,8 +438,11 @@ impl<W: Write + Send> Sink for Encoder<W> {
 fn properties() -> WriterProperties {
     let column = |name: &str| ColumnPath::from(name);
     let zstd = ZstdLevel::try_new(3).expect("a level that exists");
+    // Pages of version 1, and numbers without deltas: fastparquet misreads deltas of more than 28
+    // bits, and in pages of version 2 all of 64 bits, without an error. Packed, most traces are
+    // smaller so.
     let mut properties = WriterProperties::builder()
-        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_created_by(concat!("flashsift ", env!("CARGO_PKG_VERSION")).into())
         .set_compression(Compression::ZSTD(zstd))
         .set_statistics_enabled(EnabledStatistics::Chunk)
@@ -459,9 +450,7 @@ fn properties() -> WriterProperties {
         .set_max_row_group_row_count(None)
         .set_dictionary_enabled(true);
     for name in ["at_us", "offset"] {
-        properties = properties
-            .set_column_dictionary_enabled(column(name), false)
-            .set_column_encoding(column(name), Encoding::DELTA_BINARY_PACKED);
+        properties = properties.set_column_dictionary_enabled(column(name), false);
     }
     properties.build()
 }
@@ -829,39 +818,93 @@ fn guarded<T>(decode: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Err
     }
 }
 
+/// A store that another program has written again keeps its rows, and may lose what else it says.
+const WITHOUT_META: &str = "store whose description was lost when another program wrote it again: \
+     it is taken as accesses of programs to files; the wall-clock time, the notes and the counts \
+     of skipped lines are unknown";
+
 /// Reads a stored trace.
 pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) -> Result<(), Error> {
     let parsed = guarded(|| ParquetMetaDataReader::new().parse_and_finish(&file))?;
     let metadata = parsed.file_metadata();
     let meta = metadata.key_value_metadata().into_iter().flatten().find(|pair| pair.key == KEY);
-    let Some(meta) = meta.and_then(|pair| pair.value.as_deref()) else {
-        return Err(malformed(
-            "its metadata says nothing about flashsift; import the original trace",
-        ));
-    };
-    let meta = Meta::parse(meta).map_err(malformed)?;
-    let schema = meta.schema;
-    let ours = match schema {
-        ..3 => MESSAGE_2,
-        3 => MESSAGE_3,
-        _ => MESSAGE,
-    };
-    let ours = parse_message_type(ours).expect("the schema is a constant");
-    if metadata.schema().get_fields() != ours.get_fields() {
-        return Err(malformed("its columns are not ours"));
-    }
-    events.about(meta.about().map_err(malformed)?)?;
-    events.origin(meta.origin());
-    let mut row = 0;
+    let meta = meta.and_then(|pair| pair.value.as_deref()).map(Meta::parse);
+    let meta = meta.transpose().map_err(malformed)?;
+    let places = Places::of(metadata.schema_descr())?;
     let file = Arc::new(file);
-    for about in parsed.row_groups() {
-        let pages = |n| -> Result<Box<dyn PageReader>, ParquetError> {
-            let rows = usize::try_from(about.num_rows())?;
-            Ok(Box::new(SerializedPageReader::new(Arc::clone(&file), about.column(n), rows, None)?))
-        };
-        read_group(&Group { about, pages: &pages }, schema, &mut row, events)?;
+    let each_group = |read: &mut dyn FnMut(&Group<'_>) -> Result<(), Error>| {
+        for about in parsed.row_groups() {
+            let pages = |n| -> Result<Box<dyn PageReader>, ParquetError> {
+                let (file, rows) = (Arc::clone(&file), usize::try_from(about.num_rows())?);
+                Ok(Box::new(SerializedPageReader::new(file, about.column(n), rows, None)?))
+            };
+            read(&Group { about, pages: &pages })?;
+        }
+        Ok::<_, Error>(())
+    };
+    if let Some(meta) = meta {
+        events.about(meta.about().map_err(malformed)?)?;
+        events.origin(meta.origin());
+    } else {
+        let mut seen = Seen::default();
+        each_group(&mut |group| seen.group(group, &places))?;
+        events.about(seen.about())?;
+        events.note(WITHOUT_META, 1);
     }
-    Ok(())
+    let mut row = 0;
+    each_group(&mut |group| read_group(group, &places, &mut row, events))
+}
+
+/// Facts that the rows of a store show.
+#[derive(Default)]
+struct Seen {
+    kinds: [bool; Kind::ALL.len()],
+    times: bool,
+    opens: bool,
+}
+
+impl Seen {
+    fn group(&mut self, group: &Group<'_>, places: &Places) -> Result<(), Error> {
+        let mut left = group.rows()?;
+        let mut kinds = Kinds::new(group, places.action, left)?;
+        let mut at_us = Numbers::new(group, Some(places.at_us))?;
+        let mut open = Numbers::new(group, places.open)?;
+        let mut batch = Vec::new();
+        while left > 0 {
+            let rows = left.min(READ_ROWS);
+            left -= rows;
+            kinds.next(rows, &mut batch)?;
+            batch.iter().for_each(|kind| self.kinds[*kind as usize] = true);
+            at_us.next_whole(rows)?;
+            self.times |= at_us.values.iter().any(|at_us| *at_us != 0);
+            open.next(rows)?;
+            self.opens |= open.values.iter().any(|open| *open != 0);
+        }
+        Ok(())
+    }
+
+    /// The most cautious description: whether all creations and sizes are there, no row shows.
+    fn about(&self) -> About {
+        let has = |kind: Kind| self.kinds[kind as usize];
+        let after = has(Kind::Cause) || has(Kind::MemoryLines);
+        let (side, space) = match after {
+            true => (Side::After, Space::Blocks),
+            false => (Side::Before, Space::Files),
+        };
+        let knows = Knows {
+            times: self.times,
+            syncs: true,
+            writes: true,
+            removals: true,
+            opens: self.opens,
+            names: has(Kind::Bind) || has(Kind::Create),
+            pressure: has(Kind::MemoryPressure),
+            foreground: has(Kind::Foreground),
+            places: has(Kind::Place),
+            ..Knows::NOTHING
+        };
+        About { epoch_us: None, boot_us: None, side, space, knows }
+    }
 }
 
 /// A row group. The Parquet crate has one too, which can read columns of every type: a hundred
@@ -873,65 +916,58 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
+    fn rows(&self) -> Result<usize, Error> {
+        let rows = self.about.num_rows();
+        usize::try_from(rows).map_err(|_| malformed(format_args!("a row group of {rows} rows")))
+    }
+
     fn pages(&self, n: usize) -> Result<Box<dyn PageReader>, Error> {
+        let packed = self.about.column(n).compression();
+        if let Compression::BROTLI(_) | Compression::LZO = packed {
+            return Err(Error::Lacks(
+                "its columns are compressed with brotli or LZO, which flashsift does not unpack: \
+                 write it again with zstd, snappy, gzip or lz4"
+                    .to_owned(),
+            ));
+        }
         guarded(|| (self.pages)(n))
     }
 }
 
 fn read_group(
     group: &Group<'_>,
-    schema: u32,
+    places: &Places,
     row: &mut u64,
     events: &mut Events<'_>,
 ) -> Result<(), Error> {
-    let numbered = schema < 3;
-    let mut left = match usize::try_from(group.about.num_rows()) {
-        Ok(rows) if rows <= GROUP_ROWS_MAX => rows,
-        _ => {
-            return Err(malformed(format_args!("a row group of {} rows", group.about.num_rows())));
-        }
-    };
-    let kinds = actions::kinds(group, 1, left, numbered)?;
-    let (mut at_us, mut file) =
-        (Column::<Int64Type>::new(group, 0)?, Column::<Int64Type>::new(group, 2)?);
-    let (mut offset, mut len) =
-        (Column::<Int64Type>::new(group, 3)?, Column::<Int64Type>::new(group, 4)?);
-    let (mut pid, mut tid) =
-        (Column::<Int32Type>::new(group, 5)?, Column::<Int32Type>::new(group, 6)?);
-    let mut flag = Column::<BoolType>::new(group, 7)?;
-    let mut name = Nullable::<ByteArrayType>::new(group, 8)?;
-    let mut name2 = Nullable::<ByteArrayType>::new(group, 9)?;
-    let mut open = match numbered || is_zero(group, 10) {
-        true => None,
-        false => Some(Column::<Int32Type>::new(group, 10)?),
-    };
-    let [mut uid, mut gid, mut mode] = match numbered {
-        true => [const { Nullable::<Int32Type>::NOTHING }; 3],
-        false => [Nullable::new(group, 11)?, Nullable::new(group, 12)?, Nullable::new(group, 13)?],
-    };
-    let mut place = match schema {
-        ..4 => Nullable::<Int64Type>::NOTHING,
-        _ => Nullable::new(group, 14)?,
-    };
-    let mut kinds = kinds.into_iter();
+    let mut left = group.rows()?;
+    let mut kinds = Kinds::new(group, places.action, left)?;
+    let numbers = |n: usize| Numbers::new(group, Some(n));
+    let (mut at_us, mut file) = (numbers(places.at_us)?, numbers(places.file)?);
+    let (mut offset, mut len) = (numbers(places.offset)?, numbers(places.len)?);
+    let numbers = |n: Option<usize>| Numbers::new(group, n);
+    let (mut pid, mut tid) = (numbers(places.pid)?, numbers(places.tid)?);
+    let mut flag = Flags::new(group, places.flag)?;
+    let mut name = Texts::new(group, places.name)?;
+    let mut name2 = Texts::new(group, places.name2)?;
+    let mut open = numbers(places.open)?;
+    let [mut uid, mut gid] = [numbers(places.uid)?, numbers(places.gid)?];
+    let [mut mode, mut place] = [numbers(places.mode)?, numbers(places.place)?];
+    let mut batch = Vec::new();
     while left > 0 {
         let rows = left.min(READ_ROWS);
         left -= rows;
-        at_us.next(rows)?;
-        file.next(rows)?;
-        offset.next(rows)?;
-        len.next(rows)?;
-        pid.next(rows)?;
-        tid.next(rows)?;
+        kinds.next(rows, &mut batch)?;
+        for column in [&mut at_us, &mut file, &mut offset, &mut len] {
+            column.next_whole(rows)?;
+        }
+        for column in [&mut pid, &mut tid, &mut open, &mut uid, &mut gid, &mut mode, &mut place] {
+            column.next(rows)?;
+        }
         flag.next(rows)?;
         name.next(rows)?;
         name2.next(rows)?;
-        open.as_mut().map_or(Ok(()), |column| column.next(rows))?;
-        for column in [&mut uid, &mut gid, &mut mode] {
-            column.next(rows)?;
-        }
-        place.next(rows)?;
-        for (n, kind) in kinds.by_ref().take(rows).enumerate() {
+        for (n, &kind) in batch.iter().enumerate() {
             *row += 1;
             events.at(*row);
             let stored = Row {
@@ -941,18 +977,18 @@ fn read_group(
                 len: len.values[n].cast_unsigned(),
                 flag: flag.values[n],
                 names: [text(name.value(n)?)?, text(name2.value(n)?)?],
-                open: open.as_ref().map_or(0, |column| column.values[n].cast_unsigned()),
-                owner: match (uid.value(n)?, gid.value(n)?) {
+                open: short(open.values[n])?,
+                owner: match (uid.value(n), gid.value(n)) {
                     (Some(uid), Some(gid)) => {
-                        Some(FileOwner { uid: uid.cast_unsigned(), gid: gid.cast_unsigned() })
+                        Some(FileOwner { uid: short(uid)?, gid: short(gid)? })
                     }
                     _ => None,
                 },
-                mode: mode.value(n)?.map(|mode| mode.cast_unsigned()),
-                place: place.value(n)?.map(|place| place.cast_unsigned()),
+                mode: mode.value(n).map(short).transpose()?,
+                place: place.value(n).map(i64::cast_unsigned),
             };
             let at_us = at_us.values[n].cast_unsigned();
-            let (pid, tid) = (pid.values[n].cast_unsigned(), tid.values[n].cast_unsigned());
+            let (pid, tid) = (short(pid.values[n])?, short(tid.values[n])?);
             if let Some(kind) = stored.access() {
                 let Row { file, offset, len, .. } = stored;
                 let (file, open) = (FileId(file), stored.open());
@@ -972,96 +1008,6 @@ fn text(value: Option<&ByteArray>) -> Result<Option<&str>, Error> {
     match value {
         Some(value) => value.as_utf8().map(Some).map_err(malformed),
         None => Ok(None),
-    }
-}
-
-/// The column holds nothing but zeros, and need not be read.
-fn is_zero(group: &Group<'_>, n: usize) -> bool {
-    let Some(Statistics::Int32(range)) = group.about.column(n).statistics() else {
-        return false;
-    };
-    range.min_is_exact()
-        && range.max_is_exact()
-        && (range.min_opt(), range.max_opt()) == (Some(&0), Some(&0))
-}
-
-/// A column with nulls, read one row after the other.
-struct Nullable<T: DataType> {
-    /// `None`: the column has only nulls.
-    column: Option<Column<T>>,
-    /// Number of values taken from the current batch.
-    taken: usize,
-}
-
-impl<T: DataType> Nullable<T> {
-    const NOTHING: Self = Self { column: None, taken: 0 };
-
-    fn new(group: &Group<'_>, n: usize) -> Result<Self, Error> {
-        // Most columns with nulls hold only nulls and need not be read.
-        let chunk = group.about.column(n);
-        let nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
-        if nulls.is_some_and(|nulls| i64::try_from(nulls) == Ok(group.about.num_rows())) {
-            return Ok(Self::NOTHING);
-        }
-        Ok(Self { column: Some(Column::new(group, n)?), taken: 0 })
-    }
-
-    fn next(&mut self, rows: usize) -> Result<(), Error> {
-        self.taken = 0;
-        self.column.as_mut().map_or(Ok(()), |column| column.next(rows))
-    }
-
-    /// Returns the value of row `n`. Rows are asked for in order.
-    #[inline(always)]
-    fn value(&mut self, n: usize) -> Result<Option<&T::T>, Error> {
-        let Some(column) = &self.column else { return Ok(None) };
-        if column.levels[n] == 0 {
-            return Ok(None);
-        }
-        self.taken += 1;
-        column.values.get(self.taken - 1).map(Some).ok_or_else(|| malformed("values are missing"))
-    }
-}
-
-struct Column<T: DataType> {
-    reader: ColumnReaderImpl<T>,
-    values: Vec<T::T>,
-    levels: Vec<i16>,
-}
-
-impl<T: DataType> Column<T> {
-    /// The column has this type: the file has our schema.
-    fn new(group: &Group<'_>, n: usize) -> Result<Self, Error> {
-        let pages = group.pages(n)?;
-        let reader = ColumnReaderImpl::new(group.about.column(n).column_descr_ptr(), pages);
-        Ok(Self { reader, values: Vec::new(), levels: Vec::new() })
-    }
-
-    fn next(&mut self, rows: usize) -> Result<(), Error> {
-        self.values.clear();
-        self.levels.clear();
-        let (mut have, mut values) = (0, 0);
-        while have < rows {
-            let (records, some, _) = guarded(|| {
-                self.reader.read_records(
-                    rows - have,
-                    Some(&mut self.levels),
-                    None,
-                    &mut self.values,
-                )
-            })?;
-            if records == 0 {
-                return Err(malformed("a column ends early"));
-            }
-            have += records;
-            values += some;
-        }
-        let whole = if self.levels.is_empty() { values == rows } else { self.levels.len() == rows };
-        if whole && values == self.values.len() {
-            Ok(())
-        } else {
-            Err(malformed("columns of unequal length"))
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! results as CSV.
 
 use super::{cells, flashsift, repository, run};
+use flashsift_traces::format;
 use std::{fs, process::Output};
 use tempfile::tempdir;
 
@@ -208,5 +209,67 @@ fn csv_of_any_columns_is_read() {
     let wrong = says(&["compare", log, "--columns", "time=mx"]);
     assert!(wrong.contains("did you mean `ms`?") && wrong.contains("log.csv"), "{wrong}");
     let none = says(&["compare", log, "--format", "csv"]);
-    assert!(none.contains("--columns") && none.contains("ms, name, rw, page"), "{none}");
+    assert!(none.contains("--columns") && none.contains("ms;name;rw;page"), "{none}");
+}
+
+/// A refusal did not name `--columns`. Now it shows the columns that the table probably has, and
+/// they can be taken as they are.
+#[test]
+fn a_table_is_guessed_and_the_guess_can_be_taken() {
+    let folder = tempdir().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let refusal = |log: &str| {
+        let output = flashsift().args(["describe", log]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{log}");
+        text(&output.stderr)
+    };
+    let disk = file("disk.csv", "7,W,0,8192,1577808144000000\n9,R,4096,4096,1577808144001000\n");
+    let said = refusal(&disk);
+    assert!(
+        said.contains("it looks like alibaba") && said.contains("--columns device=1"),
+        "{said}"
+    );
+    for words in [&["--format", "alibaba"][..], &["--format", "ALIBABA", "--columns", "unit=us"]] {
+        let described = text(&run(&[&["describe", &*disk], words].concat()).stdout);
+        assert!(described.contains("after"), "{described}");
+    }
+    let table =
+        file("table.txt", "time_ms  path  rw  off  bytes\n5  /a  r  0  12\n9  /a  w  4  7\n");
+    let said = refusal(&table);
+    let (_, columns) = said.split_once("use --columns ").expect("a guess");
+    let (columns, _) = columns.split_once(", if that is right").expect("a guess");
+    let cells =
+        cells(&["compare", &table, "--columns", columns, "--policy", "lru", "--frames", "64"]);
+    assert_eq!((&cells[0]["accesses"], &cells[0]["write_accesses"]), (&2.into(), &1.into()));
+}
+
+/// The document had no line to copy for a public trace. Each line is run on a sample of its source.
+// Promises: Traces 28.
+#[test]
+fn the_lines_for_public_traces_work() {
+    let page = fs::read_to_string(repository("docs/formats.md")).unwrap();
+    let section = page.split("\n## ").find(|part| part.starts_with("Public traces")).unwrap();
+    let folder = tempdir().unwrap();
+    let mut tried = Vec::new();
+    for line in section.lines().filter_map(|line| line.trim().strip_prefix("flashsift import ")) {
+        let words: Vec<_> = line.split(' ').collect();
+        let (name, _) = words[0].rsplit_once('.').unwrap();
+        let sample = match format::csv::named(name) {
+            Some(preset) => preset.sample.as_bytes().to_vec(),
+            None => (format::named(name).unwrap().sample)(),
+        };
+        fs::write(folder.path().join(words[0]), sample).unwrap();
+        let output =
+            flashsift().current_dir(folder.path()).arg("import").args(&words).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.success() && !said.contains("not understood"), "{line}: {said}");
+        tried.push(name.to_owned());
+    }
+    for preset in format::csv::PRESETS {
+        assert!(tried.iter().any(|name| name == preset.name), "no line for {}", preset.name);
+    }
 }

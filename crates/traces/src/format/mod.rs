@@ -6,15 +6,18 @@ use crate::{
     input::{Input, Line},
 };
 use flashsift_core::event::{FileId, Knows, Side, Space};
+use std::borrow::Cow;
 
 mod blkparse;
 mod block;
+mod cache2k;
 mod cachesifter;
-mod csv;
+pub mod csv;
 pub(crate) mod fio;
 mod ftrace;
 mod held;
 mod kernel;
+mod lcs;
 mod mobigen;
 mod msr;
 pub mod oracle_general;
@@ -25,6 +28,7 @@ mod processes;
 mod quick;
 mod sectors;
 mod strace;
+mod vscsi;
 
 /// Confidence of a format that some bytes, from their start, are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,12 +67,14 @@ pub const HEAD_BYTES: usize = 64 << 10;
 /// Every supported format.
 pub const ALL: &[FormatSpec] = &[
     blkparse::SPEC,
+    cache2k::SPEC,
     cachesifter::SPEC,
     csv::SPEC,
     fio::V2,
     fio::V3,
     ftrace::SPEC,
     ftrace::BLOCK,
+    lcs::SPEC,
     mobigen::SPEC,
     msr::SPEC,
     oracle_general::SPEC,
@@ -78,11 +84,27 @@ pub const ALL: &[FormatSpec] = &[
     pixel::SPEC,
     sectors::SPEC,
     strace::SPEC,
+    vscsi::SPEC,
 ];
 
-/// Returns the names of [`ALL`], for messages.
+/// Iterates over the values of `--format`: the names of [`ALL`] and of [`csv::PRESETS`].
+pub(crate) fn all_names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|spec| spec.name).chain(csv::PRESETS.iter().map(|preset| preset.name))
+}
+
+/// Returns the values of `--format`, for messages.
 pub fn names() -> String {
-    ALL.iter().map(|spec| spec.name).collect::<Vec<_>>().join(", ")
+    all_names().collect::<Vec<_>>().join(", ")
+}
+
+/// Returns a value of `--format` as it is written.
+///
+/// # Errors
+///
+/// No format and no table has that name.
+pub fn known_name(name: &str) -> Result<&'static str, Error> {
+    let found = all_names().find(|known| known.eq_ignore_ascii_case(name));
+    found.ok_or_else(|| Error::NoSuchFormat(name.to_owned()))
 }
 
 /// Returns the format of that name.
@@ -105,18 +127,22 @@ const FOREIGN: [(&[u8], &str, &str); 5] = [
     (b"7z\xbc\xaf\x27\x1c", "an archive of 7-Zip", "7z x -so FILE"),
 ];
 
-/// Returns the format that `name` or `name:options` selects, and the options.
+/// Returns the format that `name` or `name:options` selects, and the options. The name of a table
+/// stands for its columns; options replace some of them.
 ///
 /// # Errors
 ///
 /// No format has that name, or the format takes no options.
-pub fn chosen(text: &str) -> Result<(&'static FormatSpec, &str), Error> {
+pub fn chosen(text: &str) -> Result<(&'static FormatSpec, Cow<'_, str>), Error> {
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
+    if let Some(preset) = csv::named(name) {
+        return Ok((&csv::SPEC, csv::overlaid(preset.columns, options).into()));
+    }
     let spec = named(name)?;
     if !options.is_empty() && spec.name != csv::SPEC.name {
         return Err(Error::Options(format!("the format {} takes no options", spec.name)));
     }
-    Ok((spec, options))
+    Ok((spec, options.into()))
 }
 
 /// Returns the format with the highest confidence for these first bytes.
@@ -134,9 +160,13 @@ pub fn detected(head: &[u8]) -> Result<&'static FormatSpec, Error> {
         [only] if sure > Confidence::No => Ok(only),
         [_, _, ..] if sure > Confidence::No => {
             let names: Vec<_> = found.iter().map(|spec| spec.name).collect();
-            Err(Error::Unknown { why: format!("it could be any of {}", names.join(", ")) })
+            let why = format!("it could be any of {}", names.join(", "));
+            Err(Error::Unknown { why, guess: None })
         }
-        _ => Err(Error::Unknown { why: begins(head) }),
+        _ => {
+            let guess = csv::guess(head).map(|guess| guess.in_words());
+            Err(Error::Unknown { why: begins(head), guess })
+        }
     }
 }
 

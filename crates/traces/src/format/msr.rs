@@ -8,9 +8,9 @@
 //! Narayanan, Donnelly, Rowstron, "Write Off-Loading: Practical Power Management for Enterprise
 //! Storage", FAST '08; SNIA IOTTA set 388. Its README defines the fields: the time of issue and the
 //! response time are Windows filetime, 100 ns since 1601; the host and the disk are those in the
-//! file's name (`hm_0.csv.gz`); the type is `Read` or `Write`; offset and size are bytes from the
-//! start of the logical disk. The files have no header; an added header is skipped. The requests
-//! were recorded below the page cache.
+//! file's name (`hm_0.csv.gz`); the type is `Read` or `Write`, and in copies of others also `R` or
+//! `W`; offset and size are bytes from the start of the logical disk. The files have no header; an
+//! added header is skipped. The requests were recorded below the page cache.
 //!
 //! Lines are mostly in order of time; a line with an earlier time gets that of its predecessor and
 //! is counted. The response time is specific to one disk array of 2007 and is not kept.
@@ -90,7 +90,10 @@ impl Lines for Reader {
         let (between, file) = self.last.as_ref()?;
         let ticks = text.number_near(&self.near)?;
         text.known(between)?;
-        let write = text.either(b"Write,", b"Read,")?;
+        let write = match text.either(b"Write,", b"Read,") {
+            Some(write) => write,
+            None => text.either(b"W,", b"R,")?,
+        };
         let mut numbers = text.numbers()?;
         let (offset, len) = (numbers.number(b',')?, numbers.number(b',')?);
         // The response time.
@@ -171,11 +174,12 @@ impl<'a> Request<'a> {
         let mut fields = after_disk.split(',');
         let (op, offset, len) = (fields.next()?, fields.next()?, fields.next()?);
         let _response_ticks: u64 = fields.next()?.trim_ascii_end().parse().ok()?;
-        let write = op.eq_ignore_ascii_case("write");
+        let is = |word: &str, letter: &str| {
+            op.eq_ignore_ascii_case(word) || op.eq_ignore_ascii_case(letter)
+        };
+        let write = is("write", "w");
         let _disk_number: u32 = number.parse().ok()?;
-        let whole = fields.next().is_none()
-            && !host.is_empty()
-            && (write || op.eq_ignore_ascii_case("read"));
+        let whole = fields.next().is_none() && !host.is_empty() && (write || is("read", "r"));
         whole.then_some(Self {
             ticks: ticks.parse().ok()?,
             disk: Disk::Named(&rest.as_bytes()[..host.len() + 1 + number.len()]),
@@ -230,6 +234,16 @@ mod tests {
         let with_header = format!("{HEADER}\r\n{}", SAMPLE.replace('\n', "\r\n"));
         assert_eq!(detect(with_header.as_bytes()), Confidence::Certain);
         assert_eq!(read_lines(&with_header), (events, skipped));
+    }
+
+    /// Copies of the set shorten the types to one letter. Such lines were damage.
+    #[test]
+    fn letters_are_types_too() {
+        let text = SAMPLE.replace("Write", "W").replace("Read", "R");
+        assert_eq!(read_lines(&text), read_lines(SAMPLE));
+        assert_eq!(detect(text.as_bytes()), Confidence::Likely);
+        let lines: Vec<_> = text.lines().collect();
+        quick::testing::agree(Reader::default(), &lines, 0.5);
     }
 
     #[test]

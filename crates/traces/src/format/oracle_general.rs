@@ -12,7 +12,7 @@
 //! counted: libCacheSim leaves it out too by default, which keeps miss ratios comparable.
 //!
 //! There is no magic number. The claims about the future can be checked, though, and random bytes
-//! fail the check.
+//! fail the check. Where every record says that its object never comes again, nothing is claimed.
 
 use super::{Confidence, FileId, FormatSpec, Knows, Side, Space};
 use crate::{
@@ -71,6 +71,8 @@ fn detect_numbered(head: &[u8], first: i64) -> Confidence {
     const HOUR_S: u32 = 3600;
     const NEXT_MAX: i64 = 1 << 48;
     let records: Vec<Record> = head.as_chunks().0.iter().map(Record::new).collect();
+    // Such a writer did not look ahead.
+    let always_never = records.iter().all(|record| record.next == -1);
     let mut never_again = HashMap::new();
     let (mut kept_promises, mut empty) = (0, 0);
     let mut before_s = 0;
@@ -81,7 +83,7 @@ fn detect_numbered(head: &[u8], first: i64) -> Confidence {
         if back || record.size > i32::MAX as u32 || !(never || ahead || record.next == -2) {
             return Confidence::No;
         }
-        if never_again.insert(record.object, never) == Some(true) {
+        if never_again.insert(record.object, never) == Some(true) && !always_never {
             return Confidence::No;
         }
         if ahead && let Some(next) = records.get((record.next - first) as usize) {
@@ -192,11 +194,23 @@ mod tests {
         let mut broken = sample.clone();
         broken[4] = 77; // the first record's object is now not the one its "next" points to
         assert_eq!(detect(&broken), Confidence::No);
-        assert_eq!(
-            detect(&sample[24..48].repeat(2)),
-            Confidence::No,
-            "never again, yet there it is"
-        );
+        let never_and_again = [&sample[24..48], &sample[24..48], &encode(101, 8, 1, 4)].concat();
+        assert_eq!(detect(&never_and_again), Confidence::No, "never again, yet there it is");
+    }
+
+    /// A writer that does not look ahead puts -1 into every record. Such a file was refused as soon
+    /// as an object came again.
+    #[test]
+    fn records_that_claim_nothing_are_recognised() {
+        let records = [(100, 7, 512), (100, 8, 4096), (101, 7, 512), (102, 8, 4096)];
+        let bytes: Vec<u8> = records
+            .iter()
+            .flat_map(|(time_s, object, size)| encode(*time_s, *object, *size, -1))
+            .collect();
+        assert_eq!(detect(&bytes), Confidence::Maybe);
+        let spec = crate::format::detected(&bytes).unwrap();
+        let (events, summary) = testing::read(spec, &bytes).unwrap();
+        assert_eq!((spec.name, events.len(), summary.skipped.total()), ("oracle-general", 4, 0));
     }
 
     /// Such files were once refused as being of no known format.

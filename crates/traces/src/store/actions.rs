@@ -3,36 +3,20 @@
 //! Names are looked up once in each dictionary, not once in each row. The Parquet crate would first
 //! make a string of every row's name, which takes a quarter of the time of reading.
 
-use super::{Column, GROUP_ROWS_MAX, Group, KINDS_2, Kind, guarded, malformed};
+use super::{GROUP_ROWS_MAX, Group, Kind, guarded, malformed};
 use crate::Error;
 use parquet::{
     basic::Encoding,
     column::page::{Page, PageReader},
-    data_type::Int32Type,
 };
 
 const CUT: &str = "the actions end early";
 const UNKNOWN: &str = "there is no such action";
 
-/// The kinds of all rows of a group, at most [`GROUP_ROWS_MAX`]. `numbered`: the column holds
-/// numbers, as in schemas 1 and 2.
-pub(super) fn kinds(
-    group: &Group<'_>,
-    n: usize,
-    rows: usize,
-    numbered: bool,
-) -> Result<Vec<Kind>, Error> {
+/// The kinds of all rows of a group, at most [`GROUP_ROWS_MAX`]. The column holds names, without
+/// nulls.
+pub(super) fn kinds(group: &Group<'_>, n: usize, rows: usize) -> Result<Vec<Kind>, Error> {
     assert!(rows <= GROUP_ROWS_MAX, "checked before");
-    if numbered {
-        let mut column = Column::<Int32Type>::new(group, n)?;
-        column.next(rows)?;
-        let kind = |number: &i32| Kind::ALL[..KINDS_2].get(usize::try_from(*number).ok()?).copied();
-        return column
-            .values
-            .iter()
-            .map(|number| kind(number).ok_or_else(|| malformed(UNKNOWN)))
-            .collect();
-    }
     named(group.pages(n)?, rows)
 }
 

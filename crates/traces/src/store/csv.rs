@@ -179,8 +179,11 @@ fn event(fields: &[&str]) -> Option<Event<'static>> {
         offset: offset.parse().ok()?,
         len: if len == "-1" { u64::MAX } else { len.parse().ok()? },
         flag: match flag {
-            "0" | "false" => false,
-            "1" | "true" => true,
+            "0" => false,
+            "1" => true,
+            // Other programs write it so.
+            flag if flag.eq_ignore_ascii_case("false") => false,
+            flag if flag.eq_ignore_ascii_case("true") => true,
             _ => return None,
         },
         names: [Some(name), Some(name2)],

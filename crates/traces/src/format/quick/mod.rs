@@ -174,6 +174,32 @@ impl<'a> Text<'a> {
         self.end().map(|()| true)
     }
 
+    /// Whether this byte comes next.
+    #[inline(always)]
+    pub(super) fn comes(&self, byte: u8) -> bool {
+        self.line.get(self.at) == Some(&byte)
+    }
+
+    /// Takes all blanks and tabs that come next.
+    #[inline(always)]
+    pub(super) fn blanks(&mut self) {
+        while self.comes(b' ') || self.comes(b'\t') {
+            self.at += 1;
+        }
+    }
+
+    /// Takes blanks and tabs, or the end of the line with those before it. Returns whether it is
+    /// the end.
+    #[inline(always)]
+    pub(super) fn blanks_or_end(&mut self) -> Option<bool> {
+        let begin = self.at;
+        self.blanks();
+        if self.at > begin && !self.comes(b'\n') && !self.comes(b'\r') {
+            return Some(false);
+        }
+        self.end().map(|()| true)
+    }
+
     /// Takes a field up to its end: the separator, a control character, or one that is not ASCII.
     #[inline(always)]
     pub(super) fn field(&mut self, separator: u8) -> Option<Field<'a>> {
