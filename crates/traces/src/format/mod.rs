@@ -25,6 +25,7 @@ mod processes;
 mod quick;
 mod sectors;
 mod strace;
+mod syscalls;
 
 /// Confidence of a format that some bytes, from their start, are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
