@@ -19,6 +19,7 @@ mod mobigen;
 mod msr;
 pub mod oracle_general;
 mod parquet;
+mod perf_trace;
 mod perfetto;
 mod pixel;
 mod processes;
@@ -74,6 +75,7 @@ pub const ALL: &[FormatSpec] = &[
     msr::SPEC,
     oracle_general::SPEC,
     parquet::SPEC,
+    perf_trace::SPEC,
     perfetto::SPEC,
     perfetto::BLOCK,
     pixel::SPEC,
