@@ -275,16 +275,30 @@ pub fn sample(name: &str) -> Vec<Vec<u8>> {
     vec![(format::named(name).expect("a format").sample)()]
 }
 
-/// Returns every sample, plain and packed.
+/// Returns every sample, plain, packed, and in the other forms that are opened.
 pub fn packed_samples() -> Vec<Vec<u8>> {
     let packed = |plain: Vec<u8>| {
+        let mut zlib =
+            flate2::write::ZlibEncoder::new(b"TRACE:\n".to_vec(), flate2::Compression::default());
+        zlib.write_all(&plain).expect("writing to memory does not fail");
+        let text = String::from_utf8_lossy(&plain);
+        let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let json = format!(r#"{{"systemTraceEvents": "{}"}}"#, text.escape_default());
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 0);
         gzip.write_all(&plain)
             .and_then(|()| xz.write_all(&plain))
             .expect("writing to memory does not fail");
         let zstd = zstd::encode_all(&plain[..], 0).expect("writing to memory does not fail");
-        [gzip.finish().expect("memory"), xz.finish().expect("memory"), zstd, plain]
+        [
+            gzip.finish().expect("memory"),
+            xz.finish().expect("memory"),
+            zlib.finish().expect("memory"),
+            wide(&format!("\u{feff}{text}")),
+            json.into_bytes(),
+            zstd,
+            plain,
+        ]
     };
     ALL.iter().flat_map(|spec| packed((spec.sample)())).collect()
 }

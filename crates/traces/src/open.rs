@@ -4,7 +4,9 @@
 //! Gzip, zstd, xz and lzma are recognised by their first bytes, not by the ending of the name, and
 //! decompressed while reading; a trace that is compressed twice is not recognised. Memory is
 //! bounded for any input: a decompressor's window by its own limits, the output by a ratio that no
-//! real trace reaches.
+//! real trace reaches. Text in another form than the readers take ([`wrapping`]) is converted.
+
+mod wrapping;
 
 use crate::{
     Error, ahead,
@@ -26,6 +28,7 @@ use std::{
     },
     thread,
 };
+use wrapping::Wrapping;
 
 /// The result of reading a trace.
 #[derive(Clone, Debug)]
@@ -162,6 +165,9 @@ impl Default for Limits {
 
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// JSON in UTF-16 is wrapped twice.
+const WRAPPINGS_MAX: usize = 2;
+
 /// Reads the trace at `path` (`-` is standard input) into `sink`.
 ///
 /// # Errors
@@ -264,28 +270,43 @@ fn read_with(
     ahead: bool,
 ) -> Result<Outcome, Error> {
     let (mut bytes, compression) = decompressed(stream, limits).map_err(|e| stopped(0, e))?;
-    let mut head = Vec::with_capacity(HEAD_BYTES);
-    (&mut bytes)
-        .take(HEAD_BYTES as u64)
-        .read_to_end(&mut head)
-        .map_err(|e| stopped(head.len() as u64, e))?;
+    let mut head = head_of(&mut bytes)?;
     if head.is_empty() {
         return Err(Error::Empty);
     }
-    // Some editors put a byte-order mark before a text.
-    if head.starts_with(b"\xef\xbb\xbf") {
-        head.drain(..3);
+    let mut wrapped = false;
+    for _ in 0..WRAPPINGS_MAX {
+        let Some(wrapping) = Wrapping::of(&head) else { break };
+        bytes = wrapping.open(head, bytes, limits);
+        head = head_of(&mut bytes)?;
+        wrapped = true;
+        if head.is_empty() {
+            return Err(wrapping.empty());
+        }
     }
     let (spec, options) = match format {
         Some(chosen) => chosen,
         None => (format::detected(&head)?, ""),
     };
     let bytes = Cursor::new(head).chain(bytes);
-    let file = file.filter(|_| compression == Compression::None);
+    let file = file.filter(|_| compression == Compression::None && !wrapped);
     let ahead = ahead && (spec.ahead || compression != Compression::None);
     let read =
         |sink: &mut dyn Sink| decompressed_into(sink, bytes, file, compression, (spec, options));
     if ahead { ahead::read(sink, read) } else { read(sink) }
+}
+
+/// Returns the first bytes, of which the readers see all but a byte-order mark, which some editors
+/// put before a text.
+fn head_of(bytes: &mut dyn BufRead) -> Result<Vec<u8>, Error> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    let read = bytes.take(HEAD_BYTES as u64).read_to_end(&mut head);
+    read.map_err(|e| stopped(head.len() as u64, e))?;
+    if head.starts_with(MARK) {
+        head.drain(..MARK.len());
+    }
+    Ok(head)
 }
 
 /// Reads decompressed bytes of a known format.

@@ -150,6 +150,9 @@ fn a_foreign_file_names_the_command_that_converts_it() {
     let folder = Folder::new();
     for (bytes, says) in [
         (&b"\x17\x08Dtracing6\0"[..], "trace-cmd report"),
+        (b"PERFILE2\x68\0\0\0", "perf script"),
+        (b"\x07tae\x01\0\0\0", "blkparse -i NAME"),
+        (b"eat\x07\0\0\0\x01", "blkparse -i NAME"),
         (b"BZh91AY&SY", "bzip2 -dc"),
         (b"\x04\x22\x4d\x18dd", "lz4 -dc"),
         (b"PK\x03\x04\x14\0", "unzip -p"),
@@ -158,6 +161,63 @@ fn a_foreign_file_names_the_command_that_converts_it() {
         let error = error(&folder.file("foreign", bytes));
         assert!(error.contains(says) && error.contains("foreign"), "{error}");
     }
+}
+
+/// `>` of Windows PowerShell writes UTF-16, of which no format was recognised.
+#[test]
+fn utf_16_of_every_text_format_is_read() {
+    let folder = Folder::new();
+    for spec in format::ALL {
+        let Ok(text) = String::from_utf8((spec.sample)()) else { continue };
+        let (plain, _) = read(&folder.file("plain", text.as_bytes())).unwrap();
+        for (mark, big) in [("\u{feff}", false), ("\u{feff}", true), ("", false)] {
+            let units = mark.encode_utf16().chain(text.encode_utf16());
+            let bytes = |unit: u16| if big { unit.to_be_bytes() } else { unit.to_le_bytes() };
+            let wide: Vec<u8> = units.flat_map(bytes).collect();
+            let (kept, outcome) = read(&folder.file("wide", &wide)).unwrap();
+            assert_eq!((outcome.format, &kept.events), (spec.name, &plain.events));
+            let (kept, _) = read(&folder.file("packed", &gzip(&wide))).unwrap();
+            assert_eq!(kept.events, plain.events, "{}", spec.name);
+        }
+    }
+}
+
+/// `atrace -z` was taken for ftrace's text in which no line makes sense, and a JSON trace for one
+/// without a read or write.
+#[test]
+fn ftrace_is_found_in_a_zlib_stream_and_in_json() {
+    let folder = Folder::new();
+    let sample = (format::named("ftrace").unwrap().sample)();
+    let (plain, _) = read(&folder.file("plain", &sample)).unwrap();
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    zlib.write_all(&sample).unwrap();
+    let zlib = zlib.finish().unwrap();
+    for start in ["TRACE:\n", "capturing trace... done\nTRACE:\n"] {
+        let atrace = [start.as_bytes(), &zlib].concat();
+        let (kept, outcome) = read(&folder.file("atrace", &atrace)).unwrap();
+        assert_eq!((outcome.format, kept.events), ("ftrace", plain.events.clone()));
+        let cut = error(&folder.file("cut", &atrace[..atrace.len() - 9]));
+        assert!(cut.contains("reading stopped"), "{cut}");
+    }
+
+    let text = String::from_utf8(sample).unwrap().replace('"', "\\\"").replace('\n', "\\n");
+    // All on one line, longer than any line of text.
+    let other = "{\"ph\": \"X\"},".repeat(200_000);
+    let json = format!(
+        "{{\"traceEvents\": [{other}{{}}], \"systemTraceEvents\": \"{text}\", \"more\": 1}}"
+    );
+    let (kept, outcome) = read(&folder.file("trace.json", json.as_bytes())).unwrap();
+    assert_eq!((outcome.format, kept.events), ("ftrace", plain.events));
+    let none = error(&folder.file("none.json", b"{\"traceEvents\": []}"));
+    assert!(none.contains("without ftrace's text (systemTraceEvents)"), "{none}");
+    let wide: Vec<u8> = json.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(read(&folder.file("wide.json", &wide)).unwrap().1.format, "ftrace");
+
+    let comment = String::from("#").repeat(4000) + "\n";
+    let mut bomb = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    bomb.write_all(&[b"r 8\n".to_vec(), comment.repeat(20_000).into_bytes()].concat()).unwrap();
+    let bomb = error(&folder.file("bomb", &[b"TRACE:\n", &bomb.finish().unwrap()[..]].concat()));
+    assert!(bomb.contains("decompress it yourself"), "{bomb}");
 }
 
 // Promises: Traces 10.

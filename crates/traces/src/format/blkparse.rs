@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Device, CPU, sequence number, seconds, thread, action, flags ([`Rwbs`]), first sector `+`
-//! sectors, program. With `-t` a time in parentheses stands before the program. Any other format
-//! (`-f`, `-F`) is not read.
+//! sectors, program. With `-t` a time in parentheses stands before the program. The kernel's `blk`
+//! tracer prints the same without the sequence number, if its option `blk_classic` is set. Any
+//! other format (`-f`, `-F`) is not read.
 //!
 //! **Counted action.** One request leaves several lines. `Q` (queued) is the one to count: it shows
 //! the request and its process before the block layer merges and splits. On Linux 6.18 the sectors
@@ -127,11 +128,15 @@ impl<'a> Line<'a> {
             rest = after;
             Some(word)
         };
-        let (device, cpu, sequence, time, pid) = (word()?, word()?, word()?, word()?, word()?);
-        let (action, flags) = (word()?, word()?);
+        let (device, cpu, mut time) = (word()?, word()?, word()?);
         numbers(device)?;
         let _cpu: u32 = cpu.parse().ok()?;
-        let _sequence: u64 = sequence.parse().ok()?;
+        // The kernel's `blk` tracer has no sequence number.
+        if !time.contains('.') {
+            let _sequence: u64 = time.parse().ok()?;
+            time = word()?;
+        }
+        let (pid, action, flags) = (word()?, word()?, word()?);
         let (seconds, nanos) = time.split_once('.')?;
         let nanos: u64 = if nanos.len() == 9 { nanos.parse().ok()? } else { return None };
         let time_ns =
@@ -322,7 +327,9 @@ impl Reader {
 /// Whether this is a message of blkparse (or of blktrace, on the same terminal) and no part of the
 /// trace.
 fn is_summary(line: &str) -> bool {
-    const BEGINNINGS: [&str; 5] = ["Throughput (R/W):", "Events (", "Skips:", "===", "Input file "];
+    // `# tracer: blk` begins the header of the kernel's tracer.
+    const BEGINNINGS: [&str; 6] =
+        ["Throughput (R/W):", "Events (", "Skips:", "===", "Input file ", "#"];
     let count = |line: &str| {
         let label = line.strip_prefix(' ').and_then(|line| line.split_once(':'));
         label
@@ -506,6 +513,26 @@ mod tests {
              longer than 1 GiB (first at 10); 1 × unknown RWBS flags (first at 6)"
         );
         assert_eq!(detect(b"0.000123 Q 8,0 R 8 8\n0.000123 Q 8,0 R 8 8\n"), Confidence::No);
+    }
+
+    /// Linux 6.18, with `echo blk > current_tracer; echo 1 > options/blk_classic`.
+    #[test]
+    fn the_classic_text_of_the_kernels_tracer_is_read() {
+        let text = "# tracer: blk\n#\n# DEV   CPU TIMESTAMP     PID ACT FLG\n#  |     |     |           \
+                    |   |   |\n  7,0    1 12889.446620870  5454  Q  WS 20664 + 24 [python3]\n  \
+                    7,0    1 12889.446634290  5454  D  WS 20664 + 24 [python3]\n  7,0    1 \
+                    12889.446675031    22  C  WS 20664 + 24 [0]\n";
+        assert_eq!(detect(text.as_bytes()), Confidence::Likely);
+        let (events, skipped) = read_lines(text);
+        assert_eq!(
+            events,
+            ["0 0 0 is /dev/block/7:0", "0 5454 runs python3", "0 5454 0 ws 10579968 12288"]
+        );
+        assert_eq!(
+            skipped,
+            "4 × blkparse's summary (first at 1); 1 × completion (C) (first at 7); 1 × issue (D) \
+             (first at 6)"
+        );
     }
 
     /// All output of blkparse 1.2 after the trace, with `-s` too, and the messages that a recorder

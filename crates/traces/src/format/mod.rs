@@ -22,12 +22,14 @@ mod mobigen;
 mod msr;
 pub mod oracle_general;
 mod parquet;
+mod perf_trace;
 mod perfetto;
 mod pixel;
 mod processes;
 mod quick;
 mod sectors;
 mod strace;
+mod syscalls;
 mod vscsi;
 
 /// Confidence of a format that some bytes, from their start, are its own.
@@ -79,6 +81,7 @@ pub const ALL: &[FormatSpec] = &[
     msr::SPEC,
     oracle_general::SPEC,
     parquet::SPEC,
+    perf_trace::SPEC,
     perfetto::SPEC,
     perfetto::BLOCK,
     pixel::SPEC,
@@ -119,13 +122,19 @@ pub fn named(name: &str) -> Result<&'static FormatSpec, Error> {
 
 /// Files of other tools, by their first bytes: what they are, and the command whose output is a
 /// trace.
-const FOREIGN: [(&[u8], &str, &str); 5] = [
+const FOREIGN: [(&[u8], &str, &str); 8] = [
     (b"\x17\x08Dtracing", "a recording of trace-cmd", "trace-cmd report -i FILE"),
+    (b"PERFILE2", "a recording of perf", "perf script -i FILE"),
+    // The magic number and the version, of either order of bytes.
+    (b"\x07tae", BLKTRACE, "blkparse -i NAME"),
+    (b"eat\x07", BLKTRACE, "blkparse -i NAME"),
     (b"BZh", "an archive of bzip2", "bzip2 -dc FILE"),
     (b"\x04\x22\x4d\x18", "an archive of lz4", "lz4 -dc FILE"),
     (b"PK\x03\x04", "an archive of zip", "unzip -p FILE"),
     (b"7z\xbc\xaf\x27\x1c", "an archive of 7-Zip", "7z x -so FILE"),
 ];
+
+const BLKTRACE: &str = "one of blktrace's recordings NAME.blktrace.0, NAME.blktrace.1, …";
 
 /// Returns the format that `name` or `name:options` selects, and the options. The name of a table
 /// stands for its columns; options replace some of them.

@@ -75,6 +75,44 @@ impl CallMachine {
         Ok(())
     }
 
+    pub(super) fn open_nameless(&mut self, task: Task, flags: Flags, fd: i32, out: &mut Out) {
+        let created = flags.has(Flags::CREATE | Flags::EXCLUSIVE);
+        // The file has a name somewhere, and no event removes it: the file outlives its
+        // descriptor.
+        let file = self.files.add(1, created.then_some(0));
+        let node = self.names.nameless();
+        if created {
+            self.create(file, "".into(), None, flags, out);
+        }
+        let open = self.open_file(file, node, flags, created, out);
+        self.install(task, fd, open, flags.has(Flags::CLOEXEC), out);
+    }
+
+    /// Returns the description of an [`SystemCall::OpenUnnamed`](super::SystemCall::OpenUnnamed),
+    /// which this call on its descriptor names.
+    fn named(&mut self, task: Task, fd: Fd<'_>, slot: Slot, out: &mut Out) -> Result<u32, Skip> {
+        let flags = self.files.open[slot.open].flags;
+        match fd.shown {
+            Some(Shown::Path(path, false)) => {
+                let path = Path { dir: Dir::Cwd(None), path };
+                self.open(task, path, flags, None, fd, out)?;
+            }
+            Some(Shown::Other) => {
+                let open = self.files.describe(Of::Other, ROOT, Some(0), flags);
+                self.install(task, fd.number, open, slot.cloexec, out);
+            }
+            Some(Shown::Path(_, true)) => self.open_nameless(task, flags, fd.number, out),
+            None => {
+                out.note(
+                    "open of a file whose name is not in the trace: it counts as a file of its own",
+                );
+                self.open_nameless(task, flags, fd.number, out);
+            }
+        }
+        let slot = self.tasks.tables[task.table].slots.get(&fd.number);
+        slot.map(|slot| slot.open).ok_or(STRANGE_FD)
+    }
+
     pub(super) fn open_file(
         &mut self,
         file: u32,
@@ -249,6 +287,9 @@ impl CallMachine {
         }
         let slot = self.tasks.tables[task.table].slots.get(&fd.number).copied();
         match (slot, fd.shown) {
+            (Some(slot), _) if self.files.open[slot.open].of == Of::Unnamed => {
+                self.named(task, fd, slot, out)
+            }
             (Some(slot), None) => Ok(slot.open),
             (Some(slot), Some(_)) if self.renaming > 0 => Ok(slot.open),
             (Some(slot), Some(shown)) if self.agrees(slot.open, shown) => Ok(slot.open),
@@ -285,7 +326,7 @@ impl CallMachine {
         let node = self.names.walk(ROOT, ROOT, path, Walk { follow: false, make: false });
         let agrees = match of {
             Of::File(file) => node.is_some_and(|node| self.names.file(node) == Some(file)),
-            Of::Path => true,
+            Of::Path | Of::Unnamed => true,
             Of::Other => node.is_some_and(|node| self.names.is_virtual(node)),
         };
         if agrees {
@@ -299,7 +340,7 @@ impl CallMachine {
         let open = self.description(task, fd, out)?;
         match self.files.open[open].of {
             Of::File(file) => Ok(file),
-            Of::Path | Of::Other => Err(NOT_STORAGE),
+            Of::Path | Of::Other | Of::Unnamed => Err(NOT_STORAGE),
         }
     }
 

@@ -28,6 +28,8 @@ pub(super) enum Of {
     Path,
     /// A pipe, socket, device, or a file without storage.
     Other,
+    /// A file that no call has named yet.
+    Unnamed,
 }
 
 /// An open file description, which `dup` and `fork` share.

@@ -167,15 +167,11 @@ impl CallMachine {
                 self.open(task, path, flags, mode, fd, out)
             }
             SystemCall::OpenNameless { flags, fd } => {
-                let created = flags.has(Flags::CREATE | Flags::EXCLUSIVE);
-                // The file has a name somewhere, and no event removes it: the file outlives its
-                // descriptor.
-                let file = self.files.add(1, created.then_some(0));
-                let node = self.names.nameless();
-                if created {
-                    self.create(file, "".into(), None, flags, out);
-                }
-                let open = self.open_file(file, node, flags, created, out);
+                self.open_nameless(task, flags, fd, out);
+                Ok(())
+            }
+            SystemCall::OpenUnnamed { flags, fd } => {
+                let open = self.files.describe(Of::Unnamed, ROOT, Some(0), flags);
                 self.install(task, fd, open, flags.has(Flags::CLOEXEC), out);
                 Ok(())
             }

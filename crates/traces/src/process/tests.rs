@@ -567,7 +567,13 @@ fn impossible_calls_keep_the_counts_right() {
                     let (flags, mode) = (Flags(d.next() as u16), Some(d.next() as u32));
                     SystemCall::Open { path: path(d), flags, mode, fd: fd(d) }
                 }
-                2 => SystemCall::OpenNameless { flags: Flags(d.next() as u16), fd: number(d) },
+                2 => {
+                    let (flags, fd) = (Flags(d.next() as u16), number(d));
+                    match d.one_in(2) {
+                        true => SystemCall::OpenNameless { flags, fd },
+                        false => SystemCall::OpenUnnamed { flags, fd },
+                    }
+                }
                 3 => SystemCall::Made { fd: fd(d), cloexec: d.one_in(2) },
                 4 | 5 => SystemCall::Dup { from: fd(d), to: number(d), cloexec: d.one_in(2) },
                 6 => SystemCall::Close { fd: number(d) },
@@ -646,6 +652,48 @@ fn impossible_calls_keep_the_counts_right() {
             machine.check(pins.len() as u32);
         }
     }
+}
+
+/// perf shows the name of a file with its descriptor, and the address of the name with its open.
+#[test]
+fn an_open_gets_the_name_that_its_first_use_shows() {
+    let (mut machine, mut out) = (CallMachine::new(Strangers::Processes), Out::default());
+    let flags = Flags::WRITABLE | Flags::TRUNCATE;
+    let fd = |number, shown| Fd { number, shown, pin: None };
+    let named = |number| fd(number, Some(Shown::Path(b"/a", false)));
+    let read = |fd| SystemCall::Read { fd, at: None, len: 5 };
+    for call in [
+        SystemCall::OpenUnnamed { flags, fd: 3 },
+        SystemCall::OpenUnnamed { flags: Flags::default(), fd: 4 },
+        SystemCall::OpenUnnamed { flags: Flags::default(), fd: 5 },
+        SystemCall::OpenUnnamed { flags: Flags::default(), fd: 6 },
+        SystemCall::Dup { from: named(3), to: 7, cloexec: false },
+        read(named(7)),
+        read(named(4)),
+        read(fd(5, None)),
+        SystemCall::Close { fd: 6 },
+    ] {
+        machine.call(0, 1, call, &mut out).unwrap();
+        machine.check(0);
+    }
+    let events: Vec<_> = out
+        .events
+        .iter()
+        .map(|event| match &event.action {
+            Action::Bind { file, name } => format!("{} is {name}", file.0),
+            Action::Open { file, .. } => format!("{} opened", file.0),
+            Action::Truncate { file, size } => format!("{} cut {size}", file.0),
+            Action::Read { file, offset, .. } => format!("{} read {offset}", file.0),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [
+        "0 is /a", "0 opened", "0 cut 0", "0 read 0", "0 opened", "0 read 0", "1 opened",
+        "1 read 0",
+    ];
+    assert_eq!(events, expected);
+    let note = "open of a file whose name is not in the trace: it counts as a file of its own";
+    assert_eq!(out.notes, [note]);
 }
 
 /// Databases make names durable with fsync of their directory. It was once a sync of a file: of one

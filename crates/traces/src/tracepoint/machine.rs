@@ -71,6 +71,8 @@ const BEGINNING_UNKNOWN: Skip =
 pub struct TracepointMachine {
     /// The kernel reports the steps of direct accesses and not their ends.
     direct_steps: bool,
+    /// No writes are reported, other than by the pages that become dirty.
+    without_writes: bool,
     /// The F2FS device that tracepoints omit, and its mount point.
     f2fs: Option<(Dev, Box<str>)>,
     devs: Option<Vec<(Dev, u64)>>,
@@ -112,6 +114,7 @@ impl TracepointMachine {
     pub fn new(direct_steps: bool) -> Self {
         Self {
             direct_steps,
+            without_writes: false,
             f2fs: None,
             devs: None,
             under: None,
@@ -162,6 +165,11 @@ impl TracepointMachine {
     /// Sets the one mounted F2FS, and its mount point.
     pub fn f2fs(&mut self, dev: Dev, mounted: &str) {
         self.f2fs = Some((dev, mounted.trim_end_matches('/').into()));
+    }
+
+    /// Declares that the trace reports no writes, other than by the pages that become dirty.
+    pub fn without_writes(&mut self) {
+        self.without_writes = true;
     }
 
     /// Adds a thread from before the trace.
@@ -225,6 +233,7 @@ impl TracepointMachine {
             What::WriteBegin { inode, offset, len } => self.write_begins(tid, inode, offset, len),
             What::WriteEnd { inode, offset, copied } => self.write_ends(tid, inode, offset, copied),
             What::Dirtied { inode, page } => self.dirtied(tid, inode, page),
+            What::Added { inode, first, pages } => self.added(tid, inode, first, pages),
             What::UserFault { address, write } => self.user_fault(tid, address, write),
             What::Fault { inode, page } => self.fault(tid, inode, page),
             What::FaultAround { inode, first, last } => self.fault_around(tid, inode, first, last),

@@ -63,6 +63,15 @@ pub enum What {
         /// First and last page of the rest of the request, if its first page was missing.
         missing: Option<(u64, u64)>,
     },
+    /// Pages of a file entered the page cache.
+    Added {
+        /// File.
+        inode: Inode,
+        /// First page.
+        first: u64,
+        /// Number of pages.
+        pages: u64,
+    },
     /// A page fault was served from this page of a file.
     Fault {
         /// File.

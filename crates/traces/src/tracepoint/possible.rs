@@ -16,6 +16,7 @@ impl What {
             Self::Pages { first, last, .. } | Self::FaultAround { first, last, .. } => {
                 first <= last && last < PAGES
             }
+            Self::Added { first, pages, .. } => first.saturating_add(pages) < PAGES,
             Self::Placed { block, blocks, at, .. } => {
                 [block, at].iter().all(|first| first.saturating_add(blocks) < PAGES)
             }

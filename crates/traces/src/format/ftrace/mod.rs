@@ -1,14 +1,18 @@
-//! ftrace's text: the output of `trace` and `trace_pipe` in tracefs, `trace-cmd report` and
-//! `atrace`, and the HTML of systrace.
+//! ftrace's text: the output of `trace` and `trace_pipe` in tracefs, `trace-cmd report`, `perf
+//! script` and `atrace`, and the HTML of systrace.
 //!
 //! ```text
 //! python3-490 (490) [000] ..... 102.566988: f2fs_dataread_end: ino 6, offset 163900, bytes 100
+//! python3  490 [000]   102.566988: f2fs:f2fs_dataread_end: ino 6, offset 163900, bytes 100
 //! ```
 //!
 //! A line holds the thread, the process (with `record-tgid`), the processor, flags, seconds, the
-//! tracepoint, and its text (parsed by [`text`]). The reader uses the tracepoints that a recording
-//! of our own uses and their counterparts in older and Android kernels ([`super::kernel`]). The
-//! first 65,536 usable tracepoints decide which of them supply the accesses.
+//! tracepoint, and its text (parsed by [`text`]). The lines of call chains are skipped. The `blk`
+//! tracer's actions are taken for the tracepoints that tell the same: `Q` for `block_bio_queue`.
+//! System calls ([`super::syscalls`]) are used if no tracepoint tells of reads. The reader uses the
+//! tracepoints that a recording of our own uses and their counterparts in older and Android kernels
+//! ([`super::kernel`]). The first 65,536 usable tracepoints decide which of them supply the
+//! accesses.
 //!
 //! There are two formats, because a trace may show both sides of the cache. `ftrace` reads the
 //! tracepoints of files, or those of the block layer if the trace has none of files; `ftrace-block`
@@ -24,14 +28,15 @@
 //! **Losses.** Events that the kernel lost, or overwrote before they were read, are noted with
 //! their number.
 //!
-//! The function tracers, `trace-cmd report -l` and `-R`, and `atrace -z` are not read.
+//! The function tracers, and `trace-cmd report -l` and `-R`, are not read.
 
 mod line;
 mod text;
 
 use super::{
     Confidence, FormatSpec, Space, head_lines,
-    kernel::{ALL, Feed, Known},
+    kernel::{Feed, Known, SystemCall},
+    syscalls,
 };
 use crate::{
     Error,
@@ -45,7 +50,7 @@ use text::Layout;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "ftrace",
-    what: "ftrace's text: trace, trace_pipe, `trace-cmd report`, atrace, systrace HTML",
+    what: "ftrace's text: trace, trace_pipe, `trace-cmd report`, `perf script`, atrace, HTML",
     detect: |head| detect(head, false),
     read: |input, events| read(input, events, None),
     ahead: true,
@@ -121,6 +126,7 @@ const LOST: Skip = Skip::Note("event lost by the kernel: its buffer was full");
 const OVERWRITTEN: Skip =
     Skip::Note("event overwritten before the buffer was read: the trace begins later");
 const FUNCTION: Skip = Skip::Benign("function of another tracer");
+const CHAIN: Skip = Skip::Benign("line of a call chain");
 const NO_DATA: &str =
     "an HTML page without a trace: systrace's has one in <script class=\"trace-data\">";
 const OTHER_DATA: Skip = Skip::Benign("line of systrace's other data");
@@ -141,7 +147,7 @@ fn detect(head: &[u8], block: bool) -> Confidence {
         match line::line(bytes) {
             Some(line) => {
                 tracepoints += 1;
-                requests += usize::from(line.name.starts_with(b"block_"));
+                requests += usize::from(is_request(line.name));
             }
             None => remarks += usize::from(is_remark(bytes)),
         }
@@ -151,6 +157,13 @@ fn detect(head: &[u8], block: bool) -> Confidence {
     if is_one && block == (requests == tracepoints) { Confidence::Likely } else { Confidence::No }
 }
 
+/// Whether an event of this name belongs to the block layer or to a host controller.
+fn is_request(name: &[u8]) -> bool {
+    const HOSTS: [&[u8]; 5] = [b"block_", b"ufshcd_", b"scsi_dispatch_", b"mmc_", b"nvme_"];
+    // The actions of the `blk` tracer are one or two letters.
+    (1..=2).contains(&name.len()) || HOSTS.iter().any(|start| name.starts_with(start))
+}
+
 fn is_html(head: &[u8]) -> bool {
     let head = head.trim_ascii_start();
     [&b"<!doctype html"[..], b"<html"]
@@ -158,13 +171,31 @@ fn is_html(head: &[u8]) -> bool {
         .any(|start| head.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start)))
 }
 
-/// Lines around the events: headers and messages of the tools.
+/// Lines around the events: headers, call chains, and messages of the tools.
 fn is_remark(line: &[u8]) -> bool {
     line.starts_with(b"#")
+        || line::is_chain(line)
         || line::lost(line).is_some()
         || [&b"cpus="[..], b"version = ", b"TRACE:", b"capturing trace"]
             .iter()
             .any(|start| line.starts_with(start))
+}
+
+/// Returns the call that begins or ends: `sys_enter_write: fd: 0x3, …`, `sys_exit_write: 0x10`, or
+/// in tracefs `sys_write(fd: 3, …)`, `sys_write -> 0x10`.
+fn system_call(line: &Line<'_>) -> Option<SystemCall> {
+    let name = line.name.strip_prefix(b"sys_")?;
+    let bare = |text: &'static [u8]| line.text.strip_prefix(text);
+    let (name, ends, hex, text) = if let Some(name) = name.strip_prefix(b"enter_") {
+        (name, false, false, line.text)
+    } else if let Some(name) = name.strip_prefix(b"exit_") {
+        (name, true, false, line.text)
+    } else if let Some(result) = bare(b"-> ") {
+        (name, true, true, result)
+    } else {
+        (name, false, true, bare(b"(")?.strip_suffix(b")")?)
+    };
+    Some(SystemCall { name: syscalls::named(name)?, ends, hex, text: text.into() })
 }
 
 fn read(
@@ -173,11 +204,7 @@ fn read(
     wanted: Option<Space>,
 ) -> Result<(), Error> {
     let mut reader = Reader {
-        known: ALL
-            .iter()
-            .zip(Layout::all())
-            .map(|(known, layout)| (known.name.as_bytes(), (known, layout)))
-            .collect(),
+        known: Layout::all().collect(),
         feed: Feed::new(events, wanted),
         page: None,
         data: false,
@@ -262,7 +289,14 @@ impl Reader<'_, '_> {
         let Some((known, layout)) = self.known.get(line.name) else {
             match line.name {
                 b"" => self.feed.events.skipped(FUNCTION, number),
-                name => self.feed.other(number, name),
+                b"PERF_RECORD_LOST" => {
+                    let many = line::perf_lost(line.text).unwrap_or(1);
+                    self.feed.events.skipped_many(LOST, number, many);
+                }
+                name => match system_call(line) {
+                    Some(call) => return self.system_call(line, call, number),
+                    None => self.feed.other(number, name),
+                },
             }
             return Ok(());
         };
@@ -270,15 +304,15 @@ impl Reader<'_, '_> {
             self.damage(UNREADABLE, number);
             return Ok(());
         };
-        let at_ns = match line.time {
-            Time::Clock(ns) => ns,
-            Time::Count => {
-                self.feed.times = false;
-                0
-            }
-        };
+        let at_ns = at_ns(line, &mut self.feed);
         self.feed.thread(number, at_ns, line.tid, line.tgid, line.comm)?;
         self.feed.hit(number, at_ns, line.tid, known, &fields)
+    }
+
+    fn system_call(&mut self, line: &Line<'_>, call: SystemCall, number: u64) -> Result<(), Error> {
+        let at_ns = at_ns(line, &mut self.feed);
+        self.feed.thread(number, at_ns, line.tid, line.tgid, line.comm)?;
+        self.feed.system_call(number, at_ns, line.tid, call)
     }
 
     fn remark(&mut self, bytes: &[u8], number: u64) {
@@ -286,6 +320,8 @@ impl Reader<'_, '_> {
             self.feed.events.skipped_many(LOST, number, many);
         } else if let Some(many) = line::overwritten(bytes) {
             self.feed.events.skipped_many(OVERWRITTEN, number, many);
+        } else if line::is_chain(bytes) {
+            self.feed.events.skipped(CHAIN, number);
         } else if !is_remark(bytes) {
             self.damage(NOT_A_LINE, number);
         }
@@ -294,6 +330,17 @@ impl Reader<'_, '_> {
     fn damage(&mut self, skip: Skip, number: u64) {
         self.damaged += 1;
         self.feed.events.skipped(skip, number);
+    }
+}
+
+/// Returns the time of a line; 0 if the trace has an order only.
+fn at_ns(line: &Line<'_>, feed: &mut Feed<'_, '_>) -> u64 {
+    match line.time {
+        Time::Clock(ns) => ns,
+        Time::Count => {
+            feed.times = false;
+            0
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //! Most tracepoints print a field as `name=value`, `name value` or `name = value`. The parser
 //! handles these forms for every tracepoint, so a new tracepoint in the list needs no code here.
 //! [`shown`] is the one table of exceptions: fields that the kernel prints under another name or in
-//! another unit.
+//! another unit. Where perf and trace-cmd lack a function of the kernel, they print the kernel's
+//! own fields, behind [`RAW`].
 
 use super::super::kernel::{ALL, FIELDS_MAX, Fields, Known, Value};
 use memchr::memmem::{self, Finder};
@@ -32,7 +33,20 @@ enum How {
     Words(&'static [(&'static str, u64)]),
     /// Text that ends at the last occurrence of this string.
     Until(&'static str),
+    /// Text of this number among those that a colon and a space end.
+    Part(usize),
+    /// Text that ends at the first of these bytes.
+    Word(&'static [u8]),
 }
+
+impl How {
+    fn is_text(self) -> bool {
+        matches!(self, Self::Until(_) | Self::Part(_) | Self::Word(_))
+    }
+}
+
+/// The mark before fields that a tool could not print as the kernel does.
+const RAW: &[u8] = b"[FAILED TO PARSE] ";
 
 const FALLOCATE: &[(&str, u64)] = &[
     ("KEEP_SIZE", 0x01),
@@ -61,6 +75,17 @@ fn shown(known: &Known, field: &'static str) -> (&'static str, How) {
         ("f2fs", "f2fs_file_write_iter", "ret") => ("written(err)", How::Number),
         ("f2fs", _, "size") => ("i_size", How::Number),
         ("f2fs", _, "nlink") => ("i_nlink", How::Number),
+        ("ufs", _, "str") => ("", How::Part(0)),
+        ("ufs", _, "dev_name") => ("", How::Part(1)),
+        ("ufs", _, "transfer_len") => ("size", How::Number),
+        ("ufs", _, "lba") => ("LBA", How::Number),
+        ("mmc", _, "name") | ("nvme", _, "ctrl_id") => ("", How::Part(0)),
+        ("mmc", _, "blksz") => ("block_size", How::Number),
+        ("nvme", _, "disk") => ("disk", How::Word(b",")),
+        ("nvme", _, "opcode") => ("cmd", How::Word(b" )")),
+        ("nvme", _, "length") => ("len", How::Number),
+        ("nvme", _, "control") => ("ctrl", How::Number),
+        ("scsi", _, "cmnd") => ("raw", How::Word(b")")),
         ("task", _, "comm") => ("comm", How::Until(" clone_flags=")),
         ("task", _, "clone_flags") => ("clone_flags", How::Hex),
         ("sched", _, "filename") => ("filename", How::Until(" pid=")),
@@ -72,39 +97,48 @@ fn shown(known: &Known, field: &'static str) -> (&'static str, How) {
 }
 
 /// The layout of one tracepoint's text.
-pub(super) enum Layout {
+pub(super) struct Layout {
+    known: &'static Known,
+    shape: Shape,
+}
+
+enum Shape {
     Fields {
         free: Vec<Free>,
         fields: Vec<Field>,
     },
     /// `254,0 RA 16384 () 12566848 + 32 be,0,4 [comm]`: device, flags, first sector, sectors.
     Request,
+    /// `254,0  Q  RA 12566848 + 32 [comm]`: the same, with an action before the flags.
+    Action,
 }
 
 /// An arbitrary text: fields are searched for before and after it.
-pub(super) struct Free {
+struct Free {
     key: Finder<'static>,
     until: &'static str,
 }
 
-pub(super) struct Field {
+struct Field {
     key: Finder<'static>,
     how: How,
+    needed: bool,
 }
 
 /// Largest number of texts that a tracepoint prints.
 const FREE_MAX: usize = 2;
 
 impl Layout {
-    pub(super) fn new(known: &Known) -> Self {
+    pub(super) fn new(known: &'static Known) -> Self {
         assert!(known.fields.len() <= FIELDS_MAX, "{}: FIELDS_MAX is too low", known.name);
-        if known.is_request() {
-            return Self::Request;
+        if known.system == "block" {
+            return Self { known, shape: Shape::Request };
         }
-        let fields: Vec<_> = known.fields.iter().map(|field| shown(known, field)).collect();
+        let fields: Vec<_> =
+            known.fields.iter().map(|field| (field, shown(known, field))).collect();
         let mut free: Vec<_> = fields
             .iter()
-            .filter_map(|&(key, how)| match how {
+            .filter_map(|&(_, (key, how))| match how {
                 How::Until(until) => Some(Free { key: Finder::new(key), until }),
                 _ => None,
             })
@@ -114,24 +148,55 @@ impl Layout {
             free.push(Free { key: Finder::new("cmdline"), until: ", pid " });
         }
         assert!(free.len() <= FREE_MAX, "{}: FREE_MAX is too low", known.name);
-        let field = |(key, how)| Field { key: Finder::new(key), how };
-        Self::Fields { free, fields: fields.into_iter().map(field).collect() }
+        let field = |(field, (key, how)): (&&str, (&'static str, How))| Field {
+            key: Finder::new(key),
+            how,
+            needed: known.needs(field),
+        };
+        let fields = fields.into_iter().map(field).collect();
+        Self { known, shape: Shape::Fields { free, fields } }
     }
 
-    /// Returns the layouts of [`ALL`].
-    pub(super) fn all() -> Vec<Self> {
-        ALL.iter().map(Self::new).collect()
+    /// Returns each of [`ALL`], by the name in the text, with its layout.
+    pub(super) fn all() -> impl Iterator<Item = (&'static [u8], (&'static Known, Self))> {
+        // The actions of the `blk` tracer that tell what those tracepoints do.
+        const ACTIONS: [(&str, &str); 4] = [
+            ("Q", "block_bio_queue"),
+            ("D", "block_rq_issue"),
+            ("I", "block_rq_insert"),
+            ("R", "block_rq_requeue"),
+        ];
+        let own = ALL.iter().map(|known| (known.name.as_bytes(), (known, Self::new(known))));
+        let action = |(action, name): (&'static str, &str)| {
+            let known = ALL.iter().find(|known| known.name == name)?;
+            Some((action.as_bytes(), (known, Self { known, shape: Shape::Action })))
+        };
+        own.chain(ACTIONS.into_iter().filter_map(action))
     }
 
     /// Parses the fields; `None` if one is missing.
     pub(super) fn read<'a>(&self, text: &'a [u8]) -> Option<Fields<'a>> {
-        let mut values = [Value::Number(0); FIELDS_MAX];
-        match self {
-            Self::Request => {
-                let (mut before, after) = split_at(text, b" + ")?;
+        if let Some(text) = text.strip_prefix(RAW) {
+            return self.read_raw(text);
+        }
+        let mut values = Fields::NONE.0;
+        match &self.shape {
+            Shape::Request | Shape::Action => {
+                let is_action = matches!(self.shape, Shape::Action);
+                let (mut before, after) = match split_at(text, b" + ") {
+                    // A flush alone: `8,0    Q  FN [fio]`.
+                    None if is_action => (&text[..memchr::memrchr(b'[', text)?], &b"0"[..]),
+                    span => span?,
+                };
                 let dev = dev(word(&mut before)?)?;
+                if is_action {
+                    word(&mut before)?;
+                }
                 let flags = word(&mut before)?;
-                let sector = before.rsplit(|&b| b == b' ').next()?;
+                let sector = match before.rsplit(|&b| b == b' ').next()? {
+                    b"" if is_action => b"0",
+                    sector => sector,
+                };
                 let request = [
                     Value::Number(dev),
                     Value::Text(flags),
@@ -140,7 +205,7 @@ impl Layout {
                 ];
                 values[..request.len()].copy_from_slice(&request);
             }
-            Self::Fields { free, fields } => {
+            Shape::Fields { free, fields } => {
                 let mut parts = [&[][..]; FREE_MAX + 1];
                 let mut texts = [&[][..]; FREE_MAX];
                 parts[0] = text;
@@ -148,19 +213,77 @@ impl Layout {
                     (parts[n], texts[n], parts[n + 1]) = free.cut(parts[n])?;
                 }
                 for (value, field) in values.iter_mut().zip(fields) {
-                    *value = match field.how {
+                    let found = match field.how {
                         // The first match is the field.
-                        How::Until(_) => Value::Text(texts[0]),
-                        how => Value::Number(parse(
-                            how,
-                            parts.iter().find_map(|part| field.find(part))?,
-                        )?),
+                        How::Until(_) => Some(Value::Text(texts[0])),
+                        How::Part(n) => part(text, n).map(Value::Text),
+                        how => parts
+                            .iter()
+                            .find_map(|part| field.find(part))
+                            .and_then(|text| parse(how, text)),
                     };
+                    match found {
+                        Some(found) => *value = found,
+                        None if field.needed => return None,
+                        None => {}
+                    }
                 }
             }
         }
         Some(Fields(values))
     }
+
+    /// Parses `dev=8388608 ino=12 …`: the kernel's fields under their own names.
+    fn read_raw<'a>(&self, text: &'a [u8]) -> Option<Fields<'a>> {
+        let mut values = Fields::NONE.0;
+        for (value, field) in values.iter_mut().zip(self.known.fields) {
+            let Some(text) = behind(&Finder::new(field), text) else {
+                if self.known.needs(field) {
+                    return None;
+                }
+                continue;
+            };
+            let is_text = *field == "rwbs" || shown(self.known, field).1.is_text();
+            *value = match number(text) {
+                Some(number) if !is_text || *field == "opcode" => Value::Number(number),
+                _ => Value::Text(&text[..next_field(text)]),
+            };
+        }
+        if self.known.system == "nvme" {
+            // The words of the command, of which the kernel prints the address and the length.
+            let words = behind(&Finder::new("cdw10"), text)?.strip_prefix(b"ARRAY[")?;
+            let number = |from: usize, bytes: usize| {
+                let bytes = words.chunks(4).skip(from).take(bytes);
+                bytes.rev().try_fold(0, |n, byte| Some(n << 8 | radix(byte, 16)?))
+            };
+            let numbers = [number(0, 8)?, number(8, 2)?, number(10, 2)?];
+            for (field, number) in ["slba", "length", "control"].into_iter().zip(numbers) {
+                let at = self.known.fields.iter().position(|name| *name == field)?;
+                values[at] = Value::Number(number);
+            }
+        }
+        Some(Fields(values))
+    }
+}
+
+/// Returns part `n` of a text whose parts end with a colon and a space.
+fn part(text: &[u8], n: usize) -> Option<&[u8]> {
+    let mut from = 0;
+    let mut ends = memmem::find_iter(text, b": ");
+    for _ in 0..n {
+        from = ends.next()? + 2;
+    }
+    Some(&text[from..ends.next()?])
+}
+
+/// Returns the end of a field's text, before the next ` name=`.
+fn next_field(text: &[u8]) -> usize {
+    let is_name = |at: &usize| {
+        let rest = &text[at + 1..];
+        let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_'));
+        end.is_some_and(|end| end > 0 && rest[end] == b'=')
+    };
+    memchr::memchr_iter(b' ', text).find(is_name).unwrap_or(text.len())
 }
 
 impl Free {
@@ -179,7 +302,7 @@ impl Field {
     }
 }
 
-/// Finds a name (`name=`, `name = `, `name `) and returns the text after it.
+/// Finds a name (`name=`, `name = `, `name: `, `name `) and returns the text after it.
 fn behind<'a>(key: &Finder<'_>, text: &'a [u8]) -> Option<&'a [u8]> {
     let len = key.needle().len();
     let mut from = 0;
@@ -188,6 +311,7 @@ fn behind<'a>(key: &Finder<'_>, text: &'a [u8]) -> Option<&'a [u8]> {
         let alone = start == 0 || text[start - 1] == b' ';
         match text.get(end) {
             Some(b'=') if alone => return Some(&text[end + 1..]),
+            Some(b':') if alone => return Some(text[end + 1..].trim_ascii_start()),
             Some(b' ') if alone => {
                 let value = text[end..].trim_ascii_start();
                 return Some(value.strip_prefix(b"= ").unwrap_or(value));
@@ -200,10 +324,11 @@ fn behind<'a>(key: &Finder<'_>, text: &'a [u8]) -> Option<&'a [u8]> {
     None
 }
 
-fn parse(how: How, text: &[u8]) -> Option<u64> {
-    match how {
+fn parse(how: How, text: &[u8]) -> Option<Value<'_>> {
+    let number = match how {
         How::Number => number(text),
-        How::Hex => radix(text, 16),
+        // Perfetto's tools put `0x` before it.
+        How::Hex => radix(text.strip_prefix(b"0x").unwrap_or(text), 16),
         How::Octal => radix(text, 8),
         How::Dev => dev(text),
         How::Page => number(text).map(|byte| byte >> 12),
@@ -213,18 +338,26 @@ fn parse(how: How, text: &[u8]) -> Option<u64> {
         How::Bracketed => number(split_at(text, b"(")?.1),
         How::Words(words) => {
             let text = text.split(|&b| b == b' ').next()?;
-            if text.is_empty() {
-                return Some(0);
-            }
             let bit = |word: &[u8]| match words.iter().find(|(name, _)| name.as_bytes() == word) {
                 Some((_, bit)) => Some(*bit),
                 // Bits for which the kernel has no name.
                 None => number(word),
             };
-            text.split(|&b| b == b'|').try_fold(0, |bits, word| Some(bits | bit(word)?))
+            match text.is_empty() {
+                true => Some(0),
+                false => {
+                    text.split(|&b| b == b'|').try_fold(0, |bits, word| Some(bits | bit(word)?))
+                }
+            }
         }
-        How::Until(_) => None,
-    }
+        How::Word(ends) => {
+            let text = text.strip_prefix(b"(").unwrap_or(text);
+            let end = text.iter().position(|b| ends.contains(b)).unwrap_or(text.len());
+            return Some(Value::Text(&text[..end]));
+        }
+        How::Until(_) | How::Part(_) => None,
+    };
+    number.map(Value::Number)
 }
 
 /// Parses a number at the start of the text: decimal with an optional sign, or hexadecimal after

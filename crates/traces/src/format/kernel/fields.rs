@@ -15,6 +15,11 @@ pub(in crate::format) enum Value<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::format) struct Fields<'a>(pub(in crate::format) [Value<'a>; FIELDS_MAX]);
 
+impl Fields<'_> {
+    /// Fields that are all 0.
+    pub(in crate::format) const NONE: Self = Self([Value::Number(0); FIELDS_MAX]);
+}
+
 impl Values for Fields<'_> {
     fn number(&self, field: usize) -> u64 {
         match self.0[field] {

@@ -1,7 +1,10 @@
 //! The tracepoints that a foreign trace may hold: those that a recording asks for, and their
 //! counterparts in older kernels, Android's kernels, and their tools.
 
-use super::requests::Request;
+use super::{
+    hosts,
+    requests::{Device, Request},
+};
 use crate::{
     format::block::Rwbs,
     tracepoint::{self, Dev, Inode, Need, Values, What},
@@ -21,13 +24,13 @@ pub(in crate::format) struct Known {
 }
 
 /// Largest number of fields that are read from a tracepoint.
-pub(in crate::format) const FIELDS_MAX: usize = 6;
+pub(in crate::format) const FIELDS_MAX: usize = 8;
 
 #[derive(Clone, Copy)]
 enum Read {
     Point(fn(&dyn Values) -> Option<What>),
     Call { write: bool },
-    Request,
+    Request(fn(&dyn Values) -> Option<Request>),
 }
 
 /// The content of a tracepoint.
@@ -59,6 +62,10 @@ pub(super) enum Source {
     Alone,
     /// `mm_filemap_get_pages`.
     Pages,
+    /// `mm_filemap_add_to_page_cache`.
+    Added,
+    /// `writeback_dirty_folio`.
+    Dirtied,
     Ext4Write,
     F2fsReadEnd,
     F2fsReadStart,
@@ -72,6 +79,10 @@ pub(super) enum Source {
     Started,
     Issued,
     Inserted,
+    Ufs,
+    Scsi,
+    Mmc,
+    Nvme,
     /// The driver returned the request: it will be issued again.
     Requeued,
 }
@@ -134,12 +145,7 @@ impl Known {
                 len: v.number(4),
                 write,
             }))),
-            Read::Request => Some(Meaning::Request(Request {
-                dev: Dev(v.number(0) as u32),
-                flags: Rwbs::parse(&v.text(1)),
-                sector: v.number(2),
-                sectors: v.number(3),
-            })),
+            Read::Request(read) => read(v).map(Meaning::Request),
         }
     }
 
@@ -148,9 +154,21 @@ impl Known {
         !self.is_request() && self.source != Source::None
     }
 
-    /// Whether it belongs to the block layer.
+    /// Whether it belongs to the block layer or to a host controller.
     pub(in crate::format) fn is_request(&self) -> bool {
-        matches!(self.read, Read::Request)
+        matches!(self.read, Read::Request(_))
+    }
+
+    /// Whether its hits are of no use without this field. Some kernels lack the others, and some
+    /// commands.
+    pub(in crate::format) fn needs(&self, field: &str) -> bool {
+        !matches!(
+            (self.system, field),
+            ("filemap", "order")
+                | ("ufs", "str" | "str_t")
+                | ("mmc", "sbc_arg")
+                | ("nvme", "disk" | "slba" | "length" | "control")
+        )
     }
 }
 
@@ -167,6 +185,7 @@ pub(in crate::format) static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
         fields: spec.fields,
         source: match spec.name {
             "mm_filemap_get_pages" => Source::Pages,
+            "writeback_dirty_folio" | "writeback_dirty_page" => Source::Dirtied,
             "f2fs_dataread_end" => Source::F2fsReadEnd,
             "f2fs_file_write_iter" => Source::F2fsWriteIter,
             _ if spec.system == "ext4" && spec.need == Need::Writes => Source::Ext4Write,
@@ -210,11 +229,26 @@ const OTHERS: &[Known] = &[
     // Android kernels up to 5.10, for ext4 and F2FS alike. Reads are those that missed the cache.
     call("android_fs", "android_fs_dataread_start", Source::AndroidRead, false),
     call("android_fs", "android_fs_datawrite_start", Source::AndroidWrite, true),
-    request("block_bio_queue", Source::Queued),
-    request("block_io_start", Source::Started),
-    request("block_rq_issue", Source::Issued),
-    request("block_rq_insert", Source::Inserted),
-    request("block_rq_requeue", Source::Requeued),
+    // The order of a folio is missing before Linux 5.18.
+    point(
+        "filemap",
+        "mm_filemap_add_to_page_cache",
+        Source::Added,
+        &["s_dev", "i_ino", "index", "order"],
+        |v| {
+            let pages = 1_u64.checked_shl(u32::try_from(v.number(3)).ok()?)?;
+            Some(What::Added { inode: inode(v), first: v.number(2), pages })
+        },
+    ),
+    block("block_bio_queue", Source::Queued),
+    block("block_io_start", Source::Started),
+    block("block_rq_issue", Source::Issued),
+    block("block_rq_insert", Source::Inserted),
+    block("block_rq_requeue", Source::Requeued),
+    request("ufs", "ufshcd_command", Source::Ufs, hosts::UFS, hosts::ufs),
+    request("scsi", "scsi_dispatch_cmd_start", Source::Scsi, hosts::SCSI, hosts::scsi),
+    request("mmc", "mmc_request_start", Source::Mmc, hosts::MMC, hosts::mmc),
+    request("nvme", "nvme_setup_cmd", Source::Nvme, hosts::NVME, hosts::nvme),
 ];
 
 const fn point(
@@ -231,8 +265,26 @@ const fn call(system: &'static str, name: &'static str, source: Source, write: b
     Known { system, name, fields: CALL, source, read: Read::Call { write } }
 }
 
-const fn request(name: &'static str, source: Source) -> Known {
-    Known { system: "block", name, fields: REQUEST, source, read: Read::Request }
+const fn request(
+    system: &'static str,
+    name: &'static str,
+    source: Source,
+    fields: &'static [&'static str],
+    read: fn(&dyn Values) -> Option<Request>,
+) -> Known {
+    Known { system, name, fields, source, read: Read::Request(read) }
+}
+
+const fn block(name: &'static str, source: Source) -> Known {
+    request("block", name, source, REQUEST, |v| {
+        Some(Request {
+            device: Device::Number(Dev(v.number(0) as u32)),
+            flags: Rwbs::parse(&v.text(1)),
+            sector: v.number(2),
+            sectors: v.number(3),
+            own_blocks: false,
+        })
+    })
 }
 
 fn inode(v: &dyn Values) -> Inode {

@@ -12,6 +12,7 @@
 //! mappings of processes.
 
 mod fields;
+mod hosts;
 mod known;
 mod plan;
 mod requests;
@@ -20,6 +21,7 @@ mod tasks;
 pub(super) use fields::{Fields, Value};
 pub(super) use known::{ALL, FIELDS_MAX, Known};
 
+use super::syscalls::{self, Calls, Returned};
 use crate::{
     Error,
     events::{Events, Reason, Skip, Skipped},
@@ -50,9 +52,12 @@ enum Left {
     Several,
     Missed,
     Asked,
+    Added,
+    OwnBlocks,
+    Call,
 }
 
-const LEFT: [Skip; 9] = [
+const LEFT: [Skip; 12] = [
     Skip::Benign("tracepoint without information on pages"),
     Skip::Benign("tracepoint that repeats a more exact one"),
     Skip::Benign("other tracepoint"),
@@ -64,6 +69,15 @@ const LEFT: [Skip; 9] = [
     Skip::Note("access to one of several F2FS, unknown which: taken as of the first"),
     Skip::Note("read that missed the page cache; reads that hit are not in the trace"),
     Skip::Note("access of which only the request is known: less may have been moved"),
+    Skip::Note(
+        "page that entered the page cache, taken as a read that missed; reads that hit are not in \
+         the trace, and a new page of a write looks the same",
+    ),
+    Skip::Note(
+        "request counted in blocks of the device, whose size is not in the trace: taken as 4096 \
+         bytes on UFS, else as 512",
+    ),
+    Skip::Benign("system call beside tracepoints of files or requests, which are used"),
 ];
 
 /// Number of occurrences of each, and the line of the first.
@@ -91,6 +105,17 @@ struct Item {
 enum Heard {
     Tracepoint(&'static Known, Meaning),
     Task(News),
+    Call(SystemCall),
+}
+
+/// The beginning or the end of a system call.
+pub(super) struct SystemCall {
+    pub(super) name: &'static str,
+    pub(super) ends: bool,
+    /// Numbers without `0x` are hexadecimal, too.
+    pub(super) hex: bool,
+    /// The arguments, or the result.
+    pub(super) text: Box<[u8]>,
 }
 
 /// Takes tracepoints in the order of their times and emits events.
@@ -107,6 +132,8 @@ pub(super) struct Feed<'e, 's> {
     tally: Tally,
     /// Names of unknown tracepoints.
     others: HashMap<Box<[u8]>, u64, foldhash::fast::FixedState>,
+    /// The trace has system calls.
+    calls: bool,
     /// The trace has times.
     pub(super) times: bool,
 }
@@ -124,6 +151,7 @@ impl<'e, 's> Feed<'e, 's> {
             tasks: Tasks::default(),
             tally: Tally::default(),
             others: HashMap::default(),
+            calls: false,
             times: true,
         }
     }
@@ -190,6 +218,18 @@ impl<'e, 's> Feed<'e, 's> {
         self.take(Item { line, at_ns, tid, heard: Heard::Tracepoint(known, meaning) })
     }
 
+    /// Takes the beginning or the end of a system call.
+    pub(super) fn system_call(
+        &mut self,
+        line: u64,
+        at_ns: u64,
+        tid: u32,
+        call: SystemCall,
+    ) -> Result<(), Error> {
+        self.calls = true;
+        self.take(Item { line, at_ns, tid, heard: Heard::Call(call) })
+    }
+
     /// Takes a hit of another tracepoint.
     pub(super) fn other(&mut self, line: u64, name: &[u8]) {
         const NAMES_MAX: usize = 1000;
@@ -225,8 +265,10 @@ impl<'e, 's> Feed<'e, 's> {
     fn settle(&mut self) -> Result<(), Error> {
         let mut survey = Survey::default();
         for item in &self.held {
-            if let Heard::Tracepoint(known, meaning) = &item.heard {
-                survey.add(known, meaning.point());
+            match &item.heard {
+                Heard::Tracepoint(known, meaning) => survey.add(known, meaning.point()),
+                Heard::Call(call) => survey.call(call),
+                Heard::Task(_) => {}
             }
         }
         let plan = survey.plan(self.wanted);
@@ -235,7 +277,15 @@ impl<'e, 's> Feed<'e, 's> {
             // The kernel sends no flush to a device without a volatile cache.
             _ => (Side::After, false, false),
         };
-        let knows = Knows { times: self.times, syncs, writes: true, removals, ..Knows::NOTHING };
+        let knows = Knows {
+            times: self.times,
+            syncs,
+            writes: !plan.misses_only,
+            removals,
+            opens: plan.calls,
+            names: plan.calls && removals,
+            ..Knows::NOTHING
+        };
         self.events.about(About {
             epoch_us: None,
             boot_us: None,
@@ -298,10 +348,17 @@ impl<'e, 's> Feed<'e, 's> {
             false => format!(" (mostly {})", most.join(", ")),
         };
         match self.wanted {
+            None if self.calls => {
+                "the trace's system calls tell of no read or write of a file that they open: \
+                 record openat, close, read, write, pread64, pwrite64, fsync and fdatasync from \
+                 the start of the programs on, as tracepoints both sys_enter_… and sys_exit_…, or \
+                 with `perf trace`, which shows the names of files"
+                    .to_owned()
+            }
             Some(Space::Blocks) => format!(
-                "none of the trace's tracepoints{most} is a request of the block layer: record \
-                 block_bio_queue or block_rq_issue, or read it without -block in --format for \
-                 what it tells of files"
+                "none of the trace's tracepoints{most} is a request of the block layer or of a \
+                 host: record block_bio_queue or block_rq_issue, or read it without -block in \
+                 --format for what it tells of files"
             ),
             _ => format!(
                 "none of the trace's tracepoints{most} tells of a read or write: on F2FS record \
@@ -322,6 +379,7 @@ struct Teller {
     /// The machine's reasons for omissions, each with the line of the first.
     reasons: Vec<(Box<str>, u64)>,
     requests: Requests,
+    calls: Calls,
     names: HashMap<u32, Box<str>>,
     pids: HashMap<u32, u32>,
     start_ns: Option<u64>,
@@ -332,11 +390,15 @@ impl Teller {
     fn new(plan: Plan) -> Self {
         let mut machine = TracepointMachine::new(plan.direct_steps);
         machine.f2fs(plan.nameless, "");
+        if !plan.writes {
+            machine.without_writes();
+        }
         Self {
             plan,
             machine,
             reasons: Vec::new(),
             requests: Requests::default(),
+            calls: Calls::default(),
             names: HashMap::new(),
             pids: HashMap::new(),
             start_ns: None,
@@ -395,12 +457,24 @@ impl Teller {
                 let what = What::Exec { program: name.clone(), old_tid: *pid };
                 self.point(line, Point { at_ns, tid: *pid, what }, events)
             }
+            Heard::Call(call) if self.plan.calls => self.system_call(item, call, events),
+            Heard::Call(_) => {
+                tally.add(Left::Call, line);
+                Ok(())
+            }
             Heard::Tracepoint(_, Meaning::Request(_)) if files => {
                 tally.add(Left::Behind, line);
                 Ok(())
             }
             Heard::Tracepoint(known, Meaning::Request(request)) => {
                 self.request(item, known, request, tally, events)
+            }
+            Heard::Tracepoint(known, meaning) if self.plan.calls => {
+                if !meaning.point().is_some_and(|what| self.born(tid, what)) {
+                    let repeats = known.is_access();
+                    tally.add(if repeats { Left::Repeated } else { Left::Silent }, line);
+                }
+                Ok(())
             }
             Heard::Tracepoint(_, meaning) if !files => {
                 if !meaning.point().is_some_and(|what| self.born(tid, what)) {
@@ -426,8 +500,12 @@ impl Teller {
                     tally.add(Left::Repeated, line);
                     return Ok(());
                 }
-                if matches!(known.source, Source::F2fsReadEnd | Source::F2fsWriteEnd) {
-                    self.somewhere(known, line, tally);
+                match known.source {
+                    Source::F2fsReadEnd | Source::F2fsWriteEnd => {
+                        self.somewhere(known, line, tally);
+                    }
+                    Source::Added => tally.add(Left::Added, line),
+                    _ => {}
                 }
                 self.point(line, Point { at_ns, tid, what: what.clone() }, events)
             }
@@ -489,14 +567,39 @@ impl Teller {
         let by = By { tid, pid, name: self.names.get(&pid).map(AsRef::as_ref) };
         let at_us = at_ns.saturating_sub(*self.start_ns.get_or_insert(at_ns)) / 1000;
         match self.requests.request(request, known.source == Source::Issued, at_us, &by, events)? {
-            Ok(()) => self.accesses += 1,
+            Ok(()) => {
+                self.accesses += 1;
+                if request.own_blocks {
+                    tally.add(Left::OwnBlocks, line);
+                }
+            }
             Err(skip) => events.skipped(skip, line),
         }
         Ok(())
     }
 
+    fn system_call(
+        &mut self,
+        &Item { at_ns, tid, .. }: &Item,
+        call: &SystemCall,
+        events: &mut Events<'_>,
+    ) -> Result<(), Error> {
+        let at_us = at_ns.saturating_sub(*self.start_ns.get_or_insert(at_ns)) / 1000;
+        let pid = self.pids.get(&tid).copied().unwrap_or(tid);
+        let name = self.names.get(&pid).map(|name| name.as_bytes());
+        let by = syscalls::By { at_us, tid, pid, name };
+        let SystemCall { name, ends, hex, ref text } = *call;
+        if !ends {
+            return self.calls.enter(&by, name, text, hex, events);
+        }
+        let result = syscalls::number(text, hex);
+        self.calls.leave(&by, name, result.map_or(Returned::Unknown, Returned::of), events)
+    }
+
     /// Emits the machine's held events and returns the number of accesses.
     fn finish(&mut self, events: &mut Events<'_>) -> Result<u64, Error> {
+        let calls = self.calls.accesses;
+        std::mem::take(&mut self.calls).finish(events);
         self.machine.finish();
         self.hand_on(events)?;
         let mut skipped = Skipped::default();
@@ -509,6 +612,6 @@ impl Teller {
             );
         }
         events.merge(&skipped);
-        Ok(self.accesses)
+        Ok(self.accesses + calls)
     }
 }

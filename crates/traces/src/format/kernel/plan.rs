@@ -1,13 +1,18 @@
 //! Chooses the tracepoints of a trace that supply accesses. A kernel reports one access by several
 //! tracepoints; each access becomes one event.
 
-use super::known::{Known, Source};
+use super::super::syscalls;
+use super::{
+    SystemCall,
+    known::{Known, Source},
+};
 use crate::tracepoint::{Dev, Inode, What};
 use flashsift_core::event::Space;
 
 /// Of each group, the first source in the trace supplies the accesses; the others repeat them.
-const PREFERRED: [&[Source]; 3] = [
-    &[Source::F2fsReadEnd, Source::F2fsReadStart, Source::AndroidRead],
+const PREFERRED: [&[Source]; 6] = [
+    &[Source::F2fsReadEnd, Source::F2fsReadStart, Source::AndroidRead, Source::Added],
+    &[Source::Pages, Source::Added],
     // Android's tracepoint also duplicates that of ext4.
     &[
         Source::F2fsWriteIter,
@@ -17,8 +22,11 @@ const PREFERRED: [&[Source]; 3] = [
         Source::Ext4Write,
         Source::AndroidWrite,
     ],
-    // The request and its process before merges and splits, as in blkparse's `Q`.
-    &[Source::Queued, Source::Started, Source::Issued, Source::Inserted],
+    // The request and its process before merges and splits, as in blkparse's `Q`. SCSI's commands
+    // go on to UFS.
+    &[Source::Queued, Source::Started, Source::Issued, Source::Inserted, Source::Ufs, Source::Scsi],
+    &[Source::Queued, Source::Started, Source::Issued, Source::Inserted, Source::Mmc],
+    &[Source::Queued, Source::Started, Source::Issued, Source::Inserted, Source::Nvme],
 ];
 
 /// The contents of the first tracepoints of a trace.
@@ -32,6 +40,12 @@ pub(super) struct Survey {
     f2fs: Vec<Dev>,
     ext4: Option<Dev>,
     direct_ends: bool,
+    /// Some system call begins, and some ends.
+    calls: [bool; 2],
+    /// A system call reads.
+    read_calls: bool,
+    /// A system call shows a path.
+    paths: bool,
 }
 
 impl Survey {
@@ -61,6 +75,12 @@ impl Survey {
         }
     }
 
+    pub(super) fn call(&mut self, call: &SystemCall) {
+        self.calls[usize::from(call.ends)] = true;
+        self.read_calls |= syscalls::reads(call.name);
+        self.paths |= !call.ends && syscalls::shows_a_path(&call.text, call.hex);
+    }
+
     pub(super) fn plan(&self, wanted: Option<Space>) -> Plan {
         let seen = |source: &Source| self.seen & 1 << *source as u32 != 0;
         let mut repeats = 0;
@@ -72,15 +92,24 @@ impl Survey {
                 }
             }
         }
+        // The writes of which the trace has more than the pages that became dirty.
+        let writes = PREFERRED[2].iter().any(seen);
+        let others = self.seen & !(1 << Source::None as u32 | 1 << Source::Added as u32) != 0;
         let nameless = self.f2fs.first().copied().or(self.ext4);
+        // Calls name no inode, but tracepoints of writes alone tell of no read.
+        let reads = seen(&Source::Pages) || PREFERRED[0][..3].iter().any(seen);
+        let calls = self.calls == [true, true]
+            && wanted != Some(Space::Blocks)
+            && (!self.files || self.read_calls && !reads);
         Plan {
-            space: wanted.unwrap_or(if !self.files && self.requests {
+            space: wanted.unwrap_or(if !self.files && !calls && self.requests {
                 Space::Blocks
             } else {
                 Space::Files
             }),
-            syncs: self.syncs,
-            removals: self.removals,
+            syncs: self.syncs || calls,
+            removals: if calls { self.paths } else { self.removals },
+            calls,
             repeats,
             nameless: nameless.unwrap_or_default(),
             several: self.f2fs.len() > 1,
@@ -90,6 +119,8 @@ impl Survey {
                 .then_some(nameless)
                 .flatten(),
             direct_steps: !self.direct_ends,
+            writes,
+            misses_only: seen(&Source::Added) && !others,
         }
     }
 }
@@ -109,6 +140,12 @@ pub(super) struct Plan {
     /// The F2FS that reports its reads itself, so that the page cache's tracepoints repeat them.
     f2fs_reads: Option<Dev>,
     pub(super) direct_steps: bool,
+    /// System calls supply the accesses.
+    pub(super) calls: bool,
+    /// The trace has a tracepoint of writes.
+    pub(super) writes: bool,
+    /// The trace has nothing but the pages that entered the page cache.
+    pub(super) misses_only: bool,
 }
 
 impl Plan {
@@ -130,6 +167,7 @@ fn inode(what: &What) -> Option<Inode> {
         | What::CallDirect { inode }
         | What::CallEnd { inode, .. }
         | What::Fault { inode, .. }
+        | What::Added { inode, .. }
         | What::Sync { inode, .. }
         | What::Allocated { inode, .. }
         | What::Evicted { inode, .. }

@@ -1,4 +1,5 @@
-//! Requests of the block layer: one pseudo-file per device, as in [`super::super::block`].
+//! Requests of the block layer or of a host controller: one pseudo-file per device, as in
+//! [`super::super::block`].
 
 use crate::{
     Error,
@@ -11,14 +12,24 @@ use crate::{
 };
 use std::collections::HashSet;
 
-/// A request of the block layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The device of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Device {
+    Number(Dev),
+    /// A host controller, or one of its devices, by its name.
+    Host(Box<str>),
+}
+
+/// A request of the block layer, or of a host controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    pub(super) dev: Dev,
+    pub(super) device: Device,
     /// Flags; `None` if no kernel writes them.
     pub(super) flags: Option<Rwbs>,
     pub(super) sector: u64,
     pub(super) sectors: u64,
+    /// Address or length counted the device's own blocks, whose size is assumed.
+    pub(super) own_blocks: bool,
 }
 
 /// The requesting process.
@@ -36,12 +47,12 @@ pub(super) struct Requests {
     devices: Devices,
     processes: Processes,
     /// Requeued requests, which will be issued again.
-    again: HashSet<(Dev, u64, u64)>,
+    again: HashSet<(Device, u64, u64)>,
 }
 
 impl Requests {
     pub(super) fn requeued(&mut self, request: &Request) {
-        self.again.insert((request.dev, request.sector, request.sectors));
+        self.again.insert((request.device.clone(), request.sector, request.sectors));
     }
 
     /// `issued`: the request may be a requeued one.
@@ -53,18 +64,22 @@ impl Requests {
         by: &By<'_>,
         events: &mut Events<'_>,
     ) -> Result<Result<(), Skip>, Error> {
-        let &Request { dev, flags, sector, sectors } = request;
+        let &Request { ref device, flags, sector, sectors, .. } = request;
         let Some(flags) = flags else { return Ok(Err(Skip::Damage("unknown flags of a request"))) };
-        if issued && !self.again.is_empty() && self.again.remove(&(dev, sector, sectors)) {
+        if issued && !self.again.is_empty() && self.again.remove(&(device.clone(), sector, sectors))
+        {
             return Ok(Err(AGAIN));
         }
-        let (major, minor) = (dev.0 >> 20, dev.0 & 0xf_ffff);
-        let file = self.devices.file(
-            dev.to_string().as_bytes(),
-            || device_name(major, minor),
-            at_us,
-            events,
-        )?;
+        let file = match device {
+            Device::Number(dev) => {
+                let (major, minor) = (dev.0 >> 20, dev.0 & 0xf_ffff);
+                let name = || device_name(major, minor);
+                self.devices.file(dev.to_string().as_bytes(), name, at_us, events)?
+            }
+            Device::Host(name) => {
+                self.devices.file(name.as_bytes(), || name.clone(), at_us, events)?
+            }
+        };
         let span = (sectors > 0).then_some((sector, sectors));
         if let Err(skip) = flags.gives_event(span.is_some()) {
             return Ok(Err(skip));

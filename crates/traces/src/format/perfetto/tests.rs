@@ -72,8 +72,13 @@ fn every_tracepoint_arrives_whole() {
         .run(&(numbers, "[a-z /,=]{0,9}"), |(numbers, text)| {
             let mut layouts = Layouts::new();
             for known in ALL.iter() {
-                let is_text =
-                    |field: &str| ["name", "pathbuf", "comm", "filename", "rwbs"].contains(&field);
+                let is_text = |field: &str| {
+                    const TEXTS: [&str; 9] = [
+                        "name", "pathbuf", "comm", "filename", "rwbs", "str", "dev_name", "cmnd",
+                        "disk",
+                    ];
+                    TEXTS.contains(&field)
+                };
                 let is_dev = |field: &str| ["dev", "s_dev"].contains(&field);
                 let mut fields = Vec::new();
                 let mut expected = Vec::new();
@@ -141,6 +146,51 @@ fn write(at_ns: u64, tid: u64, pos: u64) -> Vec<u8> {
     let fields =
         [(1, Is::Number(0x801)), (2, Is::Number(12)), (3, Is::Number(pos)), (5, Is::Number(10))];
     event(at_ns, tid, 42, &fields)
+}
+
+/// Perfetto has no message for eMMC's requests, and only some fields of pages that enter the cache.
+#[test]
+fn requests_of_hosts_and_misses_are_read() {
+    let ufs = |at_ns: u64, step: (u32, Is<'_>), lba: u64| {
+        let fields = [
+            (1, Is::Text("1d84000.ufshc")),
+            (4, Is::Number(lba)),
+            (5, Is::Number(0x2a)),
+            step,
+            (8, Is::Number(4096)),
+        ];
+        bundle(0, &[event(at_ns, 9, 406, &fields)])
+    };
+    let trace = [
+        ufs(1000, (6, Is::Text("send_req")), 2),
+        ufs(2000, (6, Is::Text("complete_rsp")), 2),
+        ufs(3000, (10, Is::Number(0)), 3),
+        ufs(4000, (10, Is::Number(1)), 3),
+    ];
+    let (events, skipped) = read_lines(&BLOCK, &trace.concat());
+    assert_eq!(events, ["0 0/0 0 is 1d84000.ufshc", "0 9/9 0 w 8192 4096", "2 9/9 0 w 12288 4096"]);
+    assert!(skipped.contains("2 × request counted in blocks of the device"), "{skipped}");
+
+    let fields = [
+        ("name", Is::Text("mmc0")),
+        ("cmd_opcode", Is::Number(25)),
+        ("cmd_arg", Is::Number(8)),
+        ("blocks", Is::Number(8)),
+        ("blksz", Is::Number(512)),
+        ("blk_addr", Is::Number(16)),
+        ("data_flags", Is::Number(0x100)),
+    ];
+    let mmc = generic(1000, 9, "mmc_request_start", &fields);
+    let nvme = generic(2000, 9, "nvme_setup_cmd", &[("disk", Is::Text("nvme0n1"))]);
+    let (events, skipped) = read_lines(&BLOCK, &bundle(0, &[mmc, nvme]));
+    assert_eq!(events, ["0 0/0 0 is mmc0", "0 9/9 0 w 8192 4096"]);
+    assert_eq!(skipped, "1 × other tracepoint (first at 1)");
+
+    let fields = [(2, Is::Number(12)), (3, Is::Number(5)), (4, Is::Number(0x801))];
+    let added = event(1000, 9, 97, &fields);
+    let (events, skipped) = read_lines(&SPEC, &bundle(0, &[added]));
+    assert_eq!(events, ["0 9/9 0 r 20480 4096"]);
+    assert!(skipped.starts_with("1 × page that entered the page cache"), "{skipped}");
 }
 
 /// Events come out in the order of their times, independent of the bundles of the processors.

@@ -63,6 +63,20 @@ impl TracepointMachine {
         self.access(tid, file, None, (offset, len), false, false);
     }
 
+    /// Takes pages that entered the page cache as a read, unless the thread is writing to the file.
+    pub(super) fn added(&mut self, tid: u32, inode: Inode, first: u64, pages: u64) {
+        let thread = self.threads.entry(tid).or_default();
+        let written = thread.write.as_ref().map(|write| write.inode);
+        if [written, thread.wrote.filter(|_| thread.in_call)].contains(&Some(inode))
+            || self.block_bytes(inode.dev).is_none()
+        {
+            return;
+        }
+        self.flush(tid);
+        let file = self.file(inode);
+        self.access(tid, file, None, (first * PAGE_BYTES, pages * PAGE_BYTES), false, false);
+    }
+
     /// Returns the bytes of these pages that lie within the file.
     fn cut(&mut self, file: u32, first: u64, last: u64, host: &mut dyn Host) -> (u64, u64) {
         let f = &mut self.files[file];

@@ -9,6 +9,10 @@ use flashsift_core::page::PAGE_BYTES;
 
 const AROUND: Skip =
     Skip::Note("read through a mapping whose place is unknown: page guessed within 16");
+const UNWRITTEN: Skip = Skip::Note(
+    "page that became dirty, taken as a write: a write(2) looks like a store through a mapping, \
+     and writes to a page that is dirty are not in the trace",
+);
 const FOLIO: Skip = Skip::Note("store through a mapping, known to its folio's first page only");
 
 /// Whether a program of this name is a thread of the kernel that writes pages back. It makes pages
@@ -107,7 +111,7 @@ impl TracepointMachine {
         let page = match stored {
             Some((_, page)) => page,
             None => {
-                self.skip(FOLIO);
+                self.skip(if self.without_writes { UNWRITTEN } else { FOLIO });
                 page
             }
         };
