@@ -54,6 +54,26 @@ impl Flags {
         }
         flags
     }
+
+    /// Reads the number of Linux on x86, of which Arm has some bits in other places.
+    pub fn of_number(number: u64) -> Self {
+        const BITS: [(u64, Flags); 11] = [
+            (0x40, Flags::CREATE),
+            (0x80, Flags::EXCLUSIVE),
+            (0x200, Flags::TRUNCATE),
+            (0x400, Flags::APPEND),
+            (0x1000, Flags::SYNC),
+            (0x4000, Flags::DIRECT),
+            (0x1_0000, Flags::DIRECTORY),
+            (0x2_0000, Flags::NOFOLLOW),
+            (0x8_0000, Flags::CLOEXEC),
+            (0x20_0000, Flags::PATH),
+            (0x40_0000, Flags::TMPFILE),
+        ];
+        let access = if number & 3 == 0 { Self::default() } else { Self::WRITABLE };
+        let set = BITS.into_iter().filter(|(bit, _)| number & bit != 0);
+        set.fold(access, |flags, (_, flag)| flags | flag)
+    }
 }
 
 impl BitOr for Flags {

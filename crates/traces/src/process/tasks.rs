@@ -325,8 +325,10 @@ impl Tasks {
         let fresh = self.spaces.add(Space { refs: 1, ..Space::default() });
         self.tasks.entry(tid).and_modify(|task| task.space = fresh);
         self.leave_space(space, files, out);
-        self.groups.entry(pid).or_default().name = Some(name.into());
-        out.process(pid, tid, name.into());
+        if !name.is_empty() {
+            self.groups.entry(pid).or_default().name = Some(name.into());
+            out.process(pid, tid, name.into());
+        }
     }
 
     /// The thread `from` of a process called `execve` and continues under the number of its leader.

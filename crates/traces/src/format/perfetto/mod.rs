@@ -31,8 +31,10 @@ use crate::{
     input::Input,
 };
 use std::io::Read;
+pub(crate) use sample::write;
 use table::{Generic, Layouts};
-use wire::{NoMessage, Wire, fields, varint};
+pub(crate) use wire::{Wire, fields};
+use wire::{NoMessage, varint};
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "perfetto",

@@ -2,7 +2,7 @@
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire<'a> {
+pub(crate) enum Wire<'a> {
     Number(u64),
     /// A string, or a nested message.
     Bytes(&'a [u8]),
@@ -10,12 +10,12 @@ pub(super) enum Wire<'a> {
 
 /// The bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoMessage;
+pub(crate) struct NoMessage;
 
 /// The fields of a message, each with its number; iteration ends after an error.
-pub(super) struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(&'a [u8]);
 
-pub(super) fn fields(message: &[u8]) -> Fields<'_> {
+pub(crate) fn fields(message: &[u8]) -> Fields<'_> {
     Fields(message)
 }
 
