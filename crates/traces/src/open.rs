@@ -261,7 +261,8 @@ fn files_of_threads(path: &Path) -> Result<Vec<(u32, PathBuf)>, Error> {
     let (mut files, mut traces) = (Vec::new(), BTreeSet::new());
     for entry in folder.flatten() {
         let name = PathBuf::from(entry.file_name());
-        let packed = ["gz", "zst", "xz", "lzma"].iter().any(|end| name.extension() == Some(end.as_ref()));
+        let packed =
+            ["gz", "zst", "xz", "lzma"].iter().any(|end| name.extension() == Some(end.as_ref()));
         let name = if packed { name.with_extension("") } else { name };
         let tid = name.extension().and_then(|tid| tid.to_str()?.parse().ok());
         let trace = name.with_extension("");

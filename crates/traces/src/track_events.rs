@@ -1,15 +1,15 @@
 //! A trace as TrackEvents of Perfetto, for its page (ui.perfetto.dev) and its trace processor.
 //!
 //! Each process has a track with the name of its program; a process that executes another program
-//! begins another track. Below it are counters of the bytes that it has read and written so far, and
-//! a track for each file that it uses. An event is an instant; offset and length are annotations.
+//! begins another track. Below it are counters of the bytes that it has read and written so far,
+//! and a track for each file that it uses. An event is an instant with offset and length.
 //! Memory pressure is a counter, the application in the foreground an instant, each on a track of
 //! its own. Objects share one track. Places on the device, control groups and the causes of
 //! requests have no track.
 //!
 //! The numbers of fields are those of Perfetto's `trace_packet.proto`, `track_event.proto`,
-//! `track_descriptor.proto` and `interned_data.proto`. Times are on CLOCK_BOOTTIME, which begins with
-//! the trace if the trace does not know it.
+//! `track_descriptor.proto` and `interned_data.proto`. Times are on CLOCK_BOOTTIME, which begins
+//! with the trace if the trace does not know it.
 
 use crate::{Error, events::Sink, format::perfetto::write, replace::Replace};
 use flashsift_core::event::{About, Action, Event, FileId, Space};
@@ -318,9 +318,7 @@ impl TrackEventWriter {
                 self.access(by, name, *file, (*offset, *len))?;
                 self.moved(at_us, pid, *write, *len)
             }
-            Action::Punch { file, offset, len } => {
-                self.access(by, "punch", *file, (*offset, *len))
-            }
+            Action::Punch { file, offset, len } => self.access(by, "punch", *file, (*offset, *len)),
             Action::Sync { file, data_only, .. } => {
                 let name = if *data_only { "data sync" } else { "sync" };
                 let track = self.file(pid, *file)?;
@@ -597,7 +595,8 @@ mod tests {
     fn objects_share_a_track_and_times_are_needed() {
         let objects = About { space: Space::Objects, epoch_us: None, boot_us: None, ..ABOUT };
         let read = |object| Action::Read { open: None, file: FileId(object), offset: 0, len: 9 };
-        let events = [5, 6].map(|object| Event { at_us: object, pid: 0, tid: 0, action: read(object) });
+        let events =
+            [5, 6].map(|object| Event { at_us: object, pid: 0, tid: 0, action: read(object) });
         assert_eq!(
             lines(&written(objects, &events).expect("written")),
             [

@@ -230,10 +230,24 @@ fn the_files_of_threads_are_one_trace() {
     folder.file("other.21", parent.as_bytes());
     let several = error(path);
     assert!(several.contains("app.trace or ") && several.ends_with("other"), "{several}");
-    assert!(open::read(&path.join("other"), None, &mut Kept::default(), &Limits::default()).is_ok());
+    assert!(
+        open::read(&path.join("other"), None, &mut Kept::default(), &Limits::default()).is_ok()
+    );
     folder.file("other.22", b"close(3) = 0\n");
     let untimed = error(&path.join("other"));
     assert!(untimed.ends_with("record with strace -ff -ttt"), "{untimed}");
+}
+
+/// A database that uses libaio past the page cache was once a trace without a read or write.
+#[test]
+fn a_trace_of_direct_requests_holds_accesses() {
+    let text = "8 openat(AT_FDCWD, \"/d/t\", O_RDWR|O_DIRECT) = 9\n8 io_submit(0x7f, 1, \
+                [{aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=9, aio_buf=\"a\", aio_nbytes=4096, \
+                aio_offset=0}]) = 1\n8 fsync(9) = 0\n";
+    let folder = Folder::new();
+    let path = folder.file("direct", text.as_bytes());
+    let outcome = open::read(&path, None, &mut Kept::default(), &Limits::default()).unwrap();
+    assert_eq!(outcome.accesses, 1);
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Output of bcc's tools: `biosnoop` (a line for each request of a disk), and `ext4slower`,
-//! `btrfsslower`, `f2fsslower`, `nfsslower`, `xfsslower`, `zfsslower`, `fsslower` and `fileslower` (a
-//! line for each slow call).
+//! Output of bcc's tools: `biosnoop`, a line for each request of a disk, and a line for each slow
+//! call: `ext4slower`, `btrfsslower`, `f2fsslower`, `nfsslower`, `xfsslower`, `zfsslower`,
+//! `fsslower` and `fileslower`.
 //!
 //! ```text
 //! TIME(s)     COMM           PID    DISK    T SECTOR     BYTES   LAT(ms)
@@ -71,7 +71,8 @@ const HEADER: Skip = Skip::Benign("header of a tool of bcc");
 const SLOW: Skip = Skip::Note("calls faster than a threshold are not in the trace");
 const NOT_A_REQUEST: Skip = Skip::Damage("line that is no request of biosnoop");
 const NOT_A_CALL: Skip = Skip::Damage("line that is no call of ext4slower and the like");
-const KIBIBYTES: Skip = Skip::Note("offset rounded down to KiB (ext4slower and the like, without -j)");
+const KIBIBYTES: Skip =
+    Skip::Note("offset rounded down to KiB (ext4slower and the like, without -j)");
 const NO_OFFSET: Skip = Skip::Note(
     "offset that fileslower does not print: behind the thread's access before in this file",
 );

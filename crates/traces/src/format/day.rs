@@ -20,7 +20,8 @@ pub(super) fn time(text: &[u8]) -> Option<(u64, &[u8])> {
 fn two_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     let end = text.iter().take(3).position(|b| !b.is_ascii_digit()).unwrap_or(text.len().min(3));
     let digits = text[..end].iter().map(|digit| u64::from(digit - b'0'));
-    matches!(end, 1 | 2).then(|| (digits.fold(0, |number, digit| number * 10 + digit), &text[end..]))
+    matches!(end, 1 | 2)
+        .then(|| (digits.fold(0, |number, digit| number * 10 + digit), &text[end..]))
 }
 
 /// Splits off the fraction of a second in microseconds: `.123456789`; a text without one gives 0.

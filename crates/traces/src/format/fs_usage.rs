@@ -1,12 +1,12 @@
 //! Output of `fs_usage` of macOS: system calls of all processes.
 //!
 //! ```text
-//! 10:17:54.123456  open              F=5        (RWC___________)  /Users/me/notes      0.000031   TextEdit.5012
-//! 10:17:54.123501  write             F=5    B=0x200                                    0.000012   TextEdit.5012
+//! 10:17:54.123456  open     F=5        (RWC___________)  /Users/me/notes  0.000031   TextEdit.5012
+//! 10:17:54.123501  write    F=5    B=0x200                                0.000012   TextEdit.5012
 //! ```
 //!
-//! The columns follow Apple's `fs_usage.c`. `-w` gives times in microseconds, numbers of threads and
-//! whole paths; the narrow form has seconds, and its paths are cut on the left. A line stands where
+//! The columns follow Apple's `fs_usage.c`. `-w` gives times in microseconds, threads and whole
+//! paths; the narrow form has seconds, and its paths are cut on the left. A line stands where
 //! its call ended. `B=` is the number of bytes that were moved.
 //!
 //! The tool prints no process numbers: processes of one name are one process. It names a file where
@@ -43,13 +43,13 @@ pub(super) const SPEC: FormatSpec = FormatSpec {
 };
 
 const SAMPLE: &str = "\
-10:17:54.123456  open              F=5        (RWC___________)  /Users/me/some notes  0.000031   TextEdit.5012
-10:17:54.123501  write             F=5    B=0x200                                     0.000012   TextEdit.5012
-10:17:54.123611  pread             F=5    B=0x80       O=0x00000100                   0.000007   TextEdit.5012
-10:17:54.123650    WrData[AT1]     D=0x0127a8f0  B=0x1000 /dev/disk1s1  /Users/me/some notes  0.000210 W TextEdit.5012
-10:17:54.123700  fcntl             F=5   <FULLFSYNC>                                  0.004301 W TextEdit.5012
-10:17:54.123800  stat64                 [  2]           /Users/me/other               0.000006   Finder.77
-10:17:54.123900  close             F=5                                                0.000005   TextEdit.5012
+10:17:54.123456  open     F=5        (RWC___________)  /Users/me/some notes  0.000031   Edit.5012
+10:17:54.123501  write    F=5    B=0x200                                     0.000012   Edit.5012
+10:17:54.123611  pread    F=5    B=0x80       O=0x00000100                   0.000007   Edit.5012
+10:17:54.123650    WrData[AT1]  D=0x0127a8f0  B=0x1000 /dev/disk1s1  /a b    0.000210 W Edit.5012
+10:17:54.123700  fcntl    F=5   <FULLFSYNC>                                  0.004301 W Edit.5012
+10:17:54.123800  stat64        [  2]           /Users/me/other               0.000006   Finder.77
+10:17:54.123900  close    F=5                                                0.000005   Edit.5012
 ";
 
 const NOT_A_LINE: Skip = Skip::Damage("line that fs_usage does not print");
@@ -99,7 +99,8 @@ fn split_end(line: &str) -> Option<(&str, &str)> {
         });
         // ` W ` stands for a call that waited.
         if is_time
-            && let Some(command) = line[after..].strip_prefix(" W ").or(line[after..].strip_prefix("   "))
+            && let Some(command) =
+                line[after..].strip_prefix(" W ").or(line[after..].strip_prefix("   "))
             && !command.trim().is_empty()
         {
             found = Some((&line[..at], command.trim()));
@@ -142,7 +143,8 @@ fn line(text: &str) -> Option<Line<'_>> {
         match field.split_once('=').unwrap_or((field, "")) {
             ("F", value) => {
                 // An errno may follow at once: `F=5  [ 35]`, `F=512[ 35]`.
-                let (value, errno) = value.split_once('[').map_or((value, false), |(v, _)| (v, true));
+                let (value, errno) =
+                    value.split_once('[').map_or((value, false), |(v, _)| (v, true));
                 fields.failed |= errno;
                 let place = usize::from(fields.fds[0].is_some());
                 fields.fds[place] = Some(value.parse().ok()?);
@@ -246,9 +248,7 @@ fn system_call<'a>(call: &str, fields: &Fields<'a>) -> Result<SystemCall<'a>, Sk
             let flags = Flags::default();
             SystemCall::Write { fd: fields.fd()?, at: at()?, len: len()?, flags }
         }
-        "lseek" => {
-            SystemCall::Seek { fd: fields.fd()?, to: at()?.unwrap_or_default(), size: None }
-        }
+        "lseek" => SystemCall::Seek { fd: fields.fd()?, to: at()?.unwrap_or_default(), size: None },
         "fsync" => sync(false)?,
         "fdatasync" => sync(true)?,
         "fcntl" if matches!(fields.note, "FULLFSYNC" | "BARRIERFSYNC") => sync(false)?,
@@ -301,6 +301,9 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
             None => {
                 let pid = commands.len() as u32 + 1;
                 commands.insert(command.into(), pid);
+                // Its first call is noted as that of a thread from before the trace: all are.
+                let _ = machine.call(at_us, pid, SystemCall::Umask { mask: 0 }, &mut out);
+                out.notes.clear();
                 pid
             }
         };

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! "Time of Day","Process Name","PID","Operation","Path","Result","Detail"
-//! "10:17:54.1244567 AM","app.exe","4120","WriteFile","C:\Temp\a.log","SUCCESS","Offset: 0, Length: 4,096"
+//! "10:17:54.1 AM","a.exe","4120","WriteFile","C:\Temp\a","SUCCESS","Offset: 0, Length: 4,096"
 //! ```
 //!
 //! The columns are found by their names in the header, in any order; `Operation`, `Path` and
-//! `Detail` have to be there. Times are times of day, of 12 or 24 hours, or `Relative Time`. Numbers
-//! may be grouped by commas, points or spaces.
+//! `Detail` have to be there. Times are times of day, of 12 or 24 hours, or `Relative Time`.
+//! Numbers may be grouped by commas, points or spaces.
 //!
 //! A read or write counts if it succeeded, with the length that it asked for: Process Monitor does
 //! not print how many bytes a read at the end of a file returned. Paging I/O is left out: it moves
 //! data between the cache of Windows and storage. That also holds for accesses through mappings. A
-//! write at offset -1 appends. Names differ by more than case; `\` is shown as `/`.
+//! write at offset -1 appends. Names that differ only by case are one; `\` is shown as `/`.
 
 use super::{
     Confidence, FileId, FormatSpec, Knows, Side, Space,
@@ -55,8 +55,7 @@ const UNREADABLE: Skip = Skip::Damage("row whose Detail cannot be read");
 const OTHER: Skip = Skip::Benign("operation that moves no file data");
 const FAILED: Skip = Skip::Benign("failed operation");
 const PAGING: Skip = Skip::Benign("paging I/O, between the cache of Windows and storage");
-const APPEND: Skip =
-    Skip::Note("write at the end of a file: placed after the farthest byte known");
+const APPEND: Skip = Skip::Note("write at the end of a file: placed after the farthest byte known");
 
 fn detect(head: &[u8]) -> Confidence {
     let header = head_lines(head).next().and_then(|line| std::str::from_utf8(line).ok());
@@ -182,13 +181,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
                 boot_us: None,
                 side: Side::Before,
                 space: Space::Files,
-                knows: Knows {
-                    times,
-                    syncs: true,
-                    writes: true,
-                    removals: true,
-                    ..Knows::NOTHING
-                },
+                knows: Knows { times, syncs: true, writes: true, removals: true, ..Knows::NOTHING },
             })?;
             return Ok(Err(HEADER));
         };
@@ -229,7 +222,12 @@ impl Reader {
         self.push(&row, kind, events).map(Ok)
     }
 
-    fn push(&mut self, row: &Row<'_>, kind: Kind<'_>, events: &mut Events<'_>) -> Result<(), Error> {
+    fn push(
+        &mut self,
+        row: &Row<'_>,
+        kind: Kind<'_>,
+        events: &mut Events<'_>,
+    ) -> Result<(), Error> {
         let &Row { at_us, pid, tid, path, .. } = row;
         let event = |action| Event { at_us, pid, tid, action };
         match kind {
@@ -344,7 +342,13 @@ fn shown(path: &str) -> String {
 /// The effect of an operation.
 enum Kind<'a> {
     /// `at`: `None` appends.
-    Access { write: bool, at: Option<u64>, len: u64, direct: bool, sync: bool },
+    Access {
+        write: bool,
+        at: Option<u64>,
+        len: u64,
+        direct: bool,
+        sync: bool,
+    },
     Sync,
     Truncate(u64),
     Create,
@@ -373,7 +377,9 @@ impl<'a> Kind<'a> {
             "WriteFile" => access(true),
             "FlushBuffersFile" => Ok(Kind::Sync),
             "SetEndOfFileInformationFile" => number_of("EndOfFile").map(Kind::Truncate),
-            "CreateFile" if value(detail, "Options").is_some_and(|o| o.starts_with("Directory")) => {
+            "CreateFile"
+                if value(detail, "Options").is_some_and(|o| o.starts_with("Directory")) =>
+            {
                 return None;
             }
             "CreateFile" if result.starts_with("Created") => Ok(Kind::Create),
@@ -406,7 +412,11 @@ mod tests {
                     format!("{at} read {} {offset} {len}", file.0)
                 }
                 Action::Write { file, offset, len, sync, .. } => {
-                    format!("{at} write{} {} {offset} {len}", if *sync { "sync" } else { "" }, file.0)
+                    format!(
+                        "{at} write{} {} {offset} {len}",
+                        if *sync { "sync" } else { "" },
+                        file.0
+                    )
                 }
                 Action::Direct { file, offset, len, write, .. } => {
                     format!("{at} direct {write} {} {offset} {len}", file.0)

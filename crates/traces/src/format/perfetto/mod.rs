@@ -30,11 +30,11 @@ use crate::{
     events::{Events, Skip},
     input::Input,
 };
-use std::io::Read;
 pub(crate) use sample::write;
+use std::io::Read;
 use table::{Generic, Layouts};
-pub(crate) use wire::{Wire, fields};
 use wire::{NoMessage, varint};
+pub(crate) use wire::{Wire, fields};
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "perfetto",

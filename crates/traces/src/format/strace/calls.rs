@@ -111,8 +111,16 @@ pub(super) fn is_birth(name: &[u8]) -> bool {
 /// Whether a call reads, writes or syncs a file by its descriptor.
 pub(super) fn is_access(name: &[u8]) -> bool {
     const ACCESSES: [&[u8]; 10] = [
-        b"read", b"pread", b"write", b"pwrite", b"fsync", b"fdatasync", b"sync_file", b"sendfile",
-        b"copy_file_range", b"io_submit",
+        b"read",
+        b"pread",
+        b"write",
+        b"pwrite",
+        b"fsync",
+        b"fdatasync",
+        b"sync_file",
+        b"sendfile",
+        b"copy_file_range",
+        b"io_submit",
     ];
     ACCESSES.iter().any(|start| name.starts_with(start)) && !name.starts_with(b"readlink")
 }
@@ -396,8 +404,8 @@ impl Caller<'_> {
     }
 
     /// Handles one request of libaio in any form: `{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD,
-    /// aio_fildes=9, aio_buf=0x7f, aio_nbytes=512, aio_offset=0}`; strace 4 printed `{data=0, pread,
-    /// fildes=9, …}` or `{pread, filedes:9, …}`.
+    /// aio_fildes=9, aio_buf=0x7f, aio_nbytes=512, aio_offset=0}`; strace 4 printed `{data=0,
+    /// pread, fildes=9, …}` or `{pread, filedes:9, …}`.
     fn request(&mut self, request: &[u8]) -> Done {
         let fields = request.strip_prefix(b"{").ok_or(UNREADABLE)?;
         let (mut code, mut fd, mut offset, mut adds) = (&b""[..], None, None, Flags::default());

@@ -1,8 +1,8 @@
 //! The files of `strace -ff`, one for each thread, as one text: lines in the order of their times,
 //! each behind the number of its thread, as `strace -f -o` prints them.
 //!
-//! A line has the time at which its call was entered, so that a clone stands before the lines of its
-//! child. Lines of equal time keep the order of the files, which begin with the oldest.
+//! A line has the time at which its call was entered, so that a clone stands before the lines of
+//! its child. Lines of equal time keep the order of the files, which begin with the oldest.
 
 use super::{
     super::day::{self, DAY_US},
@@ -76,7 +76,8 @@ impl<'a, F> Merged<'a, F> {
         let single = files.len() == 1;
         let (mut waiting, mut of_day) = (Vec::new(), false);
         for (tid, file) in files {
-            let mut lines = Lines { tid, bytes: open(&file).map_err(stopped)?, line: Vec::new(), at_us: 0 };
+            let mut lines =
+                Lines { tid, bytes: open(&file).map_err(stopped)?, line: Vec::new(), at_us: 0 };
             if !lines.advance().map_err(stopped)? {
                 continue;
             }
@@ -146,8 +147,8 @@ impl<'a, F> Merged<'a, F> {
     }
 }
 
-/// Moves files by a day that began after a midnight in the trace: those before the longest pause, if
-/// it is longer than half a day.
+/// Moves files by a day that began after a midnight in the trace: those before the longest pause,
+/// if it is longer than half a day.
 fn past_midnight<F>(files: &mut [(u64, u32, F)]) {
     let gap = |n: &usize| files[*n].0 - files[*n - 1].0;
     if let Some(n) = (1..files.len()).max_by_key(gap).filter(|n| gap(n) > DAY_US / 2) {
@@ -182,7 +183,10 @@ mod tests {
     fn lines_of_all_threads_stand_in_the_order_of_time() {
         let files = [
             (21, "1700000000.5 read(3, \"\", 1) = 0\n1700000000.7 +++ exited with 0 +++"),
-            (20, "1700000000.1 fork() = 21\n1700000000.5 close(3) = 0\n1700000000.9 close(4) = 0\n"),
+            (
+                20,
+                "1700000000.1 fork() = 21\n1700000000.5 close(3) = 0\n1700000000.9 close(4) = 0\n",
+            ),
             (22, ""),
         ];
         assert_eq!(

@@ -84,9 +84,12 @@ impl Caller<'_> {
             })(),
             b"rename" => self.rename(args, [None, None], [0, 1], false),
             b"renameat" => self.rename(args, [Some(0), Some(2)], [1, 3], false),
-            b"renameat2" => {
-                self.rename(args, [Some(0), Some(2)], [1, 3], flag(args.get(4), "RENAME_EXCHANGE", 2))
-            }
+            b"renameat2" => self.rename(
+                args,
+                [Some(0), Some(2)],
+                [1, 3],
+                flag(args.get(4), "RENAME_EXCHANGE", 2),
+            ),
             b"link" => self.link(args, [None, None], [0, 1]),
             b"linkat" => self.link(args, [Some(0), Some(2)], [1, 3]),
             b"symlink" => self.symlink(args, None, 1),
@@ -103,7 +106,7 @@ impl Caller<'_> {
             b"mknod" | b"mknodat" => (|| {
                 let at = if name == b"mknod" { at(args, None, 0)? } else { at(args, Some(0), 1)? };
                 let words = args.get(if name == b"mknod" { 1 } else { 2 });
-                // A mode as in `S_IFREG|0600`, or `0100600` with `-X raw`; other types are no storage.
+                // `S_IFREG|0600`, or `0100600` with `-X raw`; other types are no storage.
                 let mode =
                     octal(words.strip_prefix(b"S_IFREG|").unwrap_or(words)).ok_or(NOT_STORAGE)?;
                 if !matches!(mode >> 12, 0 | 8) {

@@ -278,7 +278,8 @@ fn accesses_of_attached_threads_are_lost_with_a_hint() {
 "#;
     let (_, skipped) = read_text(text);
     let hint = "2 × access to a descriptor opened before the trace or by another thread: record \
-                with strace -y, which names its file (first at 2)";
+                with strace -y, which names its file (first at 2); 1 × thread whose beginning is \
+                not in the trace: taken for a process of own (first at 2)";
     assert_eq!(skipped, hint);
     let shown = text.replace("(3", "(3</f>");
     let found = [(true, 0, 0, 10), (false, 0, 0, 10)];
@@ -314,7 +315,7 @@ fn numbers_stand_for_words() {
     assert!(events.iter().any(|event| matches!(event.action, Action::Write { sync: true, .. })));
     assert_eq!(
         skipped,
-        "1 × append to a file of unknown size: placed after the farthest byte known (first at 2); \
+        "3 × append to a file of unknown size: placed after the farthest byte known (first at 2); \
          1 × call with a path that strace did not print (-e raw) (first at 12); 1 × clone3 whose \
          flags strace did not print (-e raw): taken for a thread (first at 5); 1 × open with a \
          path that strace did not print (-e raw): a file of its own (first at 1)"
