@@ -98,12 +98,9 @@ fn split_end(line: &str) -> Option<(&str, &str)> {
             !whole.is_empty() && part.len() == 6 && digits(whole) && digits(part)
         });
         // ` W ` stands for a call that waited.
-        if is_time
-            && let Some(command) =
-                line[after..].strip_prefix(" W ").or(line[after..].strip_prefix("   "))
-            && !command.trim().is_empty()
-        {
-            found = Some((&line[..at], command.trim()));
+        if is_time {
+            let command = line[after..].strip_prefix(" W ").unwrap_or(&line[after..]).trim();
+            found = Some((&line[..at], command)).filter(|_| !command.is_empty()).or(found);
         }
         at = after + 1;
     }
