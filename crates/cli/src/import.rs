@@ -11,9 +11,10 @@ use flashsift_core::event::{About, Event, Micros};
 use flashsift_traces::{
     Error,
     annotations::{Annotations, Served, Split},
-    events::Sink,
+    events::{Sink, Skipped},
     pauses::{self, Restore},
     served, store,
+    track_events::TrackEventWriter,
 };
 use std::{
     fs::File,
@@ -22,12 +23,13 @@ use std::{
 };
 use tracing::{info, warn};
 
-/// Convert a trace of any format into Parquet or CSV
+/// Convert a trace of any format into Parquet, CSV or Perfetto's format
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   flashsift import app.strace.xz -o app.parquet
   flashsift import - --format strace -o app.parquet < app.strace
   flashsift import app.parquet -o app.csv               the same rows as text
+  flashsift import app.parquet -o app.pftrace           open it at ui.perfetto.dev
   flashsift import log.csv -o log.parquet \\
       --columns time=ts,file=path,op=rw,offset=off,len=bytes
   flashsift import raw.parquet -o day.parquet \\
@@ -36,7 +38,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Path of the trace to write; a name that ends in .csv gives CSV
+    /// Path of the trace to write; a name that ends in .csv gives CSV, one in .pftrace or
+    /// .perfetto-trace TrackEvents of Perfetto
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
@@ -74,10 +77,11 @@ impl Sink for Span<'_> {
     }
 }
 
-/// Writes the store in one of its forms.
+/// Writes a trace in one of the forms.
 enum Writer {
     Parquet(Box<store::Writer>),
     Csv(Box<store::csv::CsvWriter>),
+    Perfetto(Box<TrackEventWriter>),
 }
 
 impl Sink for Writer {
@@ -85,6 +89,7 @@ impl Sink for Writer {
         match self {
             Self::Parquet(writer) => writer.about(about),
             Self::Csv(writer) => writer.about(about),
+            Self::Perfetto(writer) => writer.about(about),
         }
     }
 
@@ -92,34 +97,58 @@ impl Sink for Writer {
         match self {
             Self::Parquet(writer) => writer.events(events),
             Self::Csv(writer) => writer.events(events),
+            Self::Perfetto(writer) => writer.events(events),
         }
     }
 }
 
-/// Whether the name of an output asks for CSV. A name that asks for neither CSV nor Parquet is
-/// refused: the file would not be what its name says.
-fn is_csv(output: &Path) -> Result<bool, Usage> {
-    const OTHERS: [&str; 11] =
-        ["txt", "tsv", "json", "jsonl", "html", "gz", "xz", "zst", "bz2", "lzma", "zip"];
-    let ending = output.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    match &*ending {
-        "csv" => Ok(true),
-        other if OTHERS.contains(&other) => Err(Usage(format!(
-            "-o {}: a trace is stored as Parquet (.parquet) or as CSV (.csv), not as .{other}",
-            output.display()
-        ))),
-        _ => Ok(false),
+/// The form of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Parquet,
+    Csv,
+    Perfetto,
+}
+
+impl Form {
+    /// Returns the form that the name of an output asks for. A name that asks for another is
+    /// refused: the file would not be what its name says.
+    fn of(output: &Path) -> Result<Self, Usage> {
+        const OTHERS: [&str; 11] =
+            ["txt", "tsv", "json", "jsonl", "html", "gz", "xz", "zst", "bz2", "lzma", "zip"];
+        let ending = output.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        match &*ending {
+            "csv" => Ok(Self::Csv),
+            "pftrace" | "perfetto-trace" => Ok(Self::Perfetto),
+            other if OTHERS.contains(&other) => Err(Usage(format!(
+                "-o {}: a trace is stored as Parquet (.parquet), as CSV (.csv) or for Perfetto \
+                 (.pftrace), not as .{other}",
+                output.display()
+            ))),
+            _ => Ok(Self::Parquet),
+        }
+    }
+
+    /// Name of a form that has no place for notes on a trace.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Parquet => "Parquet",
+            Self::Csv => "CSV",
+            Self::Perfetto => "a trace of Perfetto",
+        }
     }
 }
 
 /// Refuses the name of an output that is to be Parquet, if it asks for another format.
 pub(crate) fn check_parquet(output: &Path) -> Result<(), Usage> {
-    match is_csv(output)? {
-        false => Ok(()),
-        true => Err(Usage(format!(
-            "-o {}: this command writes Parquet, of which `flashsift import T.parquet -o T.csv` \
-             makes CSV",
-            output.display()
+    match Form::of(output)? {
+        Form::Parquet => Ok(()),
+        form => Err(Usage(format!(
+            "-o {}: this command writes Parquet, of which `flashsift import T.parquet -o {}` makes \
+             {}",
+            output.display(),
+            if form == Form::Csv { "T.csv" } else { "T.pftrace" },
+            form.name()
         ))),
     }
 }
@@ -136,21 +165,25 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     let at = |path: &Path| path.display().to_string();
-    let is_csv = is_csv(&args.output)?;
+    let form = Form::of(&args.output)?;
     let notes = args.pauses.is_some() || args.requests.is_some() || args.split.is_some();
-    if is_csv && notes {
-        let message = "CSV has no place for notes on a trace (--pauses, --requests, --split): give \
-                       -o a name that ends in .parquet";
-        return Err(Usage(message.to_owned()).into());
+    if form != Form::Parquet && notes {
+        return Err(Usage(format!(
+            "{} has no place for notes on a trace (--pauses, --requests, --split): give -o a name \
+             that ends in .parquet",
+            form.name()
+        ))
+        .into());
     }
     let cuts = args.pauses.as_deref().map(|path| -> anyhow::Result<_> {
         let file = BufReader::new(File::open(path).with_context(|| at(path))?);
         pauses::parse(file).with_context(|| at(path))
     });
     let cuts = cuts.transpose()?;
-    let mut writer = match is_csv {
-        true => Writer::Csv(Box::new(store::csv::CsvWriter::create(&args.output, &name)?)),
-        false => Writer::Parquet(Box::new(store::Writer::create(&args.output, &name)?)),
+    let mut writer = match form {
+        Form::Csv => Writer::Csv(Box::new(store::csv::CsvWriter::create(&args.output, &name)?)),
+        Form::Perfetto => Writer::Perfetto(Box::new(TrackEventWriter::create(&args.output)?)),
+        Form::Parquet => Writer::Parquet(Box::new(store::Writer::create(&args.output, &name)?)),
     };
     let (outcome, span, restored) = {
         let mut restore;
@@ -190,15 +223,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let notes = describe_annotations(&annotations);
     let bytes = match writer {
-        // Training would not know that the copy is held apart.
-        Writer::Csv(_) if annotations.split == Some(Split::Test) => anyhow::bail!(
-            "{name} is held apart for tests, which a CSV file cannot say: give -o a name that ends \
-             in .parquet"
-        ),
         Writer::Csv(writer) => {
-            if annotations != Annotations::default() || !skipped.is_empty() {
-                warn!("CSV keeps neither the notes on the trace nor what its reader left out");
-            }
+            keeps_no_notes(form, &name, &annotations, &skipped)?;
+            writer.finish()?
+        }
+        Writer::Perfetto(writer) => {
+            keeps_no_notes(form, &name, &annotations, &skipped)?;
             writer.finish()?
         }
         Writer::Parquet(mut writer) => {
@@ -218,6 +248,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     load::log_skipped(&skipped);
     for note in notes {
         info!(target: DETAIL, "note: {note}");
+    }
+    Ok(())
+}
+
+/// Warns that a form has no place for notes. A trace that is held apart is refused: training would
+/// not know it of the copy.
+fn keeps_no_notes(
+    form: Form,
+    name: &str,
+    annotations: &Annotations,
+    skipped: &Skipped,
+) -> anyhow::Result<()> {
+    let form = form.name();
+    anyhow::ensure!(
+        annotations.split != Some(Split::Test),
+        "{name} is held apart for tests, which {form} cannot say: give -o a name that ends in \
+         .parquet"
+    );
+    if *annotations != Annotations::default() || !skipped.is_empty() {
+        warn!("{form} keeps neither the notes on the trace nor what its reader left out");
     }
     Ok(())
 }
@@ -271,17 +321,18 @@ mod tests {
     /// `import -o x.csv` once wrote Parquet into a file of that name.
     #[test]
     fn an_output_is_what_its_name_says() {
-        let asks = |name: &str| is_csv(Path::new(name)).ok();
-        for (name, csv) in [
-            ("t.csv", Some(true)),
-            ("t.CSV", Some(true)),
-            ("t.parquet", Some(false)),
-            ("t", Some(false)),
-            ("t.v2", Some(false)),
+        for (name, form) in [
+            ("t.csv", Some(Form::Csv)),
+            ("t.CSV", Some(Form::Csv)),
+            ("t.parquet", Some(Form::Parquet)),
+            ("t", Some(Form::Parquet)),
+            ("t.v2", Some(Form::Parquet)),
+            ("t.pftrace", Some(Form::Perfetto)),
+            ("t.perfetto-trace", Some(Form::Perfetto)),
             ("t.json", None),
             ("t.csv.gz", None),
         ] {
-            assert_eq!(asks(name), csv, "{name}");
+            assert_eq!(Form::of(Path::new(name)).ok(), form, "{name}");
         }
         assert!(check_parquet(Path::new("t.parquet")).is_ok());
         assert!(check_parquet(Path::new("t.csv")).unwrap_err().to_string().contains("import"));

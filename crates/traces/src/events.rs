@@ -171,7 +171,7 @@ pub struct Summary {
     pub skipped: Skipped,
     /// Events passed on.
     pub events: u64,
-    /// Reads and writes among them.
+    /// Reads and writes among them, also those past the page cache.
     pub accesses: u64,
     /// Events that were earlier than their predecessor and got its time.
     pub late: u64,
@@ -319,6 +319,7 @@ impl<'a> Events<'a> {
         event.at_us = at_us;
         self.others +=
             usize::from(!matches!(event.action, Action::Read { .. } | Action::Write { .. }));
+        self.summary.accesses += u64::from(matches!(event.action, Action::Direct { .. }));
         self.batch[self.batched] = event;
         self.batched += 1;
         self.pushed()

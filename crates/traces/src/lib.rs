@@ -20,5 +20,6 @@ pub mod replace;
 pub mod served;
 pub mod store;
 pub mod tracepoint;
+pub mod track_events;
 
 pub use error::Error;

@@ -12,16 +12,17 @@ use crate::{
     Error, ahead,
     annotations::Split,
     events::{Events, Origin, Sink, Skipped},
-    format::{self, FormatSpec, HEAD_BYTES},
+    format::{self, FormatSpec, HEAD_BYTES, Merged},
     input::Input,
 };
 use flashsift_core::event::About;
 use std::{
+    collections::BTreeSet,
     fmt,
     fs::File,
     io::{self, BufRead, BufReader, Cursor, Read},
     num::NonZero,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -224,14 +225,24 @@ fn read_unnamed(
     if path == Path::new("-") {
         return read_with(io::stdin(), None, format, sink, limits, ahead);
     }
-    let file = File::open(path).map_err(|e| match e.kind() {
+    let file = File::open(path);
+    if file.as_ref().map_or(true, |file| file.metadata().is_ok_and(|about| about.is_dir())) {
+        let files = files_of_threads(path)?;
+        if !files.is_empty() {
+            return read_with(merged(files, limits)?, None, format, sink, limits, ahead);
+        }
+    }
+    let file = file.map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => at(path, "there is no such file"),
         io::ErrorKind::PermissionDenied => at(path, "no permission to read it"),
         _ => at(path, e),
     })?;
     let metadata = file.metadata().map_err(|e| at(path, e))?;
     if metadata.is_dir() {
-        return Err(at(path, "is a directory; give a trace file"));
+        return Err(at(
+            path,
+            "is a directory; give a trace file, or a directory of the files that strace -ff wrote",
+        ));
     }
     limits.progress.total.store(metadata.len(), Relaxed);
     let seekable = match metadata.is_file() {
@@ -243,6 +254,54 @@ fn read_unnamed(
         false => None,
     };
     read_with(file, seekable, format, sink, limits, ahead)
+}
+
+/// Returns the files that `strace -ff -o PATH` wrote, `PATH.THREAD`, with their threads. If `path`
+/// is a directory, they are those in it. Each may be compressed.
+fn files_of_threads(path: &Path) -> Result<Vec<(u32, PathBuf)>, Error> {
+    let own = path.file_name().filter(|_| !path.is_dir()).map(Path::new);
+    let folder = match own {
+        Some(_) => path.parent().filter(|folder| !folder.as_os_str().is_empty()),
+        None => Some(path),
+    };
+    let Ok(folder) = folder.unwrap_or(Path::new(".")).read_dir() else { return Ok(Vec::new()) };
+    let (mut files, mut traces) = (Vec::new(), BTreeSet::new());
+    for entry in folder.flatten() {
+        let name = PathBuf::from(entry.file_name());
+        let packed =
+            ["gz", "zst", "xz", "lzma"].iter().any(|end| name.extension() == Some(end.as_ref()));
+        let name = if packed { name.with_extension("") } else { name };
+        let tid = name.extension().and_then(|tid| tid.to_str()?.parse().ok());
+        let trace = name.with_extension("");
+        if let Some(tid) = tid
+            && own.is_none_or(|own| own == trace)
+            && entry.path().is_file()
+        {
+            files.push((tid, entry.path()));
+            traces.insert(trace);
+        }
+    }
+    match traces.iter().map(|trace| path.join(trace)).collect::<Vec<_>>().as_slice() {
+        [one, other, ..] => {
+            let (one, other) = (one.display(), other.display());
+            let several = format!("is a directory of several traces: give one, {one} or {other}");
+            Err(at(path, several))
+        }
+        _ => Ok(files),
+    }
+}
+
+/// Returns the lines of the files that strace wrote for each thread, in order.
+fn merged(files: Vec<(u32, PathBuf)>, limits: &Limits) -> Result<impl Read + Send + use<>, Error> {
+    let bytes = files.iter().map(|(_, file)| file.metadata().map_or(0, |about| about.len())).sum();
+    limits.progress.total.store(bytes, Relaxed);
+    let limits = limits.clone();
+    let open = move |path: &PathBuf| {
+        // The bytes of the merged text count, and each archive expands for itself.
+        let limits = Limits { progress: Arc::default(), ..limits.clone() };
+        Ok(decompressed(File::open(path)?, &limits)?.0 as Box<dyn BufRead + Send>)
+    };
+    Merged::new(files, open)
 }
 
 /// Reads a trace from any stream. `file` is the same trace to seek in, if it can be.

@@ -1,5 +1,6 @@
 //! From a path to events: every compression, and every kind of unreadable file.
 
+use flashsift_core::event::Action;
 use flashsift_traces::{
     Error,
     events::Kept,
@@ -164,6 +165,7 @@ fn a_foreign_file_names_the_command_that_converts_it() {
 }
 
 /// `>` of Windows PowerShell writes UTF-16, of which no format was recognised.
+// Promises: Traces 1.
 #[test]
 fn utf_16_of_every_text_format_is_read() {
     let folder = Folder::new();
@@ -184,6 +186,7 @@ fn utf_16_of_every_text_format_is_read() {
 
 /// `atrace -z` was taken for ftrace's text in which no line makes sense, and a JSON trace for one
 /// without a read or write.
+// Promises: Traces 1.
 #[test]
 fn ftrace_is_found_in_a_zlib_stream_and_in_json() {
     let folder = Folder::new();
@@ -265,11 +268,59 @@ fn bombs_are_refused() {
     }
 }
 
+/// `strace -ff -o PATH` writes PATH.THREAD. Each was once a trace of its own: a child's descriptors
+/// were unknown.
+#[test]
+fn the_files_of_threads_are_one_trace() {
+    let folder = Folder::new();
+    let parent = "1700000000.000001 openat(AT_FDCWD, \"/f\", O_RDWR|O_CREAT, 0644) = 3\n\
+                  1700000000.000002 fork() = 12\n1700000000.000009 read(3, \"\", 9) = 4\n";
+    let child = "1700000000.000005 write(3, \"abc\", 3) = 3\n1700000000.000006 +++ exited with 0 \
+                 +++\n";
+    folder.file("app.trace.11", parent.as_bytes());
+    folder.file("app.trace.12.gz", &gzip(child.as_bytes()));
+    folder.file("notes.txt", b"no trace");
+    folder.file("app.trace.13", b"");
+    let path = folder.0.path();
+    for path in [path.to_owned(), path.join("app.trace")] {
+        let mut kept = Kept::default();
+        let outcome = open::read(&path, None, &mut kept, &Limits::default()).unwrap();
+        assert_eq!((outcome.format, outcome.skipped.damaged()), ("strace", 0));
+        let accesses = kept.events.iter().filter_map(|event| match event.action {
+            Action::Read { file, offset, len, .. } => Some((event.pid, false, file.0, offset, len)),
+            Action::Write { file, offset, len, .. } => Some((event.pid, true, file.0, offset, len)),
+            _ => None,
+        });
+        assert_eq!(accesses.collect::<Vec<_>>(), [(12, true, 0, 0, 3), (11, false, 0, 3, 4)]);
+    }
+    folder.file("other.21", parent.as_bytes());
+    let several = error(path);
+    assert!(several.contains("app.trace or ") && several.ends_with("other"), "{several}");
+    assert!(
+        open::read(&path.join("other"), None, &mut Kept::default(), &Limits::default()).is_ok()
+    );
+    folder.file("other.22", b"close(3) = 0\n");
+    let untimed = error(&path.join("other"));
+    assert!(untimed.ends_with("record with strace -ff -ttt"), "{untimed}");
+}
+
+/// A database that uses libaio past the page cache was once a trace without a read or write.
+#[test]
+fn a_trace_of_direct_requests_holds_accesses() {
+    let text = "8 openat(AT_FDCWD, \"/d/t\", O_RDWR|O_DIRECT) = 9\n8 io_submit(0x7f, 1, \
+                [{aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=9, aio_buf=\"a\", aio_nbytes=4096, \
+                aio_offset=0}]) = 1\n8 fsync(9) = 0\n";
+    let folder = Folder::new();
+    let path = folder.file("direct", text.as_bytes());
+    let outcome = open::read(&path, None, &mut Kept::default(), &Limits::default()).unwrap();
+    assert_eq!(outcome.accesses, 1);
+}
+
 #[test]
 fn errors_name_the_file_that_cannot_be_read() {
     let folder = Folder::new();
     let path = folder.0.path();
-    assert!(error(path).ends_with("is a directory; give a trace file"), "{}", error(path));
+    assert!(error(path).contains("is a directory; give a trace file"), "{}", error(path));
     let missing = error(&path.join("missing"));
     assert!(missing.contains("missing") && missing.ends_with("there is no such file"), "{missing}");
     for empty in [folder.file("empty", b""), folder.file("empty.gz", &gzip(b""))] {

@@ -71,8 +71,11 @@ fn a_trace_in_another_format_than_named_is_refused() {
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "trace", &b"r 8\nw 16\n".repeat(100));
     for format in [
+        "biosnoop",
         "blkparse",
         "cachesifter",
+        "fs-usage",
+        "fsslower",
         "mobigen",
         "msr",
         "strace",

@@ -8,12 +8,15 @@ use crate::{
 use flashsift_core::event::{FileId, Knows, Side, Space};
 use std::borrow::Cow;
 
+mod bcc;
 mod blkparse;
 mod block;
 mod cache2k;
 mod cachesifter;
 pub mod csv;
+mod day;
 pub(crate) mod fio;
+mod fs_usage;
 mod ftrace;
 mod held;
 mod kernel;
@@ -23,14 +26,17 @@ mod msr;
 pub mod oracle_general;
 mod parquet;
 mod perf_trace;
-mod perfetto;
+pub(crate) mod perfetto;
 mod pixel;
 mod processes;
+mod procmon;
 mod quick;
 mod sectors;
 mod strace;
 mod syscalls;
 mod vscsi;
+
+pub(crate) use strace::merged::Merged;
 
 /// Confidence of a format that some bytes, from their start, are its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,12 +74,15 @@ pub const HEAD_BYTES: usize = 64 << 10;
 
 /// Every supported format.
 pub const ALL: &[FormatSpec] = &[
+    bcc::BIOSNOOP,
+    bcc::SLOWER,
     blkparse::SPEC,
     cache2k::SPEC,
     cachesifter::SPEC,
     csv::SPEC,
     fio::V2,
     fio::V3,
+    fs_usage::SPEC,
     ftrace::SPEC,
     ftrace::BLOCK,
     lcs::SPEC,
@@ -85,6 +94,7 @@ pub const ALL: &[FormatSpec] = &[
     perfetto::SPEC,
     perfetto::BLOCK,
     pixel::SPEC,
+    procmon::SPEC,
     sectors::SPEC,
     strace::SPEC,
     vscsi::SPEC,
@@ -172,11 +182,34 @@ pub fn detected(head: &[u8]) -> Result<&'static FormatSpec, Error> {
             let why = format!("it could be any of {}", names.join(", "));
             Err(Error::Unknown { why, guess: None })
         }
+        _ if is_fatrace(head) => Err(Error::Lacks(
+            "it is output of fatrace, which says that a process read or wrote a file, and neither \
+             where nor how many bytes: record with `flashsift record` or `strace -f -ttt -y`"
+                .to_owned(),
+        )),
         _ => {
             let guess = csv::guess(head).map(|guess| guess.in_words());
             Err(Error::Unknown { why: begins(head), guess })
         }
     }
+}
+
+/// Whether a text has lines as `rsyslogd(875): CW  /var/log/auth.log`, with or without a time and
+/// `[uid:gid]`, or the JSON of `fatrace -j`.
+fn is_fatrace(head: &[u8]) -> bool {
+    let is_event = |line: &str| {
+        let (process, event) = line.split_once("): ").or(line.split_once("]: "))?;
+        let (types, file) = event.trim_start().split_once(' ')?;
+        let is_types = types.bytes().all(|b| b"ORWC+D<>".contains(&b));
+        let file = file.trim_start();
+        let is_file = file.starts_with('/') || file.starts_with("device ") || file == "(deleted)";
+        (process.contains('(') && is_types && is_file).then_some(())
+    };
+    let is_json = |line: &str| line.starts_with('{') && line.contains("\"types\":\"");
+    let shape = |line: Option<&str>| {
+        Some(line.is_some_and(|line| is_event(line).is_some() || is_json(line)))
+    };
+    detected_by_lines(head, shape) != Confidence::No
 }
 
 /// Describes, for people, the features by which a file is recognised.
@@ -242,6 +275,29 @@ fn text_line(
         events.skipped(skip, line.number);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// fatrace has no offsets and lengths: a guess would be a made-up trace.
+    #[test]
+    fn a_file_of_fatrace_is_refused_with_the_reason() {
+        for text in [
+            "rsyslogd(875): W   /var/log/auth.log\ncompiz(1971): O   device 8:2 inode 658203\n",
+            "10:17:54.123456 Web Content(7): RCO /a b\n10:17:55.1 cat(9): R   (deleted)\n",
+            "1700000000.5 cat(7) [0:0]: CW  /a\n",
+            "{\"comm\":\"cat\",\"pid\":7,\"types\":\"CW\",\"path\":\"/a\"}\n",
+        ] {
+            let error = detected(text.as_bytes()).map(|spec| spec.name).expect_err("no trace");
+            assert!(error.to_string().contains("output of fatrace"), "{text}: {error}");
+        }
+        for text in ["main(7): x /a\n", "{\"a\":1}\n", "cat: R /a\n", "\n"] {
+            let error = detected(text.as_bytes()).map(|spec| spec.name).expect_err("no trace");
+            assert!(!error.to_string().contains("fatrace"), "{text}: {error}");
+        }
+    }
 }
 
 #[cfg(test)]

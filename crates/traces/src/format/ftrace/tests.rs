@@ -386,6 +386,7 @@ fn a_trace_of_both_sides_is_read_as_files_or_as_requests() {
 
 /// perf 6.1 prints names of tracepoints behind their group, and a name of a program may hold
 /// spaces. It was not recognised.
+// Promises: Traces 19.
 #[test]
 fn perf_script_is_ftrace() {
     let text = "# ========\n# captured on    : Thu Nov 27 04:20:00 2026\n#\n\
@@ -443,6 +444,7 @@ fn perf_script_is_ftrace() {
 
 /// The last lines of a recording of `syscalls:*` with perf 6.1, and of tracefs on Linux 6.18: paths
 /// are addresses.
+// Promises: Traces 19.
 #[test]
 fn system_calls_are_accesses_where_nothing_else_is() {
     let perf = "python3   966 [000] 1.000001:  syscalls:sys_enter_openat: dfd: 0xffffff9c, \
@@ -551,6 +553,7 @@ fn the_blk_tracer_gives_queued_requests() {
     );
 }
 
+// Promises: Traces 19.
 #[test]
 fn requests_of_hosts_are_behind_the_cache() {
     let read = |text: &str| {
@@ -678,6 +681,7 @@ fn requests_of_hosts_are_behind_the_cache() {
 
 /// A trace of `mm_filemap_add_to_page_cache` was refused, though older kernels have no better
 /// tracepoint of reads.
+// Promises: Traces 19.
 #[test]
 fn pages_that_enter_the_cache_are_misses_where_nothing_else_reads() {
     let added = "less-9 [5] 72.5: mm_filemap_add_to_page_cache: dev 253:3 ino 13f730 pfn=0x113bad \
@@ -720,6 +724,7 @@ fn pages_that_enter_the_cache_are_misses_where_nothing_else_reads() {
 }
 
 /// Pages that became dirty were "stores through a mapping", also where nothing shows writes.
+// Promises: Traces 19.
 #[test]
 fn dirty_pages_alone_are_writes_of_either_kind() {
     let dirty = "# tracer: nop\n\

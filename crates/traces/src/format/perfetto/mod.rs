@@ -30,9 +30,11 @@ use crate::{
     events::{Events, Skip},
     input::Input,
 };
+pub(crate) use sample::write;
 use std::io::Read;
 use table::{Generic, Layouts};
-use wire::{NoMessage, Wire, fields, varint};
+use wire::{NoMessage, varint};
+pub(crate) use wire::{Wire, fields};
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "perfetto",

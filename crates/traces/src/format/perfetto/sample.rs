@@ -4,10 +4,10 @@ use super::{GENERIC, packet};
 use flate2::{Compression, write::ZlibEncoder};
 use std::io::Write;
 
-pub(super) mod write {
+pub(crate) mod write {
     //! An encoder of protocol buffers.
 
-    pub(in super::super) fn varint(out: &mut Vec<u8>, mut number: u64) {
+    pub(crate) fn varint(out: &mut Vec<u8>, mut number: u64) {
         while number >= 0x80 {
             out.push(number as u8 | 0x80);
             number >>= 7;
@@ -16,13 +16,13 @@ pub(super) mod write {
     }
 
     /// Encodes a field that holds a number.
-    pub(in super::super) fn number(out: &mut Vec<u8>, field: u32, number: u64) {
+    pub(crate) fn number(out: &mut Vec<u8>, field: u32, number: u64) {
         varint(out, u64::from(field) << 3);
         varint(out, number);
     }
 
     /// Encodes a field that holds a string or a message.
-    pub(in super::super) fn bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+    pub(crate) fn bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
         varint(out, u64::from(field) << 3 | 2);
         varint(out, bytes.len() as u64);
         out.extend_from_slice(bytes);

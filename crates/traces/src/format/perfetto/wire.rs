@@ -2,7 +2,7 @@
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wire<'a> {
+pub(crate) enum Wire<'a> {
     Number(u64),
     /// A string, or a nested message.
     Bytes(&'a [u8]),
@@ -10,16 +10,16 @@ pub(super) enum Wire<'a> {
 
 /// The bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoMessage;
+pub(crate) struct NoMessage;
 
 /// The fields of a message, each with its number; iteration ends after an error.
-pub(super) struct Fields<'a>(&'a [u8]);
+pub(crate) struct MessageFields<'a>(&'a [u8]);
 
-pub(super) fn fields(message: &[u8]) -> Fields<'_> {
-    Fields(message)
+pub(crate) fn fields(message: &[u8]) -> MessageFields<'_> {
+    MessageFields(message)
 }
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for MessageFields<'a> {
     type Item = Result<(u32, Wire<'a>), NoMessage>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -34,7 +34,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     fn field(&mut self) -> Option<(u32, Wire<'a>)> {
         let tag = varint(&mut self.0)?;
         let number = u32::try_from(tag >> 3).ok().filter(|&number| number > 0)?;

@@ -1,7 +1,7 @@
 //! Translates system calls for the [`CallMachine`].
 
 use super::{
-    line::{Args, Descriptor, Lead, Outcome, descriptor, number},
+    line::{Args, Descriptor, Lead, Outcome, descriptor, flag, has, is, items, number},
     names::removed,
 };
 use crate::{
@@ -18,7 +18,9 @@ const FAILED: Done = Err(Skip::Benign("failed call"));
 const NO_RESULT: Done = Err(Skip::Benign("call that did not return"));
 pub(super) const STAT: Done = Err(Skip::Benign("stat, access"));
 const ADVICE: Done = Err(Skip::Benign("advice to the kernel (fadvise, readahead, madvise)"));
-const RING: Done = Err(Skip::Benign("io_uring or libaio (their accesses are invisible to strace)"));
+const RING: Done = Err(Skip::Benign("io_uring (its accesses are invisible to strace)"));
+const UNPRINTED: Done =
+    Err(Skip::Damage("libaio requests that strace did not print (io_submit with -e raw)"));
 
 /// State of a call between its entry and its exit.
 #[derive(Debug, Default)]
@@ -67,10 +69,6 @@ fn fd_number(arg: &[u8]) -> Result<i32, Skip> {
     own(arg)?.number.ok_or(UNREADABLE)
 }
 
-pub(super) fn has(text: &[u8], word: &str) -> bool {
-    memchr::memmem::find(text, word.as_bytes()).is_some()
-}
-
 /// Parses `-1`, where a system call takes it for "from the current offset", and `NULL`.
 fn place(arg: &[u8]) -> Result<Option<u64>, Skip> {
     match arg {
@@ -79,17 +77,52 @@ fn place(arg: &[u8]) -> Result<Option<u64>, Skip> {
     }
 }
 
+/// `clone3(0x7f…, 88)`: the flags are in memory that `-e raw` does not print.
+pub(super) fn is_unprinted_birth(name: &[u8], text: &[u8]) -> bool {
+    name == b"clone3" && text.starts_with(b"0x")
+}
+
 pub(super) fn shares(name: &[u8], text: &[u8]) -> Shares {
+    if is_unprinted_birth(name, text) {
+        return Shares { files: true, fs: true, vm: true, thread: true };
+    }
+    let at = memchr::memmem::find(text, b"flags=").map_or(0, |at| at + b"flags=".len());
+    let flags = &text[at..];
     Shares {
-        files: has(text, "CLONE_FILES"),
-        fs: has(text, "CLONE_FS"),
-        vm: name == b"vfork" || has(text, "CLONE_VM"),
-        thread: has(text, "CLONE_THREAD"),
+        files: flag(flags, "CLONE_FILES", 0x400),
+        fs: flag(flags, "CLONE_FS", 0x200),
+        vm: name == b"vfork" || flag(flags, "CLONE_VM", 0x100),
+        thread: flag(flags, "CLONE_THREAD", 0x1_0000),
+    }
+}
+
+/// Parses the flags of an open, words or a number.
+pub(super) fn open_flags(text: &[u8]) -> Flags {
+    match number(text) {
+        Some(flags) => Flags::of_number(flags),
+        None => Flags::parse(text),
     }
 }
 
 pub(super) fn is_birth(name: &[u8]) -> bool {
     matches!(name, b"clone" | b"clone2" | b"clone3" | b"fork" | b"vfork")
+}
+
+/// Whether a call reads, writes or syncs a file by its descriptor.
+pub(super) fn is_access(name: &[u8]) -> bool {
+    const ACCESSES: [&[u8]; 10] = [
+        b"read",
+        b"pread",
+        b"write",
+        b"pwrite",
+        b"fsync",
+        b"fdatasync",
+        b"sync_file",
+        b"sendfile",
+        b"copy_file_range",
+        b"io_submit",
+    ];
+    ACCESSES.iter().any(|start| name.starts_with(start)) && !name.starts_with(b"readlink")
 }
 
 fn is_rename(name: &[u8]) -> bool {
@@ -218,16 +251,9 @@ impl Caller<'_> {
             b"pwritev2" => (true, Some(3), Some(4)),
             _ => return None,
         };
-        let mut adds = Flags::default();
-        if let Some(n) = flags.filter(|_| write) {
-            let words = args.get(n);
-            if has(words, "RWF_SYNC") || has(words, "RWF_DSYNC") {
-                adds = adds | Flags::SYNC;
-            }
-            if has(words, "RWF_APPEND") {
-                adds = adds | Flags::APPEND;
-            }
-        }
+        // `-e raw` prints an offset as two numbers.
+        let flags = flags.map(|n| if args.len() == 6 { n + 1 } else { n });
+        let adds = flags.filter(|_| write).map_or(Flags::default(), |n| write_flags(args.get(n)));
         Some(self.with_fd(args, 0, |fd| {
             let at = read(args, at)?;
             Ok(match write {
@@ -249,7 +275,7 @@ impl Caller<'_> {
             b"close" if self.entered.done => Ok(()),
             b"close" => self.number_closed(args.get(0)),
             b"dup" | b"dup2" | b"dup3" => {
-                let cloexec = has(args.get(2), "O_CLOEXEC");
+                let cloexec = flag(args.get(2), "O_CLOEXEC", 0x8_0000);
                 self.with_fd(args, 0, |from| {
                     Ok(SystemCall::Dup { from, to: small(result)?, cloexec })
                 })
@@ -259,7 +285,8 @@ impl Caller<'_> {
                 // The end is mostly ~0U.
                 let ends = [int(args.get(0))?, int(args.get(1))?]
                     .map(|fd| i32::try_from(fd).unwrap_or(i32::MAX));
-                let (cloexec, unshare) = (has(args.get(2), "CLOEXEC"), has(args.get(2), "UNSHARE"));
+                let flags = args.get(2);
+                let (cloexec, unshare) = (flag(flags, "CLOEXEC", 4), flag(flags, "UNSHARE", 2));
                 self.call(SystemCall::CloseRange {
                     first: ends[0],
                     last: ends[1],
@@ -268,7 +295,7 @@ impl Caller<'_> {
                 })
             })(),
             b"lseek" => self.with_fd(args, 0, |fd| {
-                let end = args.get(2) == b"SEEK_END";
+                let end = is(args.get(2), "SEEK_END", 2);
                 let size =
                     number(args.get(1)).filter(|_| end).and_then(|past| result.checked_sub(past));
                 Ok(SystemCall::Seek { fd, to: result, size })
@@ -294,7 +321,7 @@ impl Caller<'_> {
             b"sync_file_range" | b"sync_file_range2" => {
                 let flags = if name == b"sync_file_range" { 3 } else { 1 };
                 let (at, n) = if flags == 3 { (1, 2) } else { (2, 3) };
-                if !has(args.get(flags), "RANGE_WRITE") {
+                if !flag(args.get(flags), "RANGE_WRITE", 2) {
                     return Some(ADVICE);
                 }
                 self.with_fd(args, 0, |fd| {
@@ -315,10 +342,15 @@ impl Caller<'_> {
             b"fstat" | b"fstat64" => self.stat(args.get(1), |caller, size| {
                 caller.with_fd(args, 0, |fd| Ok(SystemCall::Size { target: Target::Fd(fd), size }))
             }),
-            b"ioctl" if matches!(args.get(1), b"FIOCLEX" | b"FIONCLEX") => fd_number(args.get(0))
-                .and_then(|fd| {
-                    self.call(SystemCall::SetCloexec { fd, cloexec: args.get(1) == b"FIOCLEX" })
-                }),
+            b"ioctl" => {
+                let cloexec = is(args.get(1), "FIOCLEX", 0x5451);
+                if !cloexec && !is(args.get(1), "FIONCLEX", 0x5450) {
+                    return None;
+                }
+                fd_number(args.get(0))
+                    .and_then(|fd| self.call(SystemCall::SetCloexec { fd, cloexec }))
+            }
+            b"io_submit" => self.submit(args, result),
             b"pipe" | b"pipe2" => self.made(args.get(0), has(text, "CLOEXEC")),
             b"socketpair" => self.made(args.get(3), has(text, "CLOEXEC")),
             b"recvmsg" | b"recvmmsg" => self.received(text),
@@ -329,47 +361,104 @@ impl Caller<'_> {
     }
 
     fn fcntl(&mut self, args: &Args<'_>, result: u64, shown: &[u8]) -> Done {
-        let command = args.get(1);
+        let command = |word, value| is(args.get(1), word, value);
         let flags = |text: &[u8]| {
-            let from = memchr::memmem::find(text, b"O_").unwrap_or(text.len());
+            let Some(from) = memchr::memmem::find(text, b"O_") else { return open_flags(text) };
             let end = text[from..]
                 .iter()
                 .position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'|')));
             Flags::parse(&text[from..end.map_or(text.len(), |end| from + end)])
         };
-        match command {
-            b"F_DUPFD" | b"F_DUPFD_CLOEXEC" => self.with_fd(args, 0, |from| {
-                Ok(SystemCall::Dup {
-                    from,
-                    to: small(result)?,
-                    cloexec: command == b"F_DUPFD_CLOEXEC",
-                })
-            }),
-            b"F_SETFD" | b"F_GETFD" => {
-                let text = if command == b"F_SETFD" { args.get(2) } else { shown };
-                self.call(SystemCall::SetCloexec {
-                    fd: fd_number(args.get(0))?,
-                    cloexec: has(text, "FD_CLOEXEC"),
-                })
-            }
-            b"F_SETFL" => self
-                .with_fd(args, 0, |fd| Ok(SystemCall::SetFlags { fd, flags: flags(args.get(2)) })),
-            b"F_GETFL" => {
-                self.with_fd(args, 0, |fd| Ok(SystemCall::SetFlags { fd, flags: flags(shown) }))
-            }
-            _ => OTHER,
+        let cloexec = command("F_DUPFD_CLOEXEC", 1030);
+        if cloexec || command("F_DUPFD", 0) {
+            self.with_fd(args, 0, |from| Ok(SystemCall::Dup { from, to: small(result)?, cloexec }))
+        } else if command("F_GETFD", 1) || command("F_SETFD", 2) {
+            let text = if command("F_SETFD", 2) { args.get(2) } else { shown };
+            let cloexec = has(text, "FD_CLOEXEC") || number(text) == Some(1);
+            self.call(SystemCall::SetCloexec { fd: fd_number(args.get(0))?, cloexec })
+        } else if command("F_GETFL", 3) || command("F_SETFL", 4) {
+            let flags = flags(if command("F_SETFL", 4) { args.get(2) } else { shown });
+            self.with_fd(args, 0, |fd| Ok(SystemCall::SetFlags { fd, flags }))
+        } else {
+            OTHER
         }
+    }
+
+    /// Handles `io_submit(0x7f…, 2, [{aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=9</f>, …}, …]) =
+    /// 2`: each request counts when it is submitted, with the length that it asks for.
+    fn submit(&mut self, args: &Args<'_>, submitted: u64) -> Done {
+        let list = args.get(2);
+        if !matches!(list.first(), Some(b'[' | b'{')) {
+            return UNPRINTED;
+        }
+        let (mut all, mut left) = (OTHER, submitted);
+        for request in items(&list[1..]).take(usize::try_from(submitted).unwrap_or(usize::MAX)) {
+            let done = self.request(request);
+            left -= 1;
+            all = match (all, done) {
+                (OTHER, done) | (Ok(()), done @ Err(Skip::Damage(_))) => done,
+                (all, _) => all,
+            };
+        }
+        if left > 0 { UNPRINTED } else { all }
+    }
+
+    /// Handles one request of libaio in any form: `{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD,
+    /// aio_fildes=9, aio_buf=0x7f, aio_nbytes=512, aio_offset=0}`; strace 4 printed `{data=0,
+    /// pread, fildes=9, …}` or `{pread, filedes:9, …}`.
+    fn request(&mut self, request: &[u8]) -> Done {
+        let fields = request.strip_prefix(b"{").ok_or(UNREADABLE)?;
+        let (mut code, mut fd, mut offset, mut adds) = (&b""[..], None, None, Flags::default());
+        let (mut bytes, mut vector) = (None, None);
+        for field in items(fields) {
+            let end = field.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_'));
+            let (key, value) = match end.map(|end| (end, field[end])) {
+                Some((end, b'=' | b':')) => (&field[..end], &field[end + 1..]),
+                _ => (&b""[..], field),
+            };
+            match key.strip_prefix(b"aio_").unwrap_or(key) {
+                b"lio_opcode" => code = value,
+                b"fildes" | b"filedes" => fd = Some(own(value)?),
+                b"nbytes" => bytes = Some(int(value)?),
+                b"offset" => offset = Some(int(value)?),
+                b"rw_flags" => adds = write_flags(value),
+                b"buf" | b"iovec" | b"" if value.starts_with(b"[") => {
+                    vector = Some(vector_bytes(value)?);
+                }
+                b"" if value[0].is_ascii_digit() => offset = Some(int(value)?),
+                b"" => code = value,
+                _ => {}
+            }
+        }
+        let own = fd.ok_or(UNREADABLE)?;
+        let fd = own.fd()?;
+        let is_code = |words: [(&str, u64); 2]| {
+            let word = code.strip_prefix(b"IOCB_CMD_").unwrap_or(code).to_ascii_lowercase();
+            words.iter().any(|(name, value)| is(&word, name, *value))
+        };
+        let (at, len) = (offset.ok_or(UNREADABLE), vector.or(bytes).ok_or(UNREADABLE));
+        let call = if is_code([("pread", 0), ("preadv", 7)]) {
+            SystemCall::Read { fd, at: Some(at?), len: len? }
+        } else if is_code([("pwrite", 1), ("pwritev", 8)]) {
+            SystemCall::Write { fd, at: Some(at?), len: len?, flags: adds }
+        } else if is_code([("fsync", 2), ("fdsync", 3)]) {
+            let data_only = is_code([("fdsync", 3); 2]);
+            SystemCall::Sync { fd, offset: 0, len: u64::MAX, data_only }
+        } else {
+            return OTHER;
+        };
+        self.machine.call(self.at_us, self.tid, call, self.out)
     }
 
     fn fallocate(&mut self, args: &Args<'_>) -> Done {
         let (mode, offset, len) = (args.get(1), int(args.get(2))?, int(args.get(3))?);
-        if has(mode, "COLLAPSE_RANGE") || has(mode, "INSERT_RANGE") {
+        if flag(mode, "COLLAPSE_RANGE", 8) || flag(mode, "INSERT_RANGE", 0x20) {
             return Err(Skip::Damage("fallocate that shifts a file's bytes"));
         }
-        if has(mode, "PUNCH_HOLE") || has(mode, "ZERO_RANGE") {
+        if flag(mode, "PUNCH_HOLE", 2) || flag(mode, "ZERO_RANGE", 0x10) {
             self.with_fd(args, 0, |fd| Ok(SystemCall::Punch { fd, offset, len }))?;
         }
-        match has(mode, "KEEP_SIZE") {
+        match flag(mode, "KEEP_SIZE", 1) {
             true => Ok(()),
             false => self.with_fd(args, 0, |fd| {
                 Ok(SystemCall::Allocate { fd, end: offset.saturating_add(len) })
@@ -439,7 +528,8 @@ impl Caller<'_> {
         buffer: &[u8],
         then: impl FnOnce(&mut Self, u64) -> Done,
     ) -> Done {
-        if has(buffer, "mode=S_IFREG")
+        // `-X raw` prints the type as a number.
+        if (has(buffer, "mode=S_IFREG") || has(buffer, "mode=0100"))
             && let Some(at) = memchr::memmem::find(buffer, b"_size=")
             && let Some(size) = number(&buffer[at + b"_size=".len()..])
         {
@@ -476,7 +566,7 @@ impl Caller<'_> {
                 self.call(SystemCall::Remap { from, from_len, to: result, to_len })
             })()
             .and(OTHER),
-            b"msync" if has(args.get(2), "MS_SYNC") => (|| {
+            b"msync" if flag(args.get(2), "MS_SYNC", 4) => (|| {
                 self.call(SystemCall::Msync { start: int(args.get(0))?, len: int(args.get(1))? })
             })(),
             b"msync" | b"madvise" | b"fadvise64" | b"fadvise64_64" | b"readahead" => ADVICE,
@@ -496,12 +586,12 @@ impl Caller<'_> {
             b"unshare" => {
                 let words = args.get(0);
                 self.call(SystemCall::Unshare {
-                    files: has(words, "CLONE_FILES"),
-                    fs: has(words, "CLONE_FS"),
+                    files: flag(words, "CLONE_FILES", 0x400),
+                    fs: flag(words, "CLONE_FS", 0x200),
                 })
                 .and(OTHER)
             }
-            b"io_uring_enter" | b"io_submit" | b"io_getevents" | b"io_pgetevents" => RING,
+            b"io_uring_enter" => RING,
             _ if makes_a_descriptor(name) || shown_descriptor(shown) => {
                 let made = own(shown)?;
                 let fd = Fd { number: small(result)?, ..made.fd()? };
@@ -513,6 +603,29 @@ impl Caller<'_> {
             _ => OTHER,
         }
     }
+}
+
+/// Sums the lengths of `[{iov_base=…, iov_len=4096}, …]`, or of `[{"…", 4096}, …]` as strace 4
+/// prints it.
+fn vector_bytes(list: &[u8]) -> Result<u64, Skip> {
+    let mut sum = 0u64;
+    for part in items(&list[1..]) {
+        let len = items(part.strip_prefix(b"{").ok_or(UNREADABLE)?).last().unwrap_or_default();
+        sum = sum.saturating_add(int(len.strip_prefix(b"iov_len=").unwrap_or(len))?);
+    }
+    Ok(sum)
+}
+
+/// Parses the flags of one write: `RWF_DSYNC|RWF_APPEND`.
+fn write_flags(flags: &[u8]) -> Flags {
+    let mut adds = Flags::default();
+    if flag(flags, "RWF_SYNC", 4) || flag(flags, "RWF_DSYNC", 2) {
+        adds = adds | Flags::SYNC;
+    }
+    if flag(flags, "RWF_APPEND", 0x10) {
+        adds = adds | Flags::APPEND;
+    }
+    adds
 }
 
 fn small(result: u64) -> Result<i32, Skip> {

@@ -5,6 +5,7 @@
 //! `"...`. A descriptor can be followed by `<TARGET>`, in which `<`, `>` and control characters are
 //! escaped (the `->` of a socket is not), and then by `(deleted)`.
 
+use crate::format::day;
 use std::borrow::Cow;
 
 /// The columns before the call.
@@ -44,32 +45,21 @@ pub(super) fn head(line: &[u8]) -> Head<'_> {
             body = rest.trim_ascii_start();
         }
     }
-    if let (Some(first), rest) = digits(body) {
-        match rest.first() {
-            Some(b'.') => {
-                let (us, rest) = fraction(rest);
-                time = first
-                    .checked_mul(1_000_000)
-                    .and_then(|s| s.checked_add(us))
-                    .map(|us| Time::Seconds { us });
-                body = rest.trim_ascii_start();
-            }
-            Some(b':') => {
-                if let (Some(minute), rest) = digits(&rest[1..])
-                    && let Some(rest) = rest.strip_prefix(b":")
-                    && let (Some(second), rest) = digits(rest)
-                    && first < 24
-                    && minute < 60
-                    && second < 61
-                {
-                    let (us, rest) = fraction(rest);
-                    let seconds = first * 3600 + minute * 60 + second;
-                    time = Some(Time::OfDay { us: seconds * 1_000_000 + us });
-                    body = rest.trim_ascii_start();
-                }
-            }
-            _ => {}
-        }
+    if let Some((us, rest)) = day::time(body) {
+        time = Some(Time::OfDay { us });
+        body = rest.trim_ascii_start();
+    } else if let (Some(seconds), rest) = digits(body)
+        && rest.starts_with(b".")
+    {
+        let (us, rest) = day::fraction(rest);
+        time = seconds
+            .checked_mul(1_000_000)
+            .and_then(|s| s.checked_add(us))
+            .map(|us| Time::Seconds { us });
+        body = rest.trim_ascii_start();
+    }
+    if time.is_some() {
+        body = skip_step(body);
     }
     while body.first() == Some(&b'[') {
         let Some(end) = body.iter().position(|&b| b == b']') else { break };
@@ -90,6 +80,16 @@ fn skip_name(text: &[u8]) -> &[u8] {
     }
 }
 
+/// Splits off the time since the previous line that `-r` adds to another time: `(+     0.000200)`.
+fn skip_step(text: &[u8]) -> &[u8] {
+    let step = text.strip_prefix(b"(+").and_then(|rest| {
+        let end = rest.iter().position(|&b| b == b')')?;
+        let is_step = rest[..end].iter().all(|&b| b.is_ascii_digit() || matches!(b, b' ' | b'.'));
+        is_step.then(|| rest[end + 1..].trim_ascii_start())
+    });
+    step.unwrap_or(text)
+}
+
 /// Splits off leading decimal digits.
 fn digits(text: &[u8]) -> (Option<u64>, &[u8]) {
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
@@ -98,15 +98,6 @@ fn digits(text: &[u8]) -> (Option<u64>, &[u8]) {
         number = number.and_then(|n| n.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
     }
     (number, &text[end..])
-}
-
-/// Parses `.123456` or `.123456789` to microseconds; an empty text is 0.
-fn fraction(text: &[u8]) -> (u64, &[u8]) {
-    let Some(rest) = text.strip_prefix(b".") else { return (0, text) };
-    let end = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
-    let us = (0..6)
-        .fold(0, |us, n| us * 10 + rest[..end].get(n).map_or(0, |digit| u64::from(digit - b'0')));
-    (us, &rest[end..])
 }
 
 /// Splits a name from the text after its `(`.
@@ -151,41 +142,67 @@ impl<'a> Args<'a> {
     /// Splits the text after the `(`; `None` if quotes or brackets do not match.
     pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
         let mut args = Args { args: [&[]; ARGS_MAX], count: 0, result: None };
-        let (mut start, mut at, mut depth) = (0, 0, 0u32);
-        while at < text.len() {
-            match text[at] {
-                b'"' => at = string_end(text, at)?,
-                b'<' if at > 0 && matches!(text[at - 1], b'0'..=b'9' | b'D') => {
-                    at = shown_end(text, at)?
-                }
-                b'/' if text[at + 1..].starts_with(b"*") => {
-                    at = at + 2 + memchr::memmem::find(&text[at + 2..], b"*/")? + 1;
-                }
-                b'(' | b'[' | b'{' => depth += 1,
-                b')' if depth == 0 => {
-                    args.push(&text[start..at]);
-                    args.result = Some(&text[at + 1..]);
-                    return Some(args);
-                }
-                b')' | b']' | b'}' => depth = depth.checked_sub(1)?,
-                b',' if depth == 0 => {
-                    args.push(&text[start..at]);
-                    start = at + 1;
-                }
-                _ => {}
+        let mut start = 0;
+        loop {
+            let end = part_end(text, start)?;
+            args.push(&text[start..end]);
+            match text.get(end) {
+                Some(b',') => start = end + 1,
+                Some(b')') => args.result = Some(&text[end + 1..]),
+                Some(_) => return None,
+                None => {}
             }
-            at += 1;
+            if text.get(end) != Some(&b',') {
+                return Some(args);
+            }
         }
-        args.push(&text[start..]);
-        (depth == 0).then_some(args)
     }
 
     fn push(&mut self, arg: &'a [u8]) {
         if let Some(place) = self.args.get_mut(self.count) {
-            *place = arg.trim_ascii();
+            *place = unnamed(arg.trim_ascii());
             self.count += 1;
         }
     }
+}
+
+/// Splits off the name of an argument that `--arg-names` adds: `fd=3`.
+fn unnamed(arg: &[u8]) -> &[u8] {
+    let end = arg.iter().position(|b| !(b.is_ascii_lowercase() || *b == b'_')).unwrap_or(0);
+    if end > 0 && arg[end] == b'=' { &arg[end + 1..] } else { arg }
+}
+
+/// Finds the comma or closing bracket that ends the part of a list at `at`, or the end of the text.
+fn part_end(text: &[u8], at: usize) -> Option<usize> {
+    let (mut at, mut depth) = (at, 0u32);
+    while at < text.len() {
+        match text[at] {
+            b'"' => at = string_end(text, at)?,
+            b'<' if at > 0 && matches!(text[at - 1], b'0'..=b'9' | b'D') => {
+                at = shown_end(text, at)?
+            }
+            b'/' if text[at + 1..].starts_with(b"*") => {
+                at = at + 2 + memchr::memmem::find(&text[at + 2..], b"*/")? + 1;
+            }
+            b'(' | b'[' | b'{' => depth += 1,
+            b',' | b')' | b']' | b'}' if depth == 0 => return Some(at),
+            b')' | b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    (depth == 0).then_some(at)
+}
+
+/// Iterates over the parts of a list or structure, from the text after its opening bracket.
+pub(super) fn items(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(list);
+    std::iter::from_fn(move || {
+        let list = rest.take()?;
+        let end = part_end(list, 0)?;
+        rest = (list.get(end) == Some(&b',')).then(|| &list[end + 1..]);
+        Some(list[..end].trim_ascii()).filter(|item| !item.is_empty())
+    })
 }
 
 /// Finds the closing quote of the string that opens at `at`.
@@ -237,13 +254,32 @@ pub(super) fn outcome(text: &[u8]) -> Option<Outcome<'_>> {
 
 /// Parses a leading number, decimal or `0x…`; `None` also for negative numbers.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
-    match text.strip_prefix(b"0x") {
-        Some(hex) => {
-            let end = hex.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(hex.len());
-            u64::from_str_radix(std::str::from_utf8(&hex[..end]).ok()?, 16).ok()
-        }
-        None => digits(text).0,
+    split_number(text).0
+}
+
+/// Splits off a leading number, decimal or `0x…`.
+fn split_number(text: &[u8]) -> (Option<u64>, &[u8]) {
+    let Some(hex) = text.strip_prefix(b"0x") else { return digits(text) };
+    let end = hex.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(hex.len());
+    let digits = std::str::from_utf8(&hex[..end]).unwrap_or_default();
+    (u64::from_str_radix(digits, 16).ok(), &hex[end..])
+}
+
+/// Whether a bit is set in flags, which are words, or a number (`-e raw`, `-X raw`).
+pub(super) fn flag(flags: &[u8], word: &str, bit: u64) -> bool {
+    match number(flags) {
+        Some(number) => number & bit != 0,
+        None => has(flags, word),
     }
+}
+
+/// Whether an argument is a constant: its word, or its number.
+pub(super) fn is(arg: &[u8], word: &str, value: u64) -> bool {
+    arg == word.as_bytes() || number(arg) == Some(value)
+}
+
+pub(super) fn has(text: &[u8], word: &str) -> bool {
+    memchr::memmem::find(text, word.as_bytes()).is_some()
 }
 
 /// Returns the bytes of a C string; `None` if it is not one, or was truncated.
@@ -308,13 +344,19 @@ pub(super) enum Lead<'a> {
     Other,
 }
 
+/// `AT_FDCWD` as `-e raw` shows it.
+const CWD: u64 = -100i32 as u32 as u64;
+
 pub(super) fn descriptor(arg: &[u8]) -> Option<Descriptor<'_>> {
     let (number, rest) = match arg.strip_prefix(b"AT_FDCWD") {
         Some(rest) => (None, rest),
         None if arg.starts_with(b"-100") => (None, &arg[4..]),
         None => {
-            let (number, rest) = digits(arg);
-            (Some(i32::try_from(number?).ok()?), rest)
+            let (number, rest) = split_number(arg);
+            match number? {
+                CWD => (None, rest),
+                number => (Some(i32::try_from(number).ok()?), rest),
+            }
         }
     };
     let shown = match rest.first() {

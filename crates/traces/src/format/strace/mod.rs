@@ -8,23 +8,27 @@
 //! file (another thread may close it meanwhile).
 //!
 //! [`crate::process`] resolves all ambiguity in a trace; `-y` leaves the least. A trace of system
-//! calls does not contain page accesses through mappings, io_uring or libaio: the mappings and
-//! submissions are counted.
+//! calls does not contain page accesses through mappings or io_uring: the mappings and submissions
+//! are counted. A request of libaio counts when it is submitted.
+//!
+//! `-e raw` and `-X raw` print numbers for words, and `-e raw` prints no paths: each open is then
+//! of a file of its own. `-ff` writes a file for each thread, whose lines [`merged`] puts in order.
 
 mod calls;
 mod line;
+pub(super) mod merged;
 mod names;
 #[cfg(test)]
 mod tests;
 
-use super::{Confidence, FormatSpec, Knows, Side, Space, head_lines};
+use super::{Confidence, FormatSpec, Knows, Side, Space, day::Days, head_lines};
 use crate::{
     Error,
     events::{Events, Skip},
     input::Input,
-    process::{CallMachine, Out, Strangers, SystemCall},
+    process::{CallMachine, Out, STRANGE_FD, Strangers, SystemCall},
 };
-use calls::{Caller, Entered, UNREADABLE, is_birth};
+use calls::{Caller, Entered, UNREADABLE, is_access, is_birth};
 use flashsift_core::event::About;
 use line::{Args, Outcome, Time, call, head, number, outcome};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -64,14 +68,21 @@ const STRAY_HALF: Skip = Skip::Damage("second half of a call whose first is not 
 const CUT: Skip = Skip::Benign("call that the trace does not finish");
 const SIGNAL: Skip = Skip::Benign("signal, or end of a thread");
 const REMARK: Skip = Skip::Benign("remark of strace");
+/// An access that is lost, in a trace of a process that ran before or whose threads were not seen
+/// to begin.
+const LOST: Skip = Skip::Damage(
+    "access to a descriptor opened before the trace or by another thread: record with strace -y, \
+     which names its file",
+);
 
 /// Largest text in bytes of a line that a message of strace or another thread interrupted.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
 fn detect(head: &[u8]) -> Confidence {
-    let (mut good, mut calls, mut all) = (0, 0, 0);
+    let (mut good, mut calls, mut all, mut was_cut) = (0, 0, 0, false);
     for line in head_lines(head).take(400) {
-        let body = line::head(line).body;
+        let line::Head { tid, time, body, .. } = line::head(line);
+        let continues = was_cut && tid.is_none() && time.is_none();
         let whole = || {
             let (name, rest) = call(body)?;
             let known = name.first().is_some_and(|b| b.is_ascii_lowercase() || *b == b'_');
@@ -84,7 +95,8 @@ fn detect(head: &[u8]) -> Confidence {
         };
         let is_call = whole().is_some() || half().is_some();
         calls += usize::from(is_call);
-        good += usize::from(is_call || is_mark(body) || is_remark(body));
+        was_cut = interrupted(body).is_some() || continues && is_remark(body);
+        good += usize::from(is_call || is_mark(body) || is_remark(body) || was_cut || continues);
         all += 1;
     }
     if calls > 0 && good * 5 >= all * 4 { Confidence::Likely } else { Confidence::No }
@@ -103,8 +115,26 @@ fn is_remark(body: &[u8]) -> bool {
         || body.starts_with(b"> ") && body.ends_with(b"]")
 }
 
+/// Returns the start of a call and the remark of strace that interrupts it: `clone(Process 7
+/// attached`, `clone(strace: Process 7 attached`.
+fn interrupted(body: &[u8]) -> Option<(&[u8], &[u8])> {
+    if !body.ends_with(b"attached") && !body.ends_with(b"attached (waiting for parent)") {
+        return None;
+    }
+    let at = memchr::memmem::rfind(body, b"Process ").filter(|&at| at > 0)?;
+    let (start, remark) = body.split_at(at);
+    let start = start.strip_suffix(b"strace: ").unwrap_or(start);
+    call(start).map(|_| (start, remark))
+}
+
+/// Returns a call without the mark that it goes on elsewhere. With `-ff`, a call of `execve` in a
+/// thread goes on in the file of the leader.
 fn unfinished(text: &[u8]) -> Option<&[u8]> {
-    let text = text.strip_suffix(b"<unfinished ...>")?;
+    let text = text.strip_suffix(b"<unfinished ...>").or_else(|| {
+        let text = text.strip_suffix(b" ...>")?;
+        let at = memchr::memmem::rfind(text, b"<pid changed to ")?;
+        text[at + b"<pid changed to ".len()..].iter().all(u8::is_ascii_digit).then(|| &text[..at])
+    })?;
     Some(text.strip_suffix(b" ").unwrap_or(text))
 }
 
@@ -123,14 +153,12 @@ enum Clock {
     Absolute(u64),
     /// Time since the previous line (`-r`): the sum counts.
     Relative(u64),
-    /// Time of the first and of the previous line; each midnight adds a day.
-    OfDay(u64, u64),
+    OfDay(Days),
 }
 
 /// Times from here on count from 1970, lower ones from the line before: lines are never so far
 /// apart, and clocks showed more when strace first appeared.
 const ABSOLUTE_US: u64 = 10_000_000 * 1_000_000;
-const DAY_US: u64 = 24 * 3600 * 1_000_000;
 
 struct Reader<'e, 's> {
     events: &'e mut Events<'s>,
@@ -239,7 +267,13 @@ impl Reader<'_, '_> {
     fn line(&mut self, bytes: &[u8], line: u64) -> Result<(), Error> {
         let mut joined = Vec::new();
         let mut head = head(bytes);
-        let continued = self.cut.take().filter(|_| head.tid.is_none() && head.time.is_none());
+        let bare = head.tid.is_none() && head.time.is_none();
+        if bare && is_remark(head.body) {
+            self.remark(head.body);
+            self.events.skipped(REMARK, line);
+            return Ok(());
+        }
+        let continued = self.cut.take().filter(|_| bare);
         let tid = match continued {
             Some((tid, start)) => {
                 joined.extend_from_slice(&start);
@@ -269,10 +303,7 @@ impl Reader<'_, '_> {
                 self.crowd.thread_of(head.tid, head.body, bearing)
             }
         };
-        if head.body.ends_with(b"attached")
-            && let Some(at) = memchr::memmem::find(head.body, b"strace: Process ")
-        {
-            let (start, remark) = head.body.split_at(at);
+        if let Some((start, remark)) = interrupted(head.body) {
             self.remark(remark);
             self.cut = Some((tid, start.to_vec()));
             return Ok(());
@@ -280,7 +311,8 @@ impl Reader<'_, '_> {
         self.body(tid, head.body, line)
     }
 
-    /// `strace: Process 7 attached`, `strace: Process 7 attached with 5 threads`.
+    /// `strace: Process 7 attached`, `Process 7 attached (waiting for parent)`, `strace: Process 7
+    /// attached with 5 threads`.
     fn remark(&mut self, remark: &[u8]) {
         let from = remark.iter().position(u8::is_ascii_digit).unwrap_or(remark.len());
         let Some(tid) = number(&remark[from..]).and_then(|tid| u32::try_from(tid).ok()) else {
@@ -288,7 +320,7 @@ impl Reader<'_, '_> {
         };
         if memchr::memmem::find(remark, b"attached with ").is_some() {
             self.machine.strangers(Strangers::Threads(tid));
-        } else if remark.ends_with(b"attached") {
+        } else if memchr::memmem::find(remark, b" attached").is_some() {
             self.crowd.attached.insert(tid);
         }
     }
@@ -298,7 +330,7 @@ impl Reader<'_, '_> {
         let clock = self.clock.get_or_insert(match time {
             Time::Seconds { us } if us >= ABSOLUTE_US => Clock::Absolute(us),
             Time::Seconds { .. } => Clock::Relative(0),
-            Time::OfDay { us } => Clock::OfDay(us, us),
+            Time::OfDay { .. } => Clock::OfDay(Days::default()),
         });
         match (clock, time) {
             (Clock::Absolute(first), Time::Seconds { us }) => us.saturating_sub(*first),
@@ -306,14 +338,7 @@ impl Reader<'_, '_> {
                 *sum = sum.saturating_add(us);
                 *sum
             }
-            (Clock::OfDay(first, last), Time::OfDay { us }) => {
-                let mut us = us.saturating_add(*last - *last % DAY_US);
-                if us + DAY_US / 2 < *last {
-                    us = us.saturating_add(DAY_US);
-                }
-                *last = us.max(*last);
-                us.saturating_sub(*first)
-            }
+            (Clock::OfDay(days), Time::OfDay { us }) => days.since_first(us),
             _ => self.now_us,
         }
     }
@@ -432,6 +457,10 @@ impl Reader<'_, '_> {
             _ => Err(UNREADABLE),
         };
         caller.leave();
+        let done = match done {
+            Err(STRANGE_FD) if is_access(name) => Err(LOST),
+            done => done,
+        };
         self.out.hand_on(done, self.events, line)
     }
 }

@@ -1,8 +1,10 @@
 //! Calls on names, and calls that create and end processes.
 
 use super::{
-    calls::{Caller, STAT, UNREADABLE, fd, has, int, is_birth, own, shares},
-    line::{Args, Descriptor, Lead, number, string},
+    calls::{
+        Caller, STAT, UNREADABLE, fd, int, is_birth, is_unprinted_birth, open_flags, own, shares,
+    },
+    line::{Args, Descriptor, Lead, flag, number, string},
 };
 use crate::{
     events::Skip,
@@ -10,8 +12,13 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// Parses a mode or mask in strace's form: `0644`.
+const UNPRINTED: Skip = Skip::Benign("call with a path that strace did not print (-e raw)");
+
+/// Parses a mode or mask in strace's form: `0644`, or `0x1a4` with `-e raw`.
 fn octal(text: &[u8]) -> Option<u32> {
+    if text.starts_with(b"0x") {
+        return u32::try_from(number(text)?).ok();
+    }
     let end = text.iter().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     u32::from_str_radix(std::str::from_utf8(&text[..end]).ok()?, 8).ok()
 }
@@ -77,9 +84,12 @@ impl Caller<'_> {
             })(),
             b"rename" => self.rename(args, [None, None], [0, 1], false),
             b"renameat" => self.rename(args, [Some(0), Some(2)], [1, 3], false),
-            b"renameat2" => {
-                self.rename(args, [Some(0), Some(2)], [1, 3], has(args.get(4), "RENAME_EXCHANGE"))
-            }
+            b"renameat2" => self.rename(
+                args,
+                [Some(0), Some(2)],
+                [1, 3],
+                flag(args.get(4), "RENAME_EXCHANGE", 2),
+            ),
             b"link" => self.link(args, [None, None], [0, 1]),
             b"linkat" => self.link(args, [Some(0), Some(2)], [1, 3]),
             b"symlink" => self.symlink(args, None, 1),
@@ -96,10 +106,13 @@ impl Caller<'_> {
             b"mknod" | b"mknodat" => (|| {
                 let at = if name == b"mknod" { at(args, None, 0)? } else { at(args, Some(0), 1)? };
                 let words = args.get(if name == b"mknod" { 1 } else { 2 });
-                // A mode as in `S_IFREG|0600`; other types are no storage.
+                // `S_IFREG|0600`, or `0100600` with `-X raw`; other types are no storage.
                 let mode =
                     octal(words.strip_prefix(b"S_IFREG|").unwrap_or(words)).ok_or(NOT_STORAGE)?;
-                self.call(SystemCall::MakeFile { path: at.path(), mode: Some(mode) })
+                if !matches!(mode >> 12, 0 | 8) {
+                    return Err(NOT_STORAGE);
+                }
+                self.call(SystemCall::MakeFile { path: at.path(), mode: Some(mode & 0o7777) })
             })(),
             b"umask" => match octal(args.get(0)) {
                 Some(mask) => self.call(SystemCall::Umask { mask }),
@@ -127,6 +140,9 @@ impl Caller<'_> {
 
     fn birth(&mut self, name: &[u8], shown: &[u8], text: &[u8]) -> Done {
         // `5 /* 4711 in strace's PID NS */`: the lines of the child carry the second number.
+        if is_unprinted_birth(name, text) {
+            self.out.note("clone3 whose flags strace did not print (-e raw): taken for a thread");
+        }
         let outer = memchr::memmem::find(shown, b"/* ").and_then(|at| number(&shown[at + 3..]));
         let child = outer.or(number(shown)).and_then(|tid| u32::try_from(tid).ok());
         self.call(SystemCall::ForkEnds { child, shares: shares(name, text) })
@@ -134,16 +150,15 @@ impl Caller<'_> {
 
     fn open(&mut self, name: &[u8], args: &Args<'_>, shown: &[u8]) -> Done {
         let (dir, path) = if name.starts_with(b"openat") { (Some(0), 1) } else { (None, 0) };
-        let at = at(args, dir, path)?;
         let words = args.get(path + 1);
         let flags = match name {
             b"creat" => Flags::WRITABLE | Flags::CREATE | Flags::TRUNCATE,
             // {flags=O_RDWR|O_CREAT, mode=0600, resolve=0}
             b"openat2" => {
                 let words = words.strip_prefix(b"{flags=").ok_or(UNREADABLE)?;
-                Flags::parse(words.split(|&b| b == b',' || b == b'}').next().unwrap_or_default())
+                open_flags(words.split(|&b| b == b',' || b == b'}').next().unwrap_or_default())
             }
-            _ => Flags::parse(words),
+            _ => open_flags(words),
         };
         let mode = match name {
             b"openat2" => {
@@ -153,6 +168,12 @@ impl Caller<'_> {
             _ => octal(args.get(path + 2)),
         };
         let made = own(shown)?;
+        if args.get(path).starts_with(b"0x") {
+            self.out.note("open with a path that strace did not print (-e raw): a file of its own");
+            let fd = made.number.ok_or(UNREADABLE)?;
+            return self.call(SystemCall::OpenNameless { flags, fd });
+        }
+        let at = at(args, dir, path)?;
         let call = SystemCall::Open { path: at.path(), flags, mode, fd: made.fd()? };
         self.machine.call(self.at_us, self.tid, call, self.out)
     }
@@ -174,15 +195,17 @@ impl Caller<'_> {
     }
 
     fn symlink(&mut self, args: &Args<'_>, dir: Option<usize>, path: usize) -> Done {
-        let target = string(args.get(0)).ok_or(UNREADABLE)?;
         let at = at(args, dir, path)?;
+        let target = string(args.get(0)).ok_or(UNREADABLE)?;
         self.call(SystemCall::Symlink { target: &target, path: at.path() })
     }
 }
 
 fn at<'a>(args: &Args<'a>, dir: Option<usize>, path: usize) -> Result<At<'a>, Skip> {
     let dir = dir.map(|n| own(args.get(n))).transpose()?;
-    Ok(At { dir, path: string(args.get(path)).ok_or(UNREADABLE)? })
+    let path = args.get(path);
+    let unread = if path.starts_with(b"0x") { UNPRINTED } else { UNREADABLE };
+    Ok(At { dir, path: string(path).ok_or(unread)? })
 }
 
 pub(super) fn removed<'a>(name: &[u8], args: &Args<'a>) -> Result<At<'a>, Skip> {

@@ -25,7 +25,9 @@ fn accesses(text: &str) -> Vec<(bool, u64, u64, u64)> {
 #[test]
 fn every_form_of_a_line_head_is_parsed() {
     let seconds = |us| Some(Time::Seconds { us });
-    let cases: [(&str, Option<u32>, Option<Time>); 11] = [
+    let cases: [(&str, Option<u32>, Option<Time>); 13] = [
+        ("42 1795170624.658591 (+     0.000200) read(3", Some(42), seconds(1_795_170_624_658_591)),
+        ("10:30:27.5 (+     0.000000) read(3", None, Some(Time::OfDay { us: 37_827_500_000 })),
         ("read(3", None, None),
         ("42 read(3", Some(42), None),
         ("[pid 42] read(3", Some(42), None),
@@ -176,7 +178,7 @@ fn an_exec_in_a_thread_goes_on_under_the_leader() {
 1 read(4, "", 4) = 4
 "#;
     assert_eq!(accesses(text), [(false, 0, 0, 4)]);
-    assert!(read_text(text).1.contains("1 × descriptor opened before the trace"));
+    assert!(read_text(text).1.contains("1 × access to a descriptor opened before the trace"));
 }
 
 #[test]
@@ -209,6 +211,136 @@ fn the_first_call_without_an_end_is_named() {
     let skipped = read_text(&text).1;
     let first = "8 × call that the trace does not finish (first at 1); ";
     assert!(skipped.starts_with(first), "{skipped}");
+}
+
+/// Requests of libaio were once counted as invisible. The forms are those of strace 5, 4.10,
+/// 4.8, and of `-X verbose`.
+#[test]
+fn requests_of_libaio_are_accesses() {
+    let submit = [
+        r#"[{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=9</d/t>, aio_buf="(].."..., aio_nbytes=16384, aio_offset=32768}, {aio_data=0x7, aio_key=2, aio_rw_flags=RWF_DSYNC, aio_lio_opcode=IOCB_CMD_PWRITEV, aio_reqprio=1, aio_fildes=9</d/t>, aio_buf=[{iov_base="a"..., iov_len=4096}, {iov_base="b", iov_len=512}], aio_offset=0, aio_flags=IOCB_FLAG_RESFD, aio_resfd=4}, {aio_data=0, aio_lio_opcode=IOCB_CMD_FDSYNC, aio_fildes=9</d/t>}, {aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=9</d/t>, aio_buf=0x7f, aio_nbytes=512, aio_offset=0}, {aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=9</d/t>, aio_buf=0x7f, aio_nbytes=7, aio_offset=0}]"#,
+        r#"[{data=0, pwrite, fildes=9, str="a"..., nbytes=16384, offset=32768}, {data=0, pwritev, reqprio=1, fildes=9, iovec=[{"a"..., 4096}, {"b", 512}], offset=0}, {data=0, fdsync, fildes=9}, {data=0, pread, fildes=9, buf=0x7f, nbytes=512, offset=0}]"#,
+        r#"{{data:0x1, pwrite, filedes:9, str:"a"..., nbytes:16384, offset:32768}, {key:1, pwritev, filedes:9, 0, [{"a"..., 4096}, {"b", 512}]}, {fdsync, filedes:9}, {pread, filedes:9, buf:0x7f, nbytes:512, offset:0}}"#,
+        r#"[{aio_data=0, aio_lio_opcode=1, aio_fildes=9, aio_nbytes=16384, aio_offset=32768}, {aio_data=0, aio_lio_opcode=8 /* IOCB_CMD_PWRITEV */, aio_fildes=9, aio_buf=[{iov_base="a", iov_len=4608}], aio_offset=0}, {aio_data=0, aio_lio_opcode=3, aio_fildes=9}, {aio_data=0, aio_lio_opcode=0, aio_fildes=9, aio_nbytes=512, aio_offset=0}]"#,
+    ];
+    for requests in submit {
+        let text = format!(
+            "8 openat(AT_FDCWD, \"/d/t\", O_RDWR|O_DIRECT) = 9\n8 io_submit(0x7f, 5, {requests}) = \
+             4\n8 io_getevents(0x7f, 1, 4, [{{data=0, obj=0x1, res=1, res2=0}}], NULL) = 1\n"
+        );
+        let (events, skipped) = read_text(&text);
+        let found: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event.action {
+                Action::Direct { offset, len, write, .. } => Some((write, offset, len)),
+                Action::Sync { data_only, .. } => Some((data_only, 0, 0)),
+                _ => None,
+            })
+            .collect();
+        let expected = [(true, 32768, 16384), (true, 0, 4608), (true, 0, 0), (false, 0, 512)];
+        assert_eq!(found, expected, "{requests}");
+        assert_eq!(skipped, "1 × system call that moves no file data (first at 3)", "{requests}");
+    }
+    let cut = "8 openat(AT_FDCWD, \"/d/t\", O_RDWR) = 9\n8 io_submit(0x7f, 2, [{pread, filedes:9, \
+               buf:0x7f, nbytes:512, offset:0}]) = 2\n8 io_submit(0x7f, 1, 0x7ffd) = 1\n";
+    assert_eq!(accesses(cut), [(false, 0, 0, 512)]);
+    assert!(read_text(cut).1.contains("2 × libaio requests that strace did not print"));
+}
+
+/// The remark of strace 4 has no `strace: ` before it, and ends the line of the clone.
+#[test]
+fn a_remark_may_stand_within_a_clone() {
+    for remark in [
+        "strace: Process 502 attached\n",
+        "Process 502 attached\n",
+        "Process 502 attached (waiting for parent)\nProcess 502 resumed (parent 501 ready)\n",
+    ] {
+        for (rest, later) in [("", ""), (" <unfinished ...>\n", "[pid 501] <... clone resumed> ")] {
+            let text = format!(
+                "[pid 501] open(\"/f\", O_WRONLY|O_CREAT, 0644) = 3\n[pid 501] clone({remark}{rest}\
+                 {later}child_stack=0, flags=CLONE_CHILD_SETTID|SIGCHLD) = 502\n[pid 502] write(3, \
+                 \"a\", 10) = 10\n[pid 501] write(3, \"a\", 5) = 5\nProcess 502 detached\n"
+            );
+            assert_eq!(detect(text.as_bytes()), Confidence::Likely, "{text}");
+            assert_eq!(accesses(&text), [(true, 0, 0, 10), (true, 0, 10, 5)], "{text}");
+            assert!(!read_text(&text).1.contains("does not print"), "{text}");
+        }
+    }
+}
+
+/// `strace -f -o FILE -p PID` prints no remark of the threads, which share their descriptors.
+#[test]
+fn accesses_of_attached_threads_are_lost_with_a_hint() {
+    let text = r#"1 1700000000.1 openat(AT_FDCWD, "/f", O_RDWR|O_CREAT|O_TRUNC, 0644) = 3
+2 1700000000.2 write(3, "x", 10) = 10
+2 1700000000.4 fsync(3) = 0
+1 1700000000.5 read(3, "x", 40) = 10
+"#;
+    let (_, skipped) = read_text(text);
+    let hint = "2 × access to a descriptor opened before the trace or by another thread: record \
+                with strace -y, which names its file (first at 2); 1 × thread whose beginning is \
+                not in the trace: taken for a process of own (first at 2)";
+    assert_eq!(skipped, hint);
+    let shown = text.replace("(3", "(3</f>");
+    let found = [(true, 0, 0, 10), (false, 0, 0, 10)];
+    assert_eq!(accesses(&shown), found);
+}
+
+/// `-e raw` prints every argument as a number, `-X raw` constants, and `-X verbose` both.
+#[test]
+fn numbers_stand_for_words() {
+    let raw = r#"1 openat(0xffffff9c, 0x55d0, 0x442, 0x1a4) = 0x3
+1 write(0x3, 0x55d0, 0x64) = 0x64
+1 clone(0x1200011, 0, 0, 0x7f, 0) = 0x2
+2 write(0x3, 0x55d0, 0x5) = 0x5
+1 clone3(0x7ffe, 0x58) = 0x3
+3 fcntl(0x3, 0x406, 0x14) = 0x14
+1 pread64(0x14, 0x7ffe, 0x4, 0x2) = 0x4
+1 pwritev2(0x14, 0x7ffe, 0x2, 0x64, 0, 0x2) = 0x8
+1 fcntl(0x14, 0x4, 0) = 0
+1 lseek(0x14, 0, 0) = 0
+1 write(0x14, 0x55d0, 0x3) = 0x3
+1 rename(0x55d0, 0x55d1) = 0
+1 execve(0x55d0, 0x7ffe, 0x7ffe) = 0
+"#;
+    let found = [
+        (true, 0, 0, 100),
+        (true, 0, 100, 5),
+        (false, 0, 2, 4),
+        (true, 0, 105, 8),
+        (true, 0, 0, 3),
+    ];
+    assert_eq!(accesses(raw), found);
+    let (events, skipped) = read_text(raw);
+    assert!(events.iter().any(|event| matches!(event.action, Action::Write { sync: true, .. })));
+    assert_eq!(
+        skipped,
+        "3 × append to a file of unknown size: placed after the farthest byte known (first at 2); \
+         1 × call with a path that strace did not print (-e raw) (first at 12); 1 × clone3 whose \
+         flags strace did not print (-e raw): taken for a thread (first at 5); 1 × open with a \
+         path that strace did not print (-e raw): a file of its own (first at 1)"
+    );
+    let words = r#"1 openat(-100, "/f", 0x80442 /* O_RDWR|O_CREAT|O_APPEND|O_CLOEXEC */, 0644) = 3
+1 write(3, "a", 5) = 5
+1 clone(child_stack=NULL, flags=0x1200000 /* CLONE_CHILD_SETTID */|17 /* SIGCHLD */) = 2
+2 write(fd=3, buf="a", count=7) = 7
+1 execve("/bin/x", ["x"], 0x7f) = 0
+1 write(3, "a", 5) = 5
+"#;
+    assert_eq!(accesses(words), [(true, 0, 0, 5), (true, 0, 5, 7)]);
+}
+
+/// With `-ff`, a thread's `execve` begins in its own file and ends in that of the leader.
+#[test]
+fn an_exec_in_a_thread_goes_on_in_the_leaders_file() {
+    let text = r#"1 openat(AT_FDCWD, "/f", O_RDONLY) = 3
+1 clone(flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 2
+2 execve("/bin/x", ["x"], 0x7f /* 3 vars */ <pid changed to 1 ...>
+1 +++ superseded by execve in pid 2 +++
+1 <... execve resumed>) = 0
+1 read(3, "", 4) = 4
+"#;
+    assert_eq!(accesses(text), [(false, 0, 0, 4)]);
 }
 
 #[test]
@@ -361,7 +493,13 @@ proptest! {
     }
 }
 
-const PIECES: [&str; 44] = [
+const PIECES: [&str; 50] = [
+    "io_submit(0x7f, 2, [{aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3, aio_nbytes=9, aio_offset=",
+    "0x3",
+    "-100",
+    "{pread, filedes:3, 0, [{\"\", 3}",
+    "}, ",
+    "Process 3 attached\n",
     "\n",
     "\n",
     "\n",

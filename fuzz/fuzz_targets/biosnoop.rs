@@ -1,0 +1,2 @@
+#![no_main]
+flashsift_fuzz::reader!("biosnoop");
