@@ -171,6 +171,9 @@ fn utf_16_of_every_text_format_is_read() {
     let folder = Folder::new();
     for spec in format::ALL {
         let Ok(text) = String::from_utf8((spec.sample)()) else { continue };
+        if text.contains('\0') {
+            continue;
+        }
         let (plain, _) = read(&folder.file("plain", text.as_bytes())).unwrap();
         for (mark, big) in [("\u{feff}", false), ("\u{feff}", true), ("", false)] {
             let units = mark.encode_utf16().chain(text.encode_utf16());

@@ -29,8 +29,9 @@ impl Sink for Checked {
         for event in events {
             assert!(event.at_us >= self.at_us, "time went back: {event:?}");
             self.at_us = event.at_us;
-            if let Action::Read { offset, len, .. } | Action::Write { offset, len, .. } =
-                event.action
+            if let Action::Read { offset, len, .. }
+            | Action::Write { offset, len, .. }
+            | Action::Direct { offset, len, .. } = event.action
             {
                 self.accesses += 1;
                 let len_max = match about.space {
