@@ -72,6 +72,35 @@ def test_a_store_written_again_by_a_library_opens(tmp_path):
     opens()
 
 
+def test_a_trace_for_perfetto_has_its_form_and_all_bytes(tmp_path):
+    """Perfetto's own definitions know each field, and the counters end at the bytes of the trace."""
+    pb2 = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    output = tmp_path / "feed.pftrace"
+    program = os.environ.get("FLASHSIFT", "flashsift")
+    subprocess.run([program, "import", FEED, "-o", output], check=True)
+    trace = pb2.Trace.FromString(output.read_bytes())
+    tracks, last, at_ns = {}, {}, 0
+    for packet in trace.packet:
+        parts = [packet, packet.track_descriptor, packet.track_descriptor.counter,
+                 packet.track_event, *packet.track_event.debug_annotations]
+        assert not any(len(UnknownFieldSet(part)) for part in parts)
+        if packet.HasField("track_descriptor"):
+            tracks[packet.track_descriptor.uuid] = packet.track_descriptor
+        if packet.HasField("track_event"):
+            event = packet.track_event
+            assert event.track_uuid in tracks and packet.timestamp >= at_ns
+            at_ns = packet.timestamp
+            if event.type == event.TYPE_COUNTER:
+                last[event.track_uuid] = event.counter_value
+    events = pl.DataFrame(flashsift.open(FEED))
+    for action, counter in [("read", "bytes read"), ("write", "bytes written")]:
+        counted = sum(value for uuid, value in last.items() if tracks[uuid].name == counter)
+        moved = events.filter(pl.col("action").cast(pl.String) == action)
+        assert counted == moved["len"].sum() > 0
+
+
 def test_a_stream_takes_its_memory_by_batches():
     pa = pytest.importorskip("pyarrow")
     reader = pa.RecordBatchReader.from_stream(flashsift.open(FEED))
