@@ -73,7 +73,7 @@ def test_a_store_written_again_by_a_library_opens(tmp_path):
 
 
 def test_a_trace_for_perfetto_has_its_form_and_all_bytes(tmp_path):
-    """Perfetto's own definitions know each field, and the counters end at the bytes of the trace."""
+    """Perfetto's definitions know each field; the counters end at the bytes of the trace."""
     pb2 = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     from google.protobuf.unknown_fields import UnknownFieldSet
 
