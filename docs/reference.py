@@ -165,8 +165,9 @@ def commands_page(root):
 
     top = helped()
     parts += ["```text", top.rstrip(), "```", ""]
-    listed = re.search(r"Commands:\n(.*?)\n\n", top, re.DOTALL)[1]
-    for name in re.findall(r"^  ([a-z]+) ", listed, re.MULTILINE):
+    # The commands stand in groups before the options of all of them.
+    groups = top.partition("All commands:")[0]
+    for name in re.findall(r"^  ([a-z]+) ", groups, re.MULTILINE):
         # The help of the first two is Python's.
         if name not in ("train", "sweep", "help"):
             parts += [f"## flashsift {name}", "", "```text", helped(name).rstrip(), "```", ""]
