@@ -28,7 +28,7 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
         for (kind, which) in ["order", "writes", "reads", "mixed"].into_iter().enumerate() {
             let mut times = Vec::new();
             for _ in 0..rounds {
-                let mut device = prepared.machine();
+                let mut device = prepared.new_device();
                 let before = thread_cpu_s();
                 serve(&mut device, which);
                 times.push(thread_cpu_s() - before);

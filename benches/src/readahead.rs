@@ -50,7 +50,7 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
 fn of_trace(report: &mut Report, rounds: usize, name: &str) -> anyhow::Result<()> {
     let models = READAHEADS.map(readahead::parse);
     let models = models.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let models: Vec<_> = models.iter().map(ReadAheadModel::of).collect();
+    let models: Vec<_> = models.iter().map(ReadAheadModel::new).collect();
     let plain = load(name, 0)?;
     let mut traces = Vec::new();
     for model in &models {

@@ -124,12 +124,12 @@ struct Results {
 }
 
 impl Results {
-    fn of(&self, side: Side) -> &[Measured] {
+    fn get(&self, side: Side) -> &[Measured] {
         self.sides.iter().find(|(which, _)| *which == side).map_or(&[], |(_, rounds)| rounds)
     }
 
     fn median(&self, side: Side, value: impl Fn(&Measured) -> f64) -> Option<f64> {
-        let mut values: Vec<_> = self.of(side).iter().map(value).collect();
+        let mut values: Vec<_> = self.get(side).iter().map(value).collect();
         (!values.is_empty()).then(|| median(&mut values))
     }
 }

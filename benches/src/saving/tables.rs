@@ -33,7 +33,7 @@ pub(super) fn compare(
          |---|---:|---:|---:|---:|---:|---:|---:|---|"
     ));
     for result in results {
-        let (ours, plain) = (result.of(Side::Flashsift), result.of(Side::Plain));
+        let (ours, plain) = (result.get(Side::Flashsift), result.get(Side::Plain));
         let mut ratios: Vec<f64> =
             ours.iter().zip(plain).map(|(a, b)| written(a) / written(b)).collect();
         let each: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
@@ -42,7 +42,7 @@ pub(super) fn compare(
             true => "–".to_owned(),
             false => result.row.required.to_string(),
         };
-        let bound = result.of(Side::Recorded).first().and_then(|measured| measured.bound_bytes);
+        let bound = result.get(Side::Recorded).first().and_then(|measured| measured.bound_bytes);
         let flushes = |side| {
             cell(result.median(side, |measured| measured.flushes as f64).map(|n| n.to_string()))
         };
@@ -71,13 +71,13 @@ pub(super) fn status(report: &mut Report, results: &[Results], file_system: File
     let name = file_system.name();
     let shown = |result: &Results, side, value: fn(&WritesShown) -> u64| {
         let mut values: Vec<f64> = result
-            .of(side)
+            .get(side)
             .iter()
             .filter_map(|measured| measured.status.as_ref())
             .map(|status| value(status) as f64)
             .collect();
         let unseen = |measured: &Measured| measured.status.is_some_and(|status| status.unseen);
-        let at_least = if result.of(side).iter().any(unseen) { "≥ " } else { "" };
+        let at_least = if result.get(side).iter().any(unseen) { "≥ " } else { "" };
         crate::median_of(&mut values).map(|bytes| format!("{at_least}{}", kib(bytes)))
     };
     report.line(&format!(
@@ -126,7 +126,7 @@ pub(super) fn daemon(report: &mut Report, results: &[Results]) {
 /// ext4's own knobs, beside plain ext4 and flashsift.
 pub(super) fn knobs(report: &mut Report, results: &[Results]) {
     let sides = Side::KNOBS;
-    let measured = |side: &Side| results.iter().any(|result| !result.of(*side).is_empty());
+    let measured = |side: &Side| results.iter().any(|result| !result.get(*side).is_empty());
     for side in Side::KNOBS {
         if let Some(why) = side.cannot_run() {
             report.line(&format!("SKIPPED {}: {why}.\n", side.name()));

@@ -1,7 +1,7 @@
 //! `flashsift compare`: every policy at every size over one trace.
 
 use crate::{
-    card, devices,
+    devices, html_page,
     load::{self, Input},
     logging::DETAIL,
     records, size, text,
@@ -320,14 +320,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut request = request(args)?;
     // The outputs are checked before the simulation, so that an unwritable path is reported at
     // once.
-    let report = args.report.as_deref().map(card::Report::new).transpose()?;
+    let report = args.report.as_deref().map(html_page::Report::new).transpose()?;
     let name = args.input.name();
     let places = request.layout.as_ref().is_some_and(|layout| layout.spec.from_recording);
     let operations = request.metadata.is_some();
     let owners = args.after_cache.is_some() || args.attribution;
     let bytes = !request.memory.is_empty();
     let reaches =
-        request.readaheads.iter().map(|selection| ReadAheadModel::of(selection).reach_pages());
+        request.readaheads.iter().map(|selection| ReadAheadModel::new(selection).reach_pages());
     let reads_ahead_pages = reaches.max().unwrap_or(0);
     let tables =
         Tables { places, operations, owners, bytes, reads_ahead_pages, ..Tables::default() };
@@ -597,7 +597,7 @@ fn print_tables(
             }
         }
         if let Some(verdict) = run.verdict.as_ref().filter(|_| prints_verdict) {
-            write!(out, "\n{}", verdict::words(verdict, &run.suffix(), columns))?;
+            write!(out, "\n{}", verdict::render(verdict, &run.suffix(), columns))?;
         }
     }
     Ok(())

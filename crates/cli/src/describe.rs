@@ -1,7 +1,7 @@
 //! `flashsift describe`: the properties of a trace, before any cache is simulated.
 
 use crate::{
-    card, devices, import,
+    devices, html_page, import,
     load::{self, Input},
     records, size,
     usage::{self, Usage},
@@ -146,7 +146,7 @@ fn flash_device(args: &Args) -> anyhow::Result<FlashDevice> {
     };
     let device = devices::chosen_one(name)?;
     // No run shows the write amplification.
-    let flash = Flash::of(&device.profile, Err(NotShown::NothingWritten));
+    let flash = Flash::new(&device.profile, Err(NotShown::NothingWritten));
     let own_bytes = device.profile.model.capacity_bytes();
     let with_capacity = |flash: Flash| Flash {
         capacity_bytes: args.capacity.unwrap_or(flash.capacity_bytes),
@@ -167,17 +167,17 @@ fn read_ahead(args: &Args, limit_bytes: u64) -> anyhow::Result<Option<ChargedCon
     let frames = args.memory.unwrap_or(CACHE_PAGES);
     let conditions =
         ChargedConditions { readahead, policy, frames, memory_limit_bytes: limit_bytes };
-    Ok(ReadAheadModel::of(&conditions.readahead).reads_ahead().then_some(conditions))
+    Ok(ReadAheadModel::new(&conditions.readahead).reads_ahead().then_some(conditions))
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // An unwritable path is reported before the trace is read.
-    let report = args.report.as_deref().map(card::Report::new).transpose()?;
+    let report = args.report.as_deref().map(html_page::Report::new).transpose()?;
     let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
     let device = flash_device(args)?;
     let metadata = usage::metadata(&args.metadata)?;
     let readahead = read_ahead(args, limit_bytes)?;
-    let sifters = sift::Sifters::of(args)?;
+    let sifters = sift::Sifters::new(args)?;
     // The description, the trace and the events share the memory.
     let shares = 1 + u64::from(readahead.is_some()) + u64::from(sifters.is_some());
     let limit_bytes = limit_bytes / shares;

@@ -1,6 +1,6 @@
 //! `flashsift diff`: the differences of two saved runs of `compare --json` or `describe --json`.
 
-use crate::{card::Report, records, size, table, text};
+use crate::{html_page::Report, records, size, table, text};
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -140,7 +140,7 @@ const MEASURES: [Measure; 5] = [
 ];
 
 impl Measure {
-    fn of(&self, saved: &Saved, cell: &str) -> Option<f64> {
+    fn value(&self, saved: &Saved, cell: &str) -> Option<f64> {
         let value = |field: &str| saved.values.get(&(cell.to_owned(), field.to_owned())).copied();
         let others = self.fields[1..].iter().filter_map(|field| value(field)).sum::<f64>();
         Some(value(self.fields[0])? + others)
@@ -148,7 +148,7 @@ impl Measure {
 
     /// Says how much better or worse the cells are, by their relative changes; `None` if all are
     /// the same.
-    fn words(&self, changes: &[f64]) -> Option<(Judgement, String)> {
+    fn render(&self, changes: &[f64]) -> Option<(Judgement, String)> {
         let changed: Vec<f64> = changes.iter().copied().filter(|change| *change != 0.0).collect();
         let end = |pick: fn(f64, f64) -> f64| changed.iter().copied().reduce(pick);
         let (least, most) = (end(f64::min)?, end(f64::max)?);
@@ -200,11 +200,11 @@ fn judge(before: &Saved, after: &Saved) -> Vec<(String, String)> {
             .filter(|measure| all_common || measure.is_common)
             .filter_map(|measure| {
                 let change = |cell: &&str| {
-                    let pair = measure.of(before, cell).zip(measure.of(after, cell));
+                    let pair = measure.value(before, cell).zip(measure.value(after, cell));
                     pair.filter(|(before, _)| *before != 0.0)
                         .map(|(before, after)| after / before - 1.0)
                 };
-                measure.words(&cells.iter().filter_map(change).collect::<Vec<_>>())
+                measure.render(&cells.iter().filter_map(change).collect::<Vec<_>>())
             })
             .collect();
         let Some((first, _)) = said.first() else { return "the same".to_owned() };
@@ -239,7 +239,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         args.after.display(),
         after.kind.name()
     );
-    let diff = Diff::of(&before, &after);
+    let diff = Diff::new(&before, &after);
     let names = [&args.before, &args.after].map(|path| path.display().to_string());
     if let Some(report) = report {
         report.write(&page::build(&diff, &names))?;
@@ -252,7 +252,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     } else {
         let top = usize::try_from(args.top).unwrap_or(usize::MAX);
-        out.write_all(words(&diff, &names, top).as_bytes())?;
+        out.write_all(render(&diff, &names, top).as_bytes())?;
     }
     out.finish()
 }
@@ -383,7 +383,7 @@ fn insert(saved: &mut Saved, of: &str, field: &str, value: f64) -> anyhow::Resul
 }
 
 impl Diff {
-    fn of(before: &Saved, after: &Saved) -> Self {
+    fn new(before: &Saved, after: &Saved) -> Self {
         let subjects =
             |saved: &Saved| saved.values.keys().map(|(of, _)| of.clone()).collect::<BTreeSet<_>>();
         let (ours, theirs) = (subjects(before), subjects(after));
@@ -528,7 +528,7 @@ fn shown(field: &str, value: f64) -> String {
     }
 }
 
-fn words(diff: &Diff, names: &[String; 2], top: usize) -> String {
+fn render(diff: &Diff, names: &[String; 2], top: usize) -> String {
     let columns = text::columns().unwrap_or(120);
     let mut out = format!("{} → {}\n", names[0], names[1]);
     for sentence in diff.sentences() {
@@ -605,7 +605,7 @@ mod tests {
         let expected = expected.map(|mode| format!("lru at 1 MiB, {mode}"));
         assert!(names.iter().eq(&expected), "{names:?}");
         let (one, other) = (parse(&of("evict", 1)).unwrap(), parse(&of("sync", 2)).unwrap());
-        assert_eq!(Diff::of(&one, &other).changes[0].of, "lru at 1 MiB");
+        assert_eq!(Diff::new(&one, &other).changes[0].of, "lru at 1 MiB");
     }
 
     #[test]
@@ -616,12 +616,12 @@ mod tests {
         let after =
             parse(&[cell("lru", 100, 8.0), cell("arc", 60, 8.0), cell("car", 1, 8.0)].join("\n"))
                 .unwrap();
-        let diff = Diff::of(&before, &after);
+        let diff = Diff::new(&before, &after);
         let changes: Vec<_> =
             diff.changes.iter().map(|c| (&*c.of, &*c.field, c.before, c.after)).collect();
         assert_eq!(changes, [("arc at 1 MiB", "hits", 50.0, 60.0)]);
         assert_eq!(diff.cpu_ns, Some((9.0, 8.0)));
-        let words = words(&diff, &["a".to_owned(), "b".to_owned()], 10);
+        let words = render(&diff, &["a".to_owned(), "b".to_owned()], 10);
         for part in [
             "1 of 2 values changed",
             "Only before: 1 cell (fab at 1 MiB)",
@@ -645,7 +645,7 @@ mod tests {
             [grown(1.0, 4.4), grown(8.0, 4.0), grown(1e6, 1e6 + 1.0)],
             ["+340 %", "−50 %", "+< 0.1 %"]
         );
-        let same = Diff::of(&before, &before);
+        let same = Diff::new(&before, &before);
         assert!(
             same.changes.is_empty()
                 && same.sentences()[0] == "Nothing changed: all 3 values are the same."
@@ -690,7 +690,7 @@ mod tests {
                 ("lru", "better: hits +10 % to +50 %, writes −20 % in 1 of 2 cells"),
             ]
         );
-        let words = words(&Diff::of(&before, &after), &["a".to_owned(), "b".to_owned()], 10);
+        let words = render(&Diff::new(&before, &after), &["a".to_owned(), "b".to_owned()], 10);
         assert!(
             words.contains("By policy, after beside before:\n  arc  worse: hits −10 %"),
             "{words}"
@@ -710,14 +710,14 @@ mod tests {
         let before = cell(r#""device_writes":90,"dirty_left":10,"nonsequential_writes":50"#);
         let after =
             cell(r#""device_writes":100,"dirty_left":0,"drained":10,"nonsequential_writes":60"#);
-        let diff = Diff::of(&before, &after);
+        let diff = Diff::new(&before, &after);
         assert_eq!(diff.judged, [("lru".to_owned(), "the same".to_owned())]);
         assert!(
             diff.sentences()[0].starts_with("Only the run after has --drain, which counts more"),
             "{:?}",
             diff.sentences()
         );
-        let both = Diff::of(&after, &after);
+        let both = Diff::new(&after, &after);
         assert!(both.uncommon.is_empty());
     }
 
@@ -728,7 +728,7 @@ mod tests {
                 r#"{{"schema":1,"trace":"t","requests":7,"top":{{"files":[{{"name":"a","written_bytes":{bytes}}},{{"name":"b","written_bytes":2}}],"points":[{{"x":1,"y":2}}],"curve":[{{"of":"c","y":2}},{{"of":"c","y":3}}]}}}}"#
             )
         };
-        let diff = Diff::of(&parse(&text(4096)).unwrap(), &parse(&text(8192)).unwrap());
+        let diff = Diff::new(&parse(&text(4096)).unwrap(), &parse(&text(8192)).unwrap());
         assert_eq!(diff.both, [("requests".to_owned(), 1), ("written_bytes".to_owned(), 2)].into());
         assert_eq!(diff.changes[0].of, "top, files, a");
         assert_eq!(shown("written_bytes", 8192.0), "8 KiB");

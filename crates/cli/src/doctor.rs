@@ -1,6 +1,6 @@
 //! `flashsift doctor`: which programs and files wear this machine's flash, and what would help.
 
-use crate::{card, load, logging::DETAIL, records, size, usage::Usage, watch::Until};
+use crate::{html_page, load, logging::DETAIL, records, size, usage::Usage, watch::Until};
 use anyhow::Context;
 use endurance::DiskLife;
 use facts::Watched;
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.time.is_zero() {
         return Err(Usage("--for 0 sees nothing: give a time such as 1m".to_owned()).into());
     }
-    let report = args.report.as_deref().map(card::Report::new).transpose()?;
+    let report = args.report.as_deref().map(html_page::Report::new).transpose()?;
     let flash = args.device.as_deref().map(endurance::of_device).transpose()?;
     let watched = Watched::begin(&args.paths)?;
     let limit_bytes =
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let doctor = sink.doctor.context("nothing was read or written on the watched file systems")?;
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     let examination = doctor.finish(&facts, &inspector, duration_us, top)?;
-    let lives = facts.disks.iter().map(|disk| DiskLife::of(disk, duration_us, flash)).collect();
+    let lives = facts.disks.iter().map(|disk| DiskLife::new(disk, duration_us, flash)).collect();
     let result = Outcome { facts, examination, lives };
     if let Some(report) = report {
         report.write(&page::build(&result))?;

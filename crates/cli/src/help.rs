@@ -152,8 +152,8 @@ fn shortened(command: Command, path: &[&str], headed: Headed) -> Command {
     let first = format!("{}\n\nAll options: flashsift {} --help", lines.join("\n"), path.join(" "));
     command
         .mut_args(|arg| match arg.get_long().and_then(heading) {
-            Some(heading) => in_short(arg).help_heading(heading),
-            None if arg.is_positional() => in_short(arg),
+            Some(heading) => with_short_help(arg).help_heading(heading),
+            None if arg.is_positional() => with_short_help(arg),
             None => arg.hide_short_help(true),
         })
         .after_help(first)
@@ -161,7 +161,7 @@ fn shortened(command: Command, path: &[&str], headed: Headed) -> Command {
 }
 
 /// Leaves all but the first sentence of an option's help to `--help`.
-fn in_short(arg: Arg) -> Arg {
+fn with_short_help(arg: Arg) -> Arg {
     let Some(text) = arg.get_help().map(ToString::to_string) else { return arg };
     let end = [text.find('\n'), text.find(". "), text.find("; ")].into_iter().flatten().min();
     match end {

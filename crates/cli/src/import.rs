@@ -113,7 +113,7 @@ enum Form {
 impl Form {
     /// Returns the form that the name of an output asks for. A name that asks for another is
     /// refused: the file would not be what its name says.
-    fn of(output: &Path) -> Result<Self, Usage> {
+    fn new(output: &Path) -> Result<Self, Usage> {
         const OTHERS: [&str; 11] =
             ["txt", "tsv", "json", "jsonl", "html", "gz", "xz", "zst", "bz2", "lzma", "zip"];
         let ending = output.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
@@ -141,7 +141,7 @@ impl Form {
 
 /// Refuses the name of an output that is to be Parquet, if it asks for another format.
 pub(crate) fn check_parquet(output: &Path) -> Result<(), Usage> {
-    match Form::of(output)? {
+    match Form::new(output)? {
         Form::Parquet => Ok(()),
         form => Err(Usage(format!(
             "-o {}: this command writes Parquet, of which `flashsift import T.parquet -o {}` makes \
@@ -165,7 +165,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     let at = |path: &Path| path.display().to_string();
-    let form = Form::of(&args.output)?;
+    let form = Form::new(&args.output)?;
     let notes = args.pauses.is_some() || args.requests.is_some() || args.split.is_some();
     if form != Form::Parquet && notes {
         return Err(Usage(format!(
@@ -332,7 +332,7 @@ mod tests {
             ("t.json", None),
             ("t.csv.gz", None),
         ] {
-            assert_eq!(Form::of(Path::new(name)).ok(), form, "{name}");
+            assert_eq!(Form::new(Path::new(name)).ok(), form, "{name}");
         }
         assert!(check_parquet(Path::new("t.parquet")).is_ok());
         assert!(check_parquet(Path::new("t.csv")).unwrap_err().to_string().contains("import"));

@@ -17,7 +17,6 @@ use std::{
 };
 use usage::Usage;
 
-mod card;
 mod compare;
 mod completions;
 mod describe;
@@ -25,6 +24,7 @@ mod devices;
 mod diff;
 mod doctor;
 mod help;
+mod html_page;
 mod import;
 mod list;
 mod load;

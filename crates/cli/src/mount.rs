@@ -219,7 +219,8 @@ fn reload(args: Args, mountpoint: PathBuf) -> daemon::Reload {
 
 /// The options of this mount as words of a command line that works in every directory.
 fn words_of(args: &Args) -> anyhow::Result<Vec<OsString>> {
-    let mut words: Vec<OsString> = args.settings.words().into_iter().map(OsString::from).collect();
+    let mut words: Vec<OsString> =
+        args.settings.arguments().into_iter().map(OsString::from).collect();
     if let Some(config) = &args.config {
         words.extend(["--config".into(), std::path::absolute(config)?.into()]);
     }

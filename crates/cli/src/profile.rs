@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         serde_json::to_writer(&mut out, &ProfileRecord::new(&args.target, &found, &fitted))?;
         writeln!(out)?;
     } else {
-        write!(out, "{}", words(&found, &fitted))?;
+        write!(out, "{}", render(&found, &fitted))?;
     }
     out.finish()?;
     info!(target: SUMMARY, "{}: for `flashsift compare TRACE --device {0}`", args.output.display());
@@ -158,7 +158,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn words(found: &Found, fitted: &Fitted) -> String {
+fn render(found: &Found, fitted: &Fitted) -> String {
     let us =
         |us: f64| if us < 1000.0 { format!("{us:.1} µs") } else { format!("{:.2} ms", us / 1e3) };
     let mut out = String::new();

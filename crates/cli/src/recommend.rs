@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         writeln!(out)?;
     } else {
         let columns = text::columns().unwrap_or(80);
-        out.write_all(words(&recommender, &advice, columns).as_bytes())?;
+        out.write_all(render(&recommender, &advice, columns).as_bytes())?;
     }
     out.finish()
 }
@@ -263,7 +263,7 @@ fn knee_words(knee: &AdvisedKnee, objective: Objective) -> String {
 }
 
 /// Renders the advice: the baseline, every change, and the recommendation.
-fn words(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> String {
+fn render(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> String {
     let frames = recommender.conditions().frames;
     let recommended: Vec<&Judged> = advice.recommended().collect();
     let starred = |judged: &Judged| format!("* {}", judged.name);

@@ -162,7 +162,7 @@ impl Foreground {
 struct User(Child);
 
 impl User {
-    fn of(folder: &Path) -> Self {
+    fn new(folder: &Path) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", "echo; read line"])
             .current_dir(folder)
@@ -265,7 +265,7 @@ fn a_background_mount_shows_its_status_writes_back_and_unmounts() {
 fn an_impossible_mount_is_refused_and_changes_nothing() {
     let Some(bed) = Bed::new("an_impossible_mount_is_refused_and_changes_nothing") else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
-    let user = User::of(&seen);
+    let user = User::new(&seen);
     let says = bed.fails(&["mount"], &[&backing, &seen]);
     assert!(says.contains(&user.in_words(&seen)), "{says}");
     bed.succeeds(&["mount", "--even-if-used"], &[&backing, &seen]);
@@ -315,7 +315,7 @@ fn a_mount_in_use_stays_and_its_users_are_named() {
     let (backing, seen) = (bed.backing(), bed.seen());
     bed.succeeds(&["mount"], &[&backing, &seen]);
     fs::write(seen.join("a"), "kept").unwrap();
-    let user = User::of(&seen);
+    let user = User::new(&seen);
     let says = bed.fails(&["unmount"], &[&seen]);
     assert!(says.contains(&user.in_words(&seen)), "{says}");
     assert!(is_mounted(&seen));
@@ -353,7 +353,7 @@ fn a_signal_ends_a_mount_in_use_and_names_its_users() {
     let daemon = bed.foreground(&backing, &seen, &[]);
     let mut open = File::create(seen.join("open")).unwrap();
     std::io::Write::write_all(&mut open, b"until then").unwrap();
-    let user = User::of(&seen);
+    let user = User::new(&seen);
     daemon.signal("TERM");
     let (code, says) = daemon.ends();
     assert_eq!(code, Some(0), "{says}");
@@ -952,7 +952,7 @@ fn mount_and_fstab_accept_flashsift_as_a_file_system_type() {
     bed.succeeds(&["unmount"], &[&seen]);
     assert_eq!(bed.names(&backing), ["a"]);
 
-    let user = User::of(&seen);
+    let user = User::new(&seen);
     assert_eq!(mount().code(), Some(32), "as mount(8) says that it failed");
     let says = fs::read_to_string(bed.path("said")).unwrap();
     assert!(says.contains(&user.in_words(&seen)), "{says}");

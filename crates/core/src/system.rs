@@ -17,7 +17,7 @@ use crate::{
         ReadEnd, ReadLog,
     },
     trace::{Bytes, Future, Operation, Owner, StepKind, Trace},
-    writeback::{self, Machine, OnEviction, Syncs, WriteBack},
+    writeback::{self, DirtyPages, OnEviction, Syncs, WriteBack},
 };
 use std::{cell::RefCell, ops::Range};
 
@@ -269,7 +269,7 @@ fn run_watched<P: Policy>(
 ) -> Outcome {
     let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
     let back = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
-    let machine = Machine::new(cell.writeback, trace, cell.frames);
+    let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
     let system = system(policy, cell, trace, back, machine);
     match cell.readahead {
         Some(CellReadAhead { charges, .. }) => {
@@ -293,7 +293,7 @@ pub(crate) fn run_memory<C: Cache>(
     let storage = Storage::new(Some(layout), sink)
         .with_requests_up_to(cell.request_pages_max)
         .with_discards(cell.discards);
-    let machine = Machine::new(cell.writeback, trace, cell.frames);
+    let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
     System::new(cache, storage, machine, NoReadAhead).replay(cell, trace, None)
 }
 
@@ -311,7 +311,7 @@ fn run_buffer<P: Policy>(
     let slots = spec::slots(cell.system, trace.pages());
     let flushes = cell.system.params.word(BUFFER_PARAMS, "flush") == "yes";
     let buffer = NvmBuffer::new(storage, order(slots), trace.pages(), slots, flushes);
-    let machine = Machine::new(cell.writeback, trace, cell.frames);
+    let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
     system(policy, cell, trace, buffer, machine).replay(cell, trace, future)
 }
 
@@ -326,7 +326,7 @@ fn run_ahead<P: Policy>(
 ) -> Outcome {
     let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
     let storage = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
-    let machine = Machine::new(cell.writeback, trace, cell.frames);
+    let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
     let system = system(policy, cell, trace, storage, machine);
     system.reading_ahead(new_ahead(cell, trace)).replay(cell, trace, future)
 }
@@ -372,7 +372,7 @@ fn run_written_back<P: Policy>(
     future: Option<&Future>,
     layout: Option<Box<dyn layout::Layout>>,
 ) -> Outcome {
-    let machine = Machine::new(cell.writeback, trace, cell.frames);
+    let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
     let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
     system(policy, cell, trace, back, machine).replay(cell, trace, future)
 }
@@ -439,7 +439,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
 
     #[inline(always)]
     fn now(&mut self, at_us: u64) {
-        if let Some(machine) = self.writeback.machine() {
+        if let Some(machine) = self.writeback.dirty_pages() {
             machine.now(at_us);
         }
         self.back.now(at_us);
@@ -453,7 +453,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     #[inline(always)]
     fn read(&mut self, page: Page, owner: Owner) -> Source {
         let source = self.back.read(page, owner);
-        if let (Some(machine), Source::Storage) = (self.writeback.machine(), source) {
+        if let (Some(machine), Source::Storage) = (self.writeback.dirty_pages(), source) {
             machine.busy();
         }
         source
@@ -462,7 +462,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     #[inline(always)]
     fn read_ahead(&mut self, page: Page, owner: Owner) -> Source {
         let source = self.back.read_ahead(page, owner);
-        if let (Some(machine), Source::Storage) = (self.writeback.machine(), source) {
+        if let (Some(machine), Source::Storage) = (self.writeback.dirty_pages(), source) {
             machine.busy();
         }
         source
@@ -474,7 +474,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
 
     #[inline(always)]
     fn write(&mut self, written: Written) {
-        if let Some(machine) = self.writeback.machine() {
+        if let Some(machine) = self.writeback.dirty_pages() {
             machine.gone(written.page);
             machine.busy();
         }
@@ -483,7 +483,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
 
     #[inline(always)]
     fn write_older(&mut self, written: Written) {
-        if let Some(machine) = self.writeback.machine() {
+        if let Some(machine) = self.writeback.dirty_pages() {
             machine.busy();
         }
         self.back.write_older(written);
@@ -491,7 +491,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
 
     #[inline(always)]
     fn durable(&mut self, pages: Range<u32>) {
-        if let Some(machine) = self.writeback.machine() {
+        if let Some(machine) = self.writeback.dirty_pages() {
             machine.cleaned(pages.clone());
         }
         self.back.durable(pages);
@@ -517,7 +517,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
 
     #[inline(always)]
     fn flush(&mut self) {
-        if let Some(machine) = self.writeback.machine() {
+        if let Some(machine) = self.writeback.dirty_pages() {
             machine.busy();
         }
         self.back.flush();
@@ -530,7 +530,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
 
     #[inline(always)]
     fn free(&mut self, pages: Range<u32>) {
-        if let Some(machine) = self.writeback.machine() {
+        if let Some(machine) = self.writeback.dirty_pages() {
             machine.cleaned(pages.clone());
         }
         self.back.free(pages);
@@ -682,7 +682,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
                 let bytes = if C::WANTS_BYTES { trace.bytes(n, Page(page)) } else { Bytes::PAGE };
                 let partial = op == Op::Write && step.is_partial(page);
                 let details = Details { partial, bytes, owner };
-                let before = if R::ON { self.meet(&access) } else { Before::default() };
+                let before = if R::ON { self.before_access(&access) } else { Before::default() };
                 let hit = self.cache.access(access, details, &mut self.back);
                 hits += u64::from(hit);
                 if R::ON {
@@ -692,7 +692,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
                 if B::WANTS_ACCESSES {
                     self.back.accessed(Page(page));
                 }
-                if let (Some(machine), Op::Write) = (self.back.writeback.machine(), op) {
+                if let (Some(machine), Op::Write) = (self.back.writeback.dirty_pages(), op) {
                     machine.dirtied(Page(page), at_us);
                 }
             }
@@ -712,7 +712,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
                 self.sync(cell, trace, Some(step.range()), Why::Sync);
             }
             if op == Op::Write {
-                self.write_asked(Machine::relieve);
+                self.write_asked(DirtyPages::relieve);
             }
         }
         let totals = trace.totals();
@@ -748,11 +748,11 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
 
     /// Prepares an access where pages are read ahead.
     #[inline(always)]
-    fn meet(&mut self, access: &Access) -> Before {
+    fn before_access(&mut self, access: &Access) -> Before {
         if self.ahead.begins(access.page.0) {
             self.back.submit();
         }
-        self.ahead.meet(access, &mut self.cache, &mut self.back)
+        self.ahead.before_access(access, &mut self.cache, &mut self.back)
     }
 
     /// A read begins. Returns the facts that [`Self::end_read`] needs.
@@ -768,7 +768,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
     fn end_read(&mut self, log: &ReadLog, before: BeforeRead, hit: bool, n: usize, at_us: u64) {
         let evicted = self.ahead.counts().evicted - before.evicted;
         let written = self.back.counts().writes - before.writes;
-        let case = ReadCase::of(hit, evicted, written);
+        let case = ReadCase::new(hit, evicted, written);
         log.end(ReadEnd { at_us, case, number: n as u32, needs: self.ahead.take_needs() });
     }
 
@@ -834,7 +834,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             let reached = of_file.unwrap_or(0..trace.pages());
             self.cache.sync(reached.clone(), why, &mut self.back);
             self.back.submit();
-            if let Some(machine) = self.back.writeback.machine() {
+            if let Some(machine) = self.back.writeback.dirty_pages() {
                 machine.cleaned(reached);
             }
         }
@@ -848,7 +848,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
     /// `now_us`.
     #[inline(always)]
     fn write_due(&mut self, now_us: u64) {
-        while let Some(machine) = self.back.writeback.machine()
+        while let Some(machine) = self.back.writeback.dirty_pages()
             && let Some(due_us) = machine.next_deadline().filter(|due_us| *due_us <= now_us)
         {
             let writes = machine.tick(due_us);
@@ -863,19 +863,19 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
 
     /// Calls the machine, and writes the pages that it decides on.
     #[inline(always)]
-    fn write_asked(&mut self, ask: impl FnOnce(&mut Machine) -> bool) {
-        if self.back.writeback.machine().is_some_and(ask) {
+    fn write_asked(&mut self, ask: impl FnOnce(&mut DirtyPages) -> bool) {
+        if self.back.writeback.dirty_pages().is_some_and(ask) {
             self.write_out();
         }
     }
 
     /// Writes the pages that the machine has decided on.
     fn write_out(&mut self) {
-        while let Some((page, why)) = self.back.writeback.machine().and_then(Machine::poll) {
+        while let Some((page, why)) = self.back.writeback.dirty_pages().and_then(DirtyPages::poll) {
             self.cache.sync(page.0..page.0 + 1, why, &mut self.back);
         }
         self.back.submit();
-        while let Some(why) = self.back.writeback.machine().and_then(Machine::poll_cluster) {
+        while let Some(why) = self.back.writeback.dirty_pages().and_then(DirtyPages::poll_cluster) {
             self.back.next_cluster(&mut self.cluster);
             assert!(!self.cluster.is_empty(), "a dirty page is in a range");
             for page in self.cluster.drain(..) {
@@ -888,7 +888,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
     fn check(&mut self) {
         self.cache.check();
         let dirty_pages = self.cache.dirty_pages();
-        if let Some(machine) = self.back.writeback.machine() {
+        if let Some(machine) = self.back.writeback.dirty_pages() {
             machine.check(dirty_pages, |page| self.cache.is_dirty(page));
         }
         self.back.check(dirty_pages, |page| self.cache.is_dirty(page));

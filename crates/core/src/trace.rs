@@ -339,7 +339,7 @@ impl Trace {
 
     /// Returns the last name of a file, where the trace tells it. Requires [`Tables::names`].
     pub fn name(&self, file: FileId) -> Option<&str> {
-        self.names.of(file)
+        self.names.get(file)
     }
 
     /// Returns the process and the file of step `n`. Requires [`Tables::owners`].
@@ -451,7 +451,7 @@ impl Trace {
     ///
     /// [`TraceError::TooManyAccesses`] if the trace has more than 32 bits can number.
     pub fn future(&self) -> Result<Future, TraceError> {
-        Future::of(self)
+        Future::new(self)
     }
 }
 
@@ -462,7 +462,7 @@ pub struct Future {
 }
 
 impl Future {
-    fn of(trace: &Trace) -> Result<Self, TraceError> {
+    fn new(trace: &Trace) -> Result<Self, TraceError> {
         let accesses = trace.totals.read_accesses + trace.totals.write_accesses;
         if accesses >= u64::from(NEVER) {
             return Err(TraceError::TooManyAccesses { accesses });

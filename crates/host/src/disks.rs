@@ -51,7 +51,7 @@ const SECTOR_BYTES: u64 = 512;
 /// # Errors
 ///
 /// There is no such block device, or a file of sysfs has an unexpected form.
-pub fn of(sys: &Path, dev: Dev) -> io::Result<Disk> {
+pub fn disk_of(sys: &Path, dev: Dev) -> io::Result<Disk> {
     let link = sys.join(format!("dev/block/{}:{}", major(dev), minor(dev)));
     let mut folder = fs::canonicalize(&link)?;
     if folder.join("partition").exists() {
@@ -114,8 +114,8 @@ mod tests {
     #[test]
     fn a_partition_belongs_to_its_disk() {
         let sys = tree("1 0 8 0 2 0 16 0 0 0 0 5 0 24 0 0 0\n");
-        let disk = of(sys.path(), makedev(179, 1)).unwrap();
-        assert_eq!(disk, of(sys.path(), makedev(179, 0)).unwrap());
+        let disk = disk_of(sys.path(), makedev(179, 1)).unwrap();
+        assert_eq!(disk, disk_of(sys.path(), makedev(179, 0)).unwrap());
         assert_eq!((&*disk.name, disk.model.as_deref()), ("mmcblk0", Some("SC32G")));
         assert_eq!(disk.capacity_bytes, 62_333_952 * 512);
         let counted = Counters { read_bytes: 4096, written_bytes: 8192, discarded_bytes: 12_288 };
@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn a_short_line_is_an_error_and_an_old_kernel_has_no_discards() {
         let sys = tree("1 0 8 0\n");
-        assert!(of(sys.path(), makedev(179, 0)).unwrap_err().to_string().contains("stat"));
+        assert!(disk_of(sys.path(), makedev(179, 0)).unwrap_err().to_string().contains("stat"));
         let sys = tree("1 0 8 0 2 0 16 0 0 0 0\n");
-        assert_eq!(of(sys.path(), makedev(179, 0)).unwrap().counters.discarded_bytes, 0);
-        assert!(of(sys.path(), makedev(8, 0)).is_err());
+        assert_eq!(disk_of(sys.path(), makedev(179, 0)).unwrap().counters.discarded_bytes, 0);
+        assert!(disk_of(sys.path(), makedev(8, 0)).is_err());
     }
 }

@@ -39,7 +39,7 @@ pub struct Executable {
 ///
 /// The process has ended or is a thread of the kernel, or its file is no ELF file or cannot be
 /// read.
-pub fn of(pid: u32) -> io::Result<Executable> {
+pub fn executable_of(pid: u32) -> io::Result<Executable> {
     let link = format!("/proc/{pid}/exe");
     let path = fs::read_link(&link)?;
     // Its mappings name the device, and are read without access to the file.
@@ -228,10 +228,10 @@ mod tests {
 
     #[test]
     fn the_program_of_a_process_is_found() {
-        let found = of(std::process::id()).unwrap();
+        let found = executable_of(std::process::id()).unwrap();
         assert!(found.is_native && !found.is_go && !found.is_privileged);
         assert_eq!(found.is_dynamic, !cfg!(target_feature = "crt-static"));
-        assert!(of(u32::MAX).is_err());
+        assert!(executable_of(u32::MAX).is_err());
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Inside {
     /// # Errors
     ///
     /// It cannot be opened, or another one is mounted there now.
-    pub fn of(mount: &Mount) -> io::Result<Self> {
+    pub fn new(mount: &Mount) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, &mount.point, flags, Mode::empty())?;
         let asked = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -144,7 +144,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let table = Table::read().unwrap();
         let (here, mount) = table.find(folder.path()).unwrap();
-        let inside = Inside::of(mount).unwrap();
+        let inside = Inside::new(mount).unwrap();
         (folder, here, inside)
     }
 

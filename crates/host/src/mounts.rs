@@ -74,7 +74,7 @@ pub fn at(point: &Path) -> io::Result<Option<Mount>> {
 /// # Errors
 ///
 /// The file cannot be accessed, or its mount is not in this namespace.
-pub fn of(path: &Path) -> io::Result<Mount> {
+pub fn mount_of(path: &Path) -> io::Result<Mount> {
     let flags = AtFlags::STATX_DONT_SYNC;
     let id = statx(CWD, path, flags, StatxFlags::MNT_ID)?.stx_mnt_id;
     let lost = || io::Error::other(format!("its mount ({id}) is not in /proc/self/mountinfo"));
@@ -209,7 +209,7 @@ impl Table {
 
     /// Returns the mount of a file by its absolute path without links; `None` where the root of
     /// this process is not listed.
-    pub fn of(&self, path: &Path) -> Option<&Mount> {
+    pub fn get(&self, path: &Path) -> Option<&Mount> {
         self.way(path).pop()
     }
 
@@ -242,7 +242,7 @@ impl Table {
             }
             at.push(name);
             // Below an automount point, its daemon would be asked, which may ask another machine.
-            if self.of(&at).is_some_and(|mount| !mount.is_local() || mount.kind == "autofs") {
+            if self.get(&at).is_some_and(|mount| !mount.is_local() || mount.kind == "autofs") {
                 break;
             }
             if at.symlink_metadata()?.is_symlink() {
@@ -259,7 +259,7 @@ impl Table {
             }
         }
         let lost = || io::Error::other("its mount is not in /proc/self/mountinfo");
-        let mount = self.of(&at).ok_or_else(lost)?;
+        let mount = self.get(&at).ok_or_else(lost)?;
         at.extend(rest.into_iter().rev());
         Ok((at, mount))
     }
@@ -436,7 +436,7 @@ mod tests {
              33 32 8:4 / /far/disk rw - ext4 /dev/sdd1 rw\n\
              34 30 0:51 / /mnt/part rw - fuse.sshfs host: rw\n",
         );
-        let of = |path: &str| table.of(Path::new(path)).unwrap().id;
+        let of = |path: &str| table.get(Path::new(path)).unwrap().id;
         assert_eq!((of("/"), of("/mnt/partner"), of("/mnt/part")), (22, 22, 34));
         assert_eq!((of("/mnt/part/in/x"), of("/far/disk/x")), (34, 33));
         let reachable =
@@ -461,7 +461,7 @@ mod tests {
         let now = Table::read().unwrap();
         let (path, mount) = now.find(&here.join("absolute/inner/..")).unwrap();
         assert_eq!(path, here.join("real"));
-        assert_eq!(mount.id, of(&here).unwrap().id);
+        assert_eq!(mount.id, mount_of(&here).unwrap().id);
         assert!(now.find(&here.join("loop")).is_err() && now.find(&here.join("none")).is_err());
 
         // No such directory is there: it is not looked at.
@@ -482,7 +482,7 @@ mod tests {
         let file = fs::File::create(folder.path().join("file")).unwrap();
         let fd = file.as_raw_fd().unsigned_abs();
         let found = of_descriptor(std::process::id(), fd).unwrap();
-        assert_eq!(found, of(folder.path()).unwrap().id);
+        assert_eq!(found, mount_of(folder.path()).unwrap().id);
         assert!(of_descriptor(std::process::id(), u32::MAX).is_err());
     }
 
@@ -495,11 +495,11 @@ mod tests {
     fn the_mount_of_a_file_is_the_one_above_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = resolved(folder.path()).unwrap();
-        let mount = of(&path).unwrap();
+        let mount = mount_of(&path).unwrap();
         assert!(path.starts_with(&mount.point));
         assert_eq!(at(&path).unwrap(), None);
         assert_eq!(at(&mount.point).unwrap().unwrap().id, mount.id);
-        assert_eq!(of(Path::new("/proc/self")).unwrap().kind, "proc");
+        assert_eq!(mount_of(Path::new("/proc/self")).unwrap().kind, "proc");
         let in_proc = below(Path::new("/")).unwrap();
         assert!(in_proc.iter().any(|mount| mount.kind == "proc"));
         assert!(in_proc.iter().all(|mount| mount.point != Path::new("/")));

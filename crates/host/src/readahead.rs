@@ -156,7 +156,7 @@ pub fn named(sys: &Path, bdi: &str) -> Option<(PathBuf, Identity)> {
         return None;
     }
     let identity = match parse_dev(bdi) {
-        Some(dev) if major(dev) != 0 => Block::of(sys, dev).map(|block| block.identity()).ok()?,
+        Some(dev) if major(dev) != 0 => Block::new(sys, dev).map(|block| block.identity()).ok()?,
         _ => btrfs(sys).into_iter().find(|btrfs| btrfs.bdi.as_deref() == Some(bdi)).map_or_else(
             Identity::default,
             |btrfs| Identity {
@@ -171,7 +171,7 @@ pub fn named(sys: &Path, bdi: &str) -> Option<(PathBuf, Identity)> {
 /// The bdi of a device: that of the file systems on it, on its partitions, or on devices that are
 /// mapped to it.
 fn of_device(sys: &Path, mounts: &[Mount], dev: Dev, text: &str) -> Result<Backing, FindError> {
-    let block = Block::of(sys, dev)?;
+    let block = Block::new(sys, dev)?;
     let mut users: Vec<(Backing, PathBuf)> = Vec::new();
     let all_btrfs = btrfs(sys);
     for block in block.above(sys) {
@@ -232,7 +232,7 @@ fn of_mount(sys: &Path, mounts: &[Mount], mount: &Mount) -> Result<Backing, Find
         let (mounts, file_system, dev) = (Vec::new(), None, None);
         (Backing { bdi, path, why, mounts, file_system, dev, device }, mount.dev)
     } else {
-        let block = Block::of(sys, mount.dev)?;
+        let block = Block::new(sys, mount.dev)?;
         let whole = block.whole(sys)?;
         let why = if whole.name != block.name {
             format!(
@@ -329,7 +329,7 @@ struct Block {
 }
 
 impl Block {
-    fn of(sys: &Path, dev: Dev) -> Result<Self, FindError> {
+    fn new(sys: &Path, dev: Dev) -> Result<Self, FindError> {
         let link = sys.join(format!("dev/block/{}:{}", major(dev), minor(dev)));
         let folder = fs::canonicalize(&link).map_err(at(&link))?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -349,7 +349,7 @@ impl Block {
         let Some(disk) = disk else { return Ok(self.clone()) };
         let path = disk.join("dev");
         let dev = fs::read_to_string(&path).map_err(at(&path))?;
-        Self::of(sys, parse_dev(&dev).ok_or_else(|| malformed(&path))?)
+        Self::new(sys, parse_dev(&dev).ok_or_else(|| malformed(&path))?)
     }
 
     /// This device, its partitions, and the devices that are mapped to any of them.

@@ -67,7 +67,7 @@ pub struct Found {
 /// # Errors
 ///
 /// `/proc` or the directory cannot be read.
-pub fn of(folder: &Path) -> io::Result<Found> {
+pub fn users_of(folder: &Path) -> io::Result<Found> {
     let flags = AtFlags::STATX_DONT_SYNC;
     let stat = statx(CWD, folder, flags, StatxFlags::MNT_ID)?;
     // Mappings are listed with the device number of the file system; subvolumes have other numbers.
@@ -185,10 +185,10 @@ mod tests {
 
     impl Shell {
         fn new(folder: &Path, script: &str) -> Self {
-            Self::of(Path::new("sh"), folder, script)
+            Self::start(Path::new("sh"), folder, script)
         }
 
-        fn of(program: &Path, folder: &Path, script: &str) -> Self {
+        fn start(program: &Path, folder: &Path, script: &str) -> Self {
             let mut child = Command::new(program)
                 .args(["-c", &format!("{script}; echo ready; read line")])
                 .current_dir(folder)
@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn uses(folder: &Path, shell: &Shell) -> Vec<(How, PathBuf)> {
-        let found = of(folder).unwrap();
+        let found = users_of(folder).unwrap();
         let user = found.users.into_iter().find(|user| user.pid == shell.0.id());
         user.map_or_else(Vec::new, |user| {
             assert_eq!(user.program, "sh");
@@ -240,7 +240,7 @@ mod tests {
         );
         assert_eq!(uses(Path::new("/proc"), &shell), [], "below another mount");
         drop(shell);
-        assert!(of(&here).unwrap().users.is_empty());
+        assert!(users_of(&here).unwrap().users.is_empty());
     }
 
     /// The test copied the program itself, and starting the copy failed at times with "Text file
@@ -252,7 +252,7 @@ mod tests {
         let here = mounts::resolved(folder.path()).unwrap();
         let copy = here.join("sh");
         assert!(Command::new("cp").arg("/bin/sh").arg(&copy).status().unwrap().success());
-        let shell = Shell::of(&copy, Path::new("/"), ":");
+        let shell = Shell::start(&copy, Path::new("/"), ":");
         assert_eq!(uses(&here, &shell), [(How::Runs, copy)]);
     }
 

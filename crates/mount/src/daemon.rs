@@ -7,11 +7,11 @@ pub mod announce;
 mod background;
 mod ending;
 mod error;
-mod machine;
 mod process;
 pub mod session;
 mod systemd;
 pub mod trial;
+mod watcher;
 mod write_back;
 
 use self::background::Messages;
@@ -201,7 +201,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     };
     let (fs, point) = (daemon.fs.clone(), place.mountpoint.clone());
     metrics.start(move || metrics::text(&[(&point, &fs.status())]))?;
-    let machine = machine::Watcher::start(daemon.fs.clone(), options.foreground.take())?;
+    let machine = watcher::Watcher::start(daemon.fs.clone(), options.foreground.take())?;
     let watchdog = Watchdog::start(daemon.fs.clone(), daemon.mount.clone())?;
 
     let report = report(&place, &options, &metrics);

@@ -2,12 +2,12 @@
 
 pub(crate) mod backing;
 mod caller;
-mod content;
 pub(crate) mod decisions;
 mod delayed;
 pub(crate) mod drops;
 mod events;
 pub(crate) mod failures;
+mod file_state;
 mod flash_state;
 mod namespace;
 pub(crate) mod open_files;
@@ -25,15 +25,15 @@ mod writes;
 mod xattrs;
 
 use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
-use self::content::{Content, Place};
 use self::delayed::Delayed;
 use self::drops::Drops;
 use self::events::{At, Events};
 use self::failures::Failing;
+use self::file_state::{FileState, Location};
 use self::opens::Opens;
 use self::reservation::Reservation;
 use self::store::Store;
-use self::table::{Is, Name, Table};
+use self::table::{Name, NodeState, Table};
 use self::temps::is_temporary;
 use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
 use self::writes::BlockDevice;
@@ -119,7 +119,7 @@ impl Fs {
         let reservation = Reservation::new(backing.root.as_fd())?;
         let groups = Groups::new(&config.delayed);
         let delayed = Delayed::new(groups, &config.settled, config.lose_at_most_us);
-        let device = BlockDevice::of(&backing.root);
+        let device = BlockDevice::new(&backing.root);
         Ok(Fs {
             table: Mutex::new(Table::new(backing.root_ino, reservation.metadata.clone())),
             reservation,
@@ -201,18 +201,18 @@ impl Fs {
     /// errors of a write; any error of BACKING or of the store.
     pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
         self.refuse_if_read_only()?;
-        let content = self.content(&mut self.table(), ino)?;
+        let file_state = self.file_state(&mut self.table(), ino)?;
         if let Some(size) = changes.size {
-            self.resize(self.arrived(tid), ino, size)?;
+            self.resize(self.begin(tid), ino, size)?;
         }
-        self.join_group(ino, &content)?;
-        let epoch = content.is_in_group().then(|| self.delayed.gate.read());
-        let gate = content.gate.read();
+        self.join_group(ino, &file_state)?;
+        let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
+        let gate = file_state.gate.read();
         let mut table = self.table();
-        let place = content.place.read();
+        let place = file_state.place.read();
         let attr = self.attr_of(&mut table, ino)?;
         let changes = with_stripped(changes, &attr);
-        if matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram)) {
+        if matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram)) {
             let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
             if uid.is_some() || gid.is_some() {
                 self.store.chown(ino, uid, gid)?;
@@ -223,7 +223,7 @@ impl Fs {
             if let Some(times) = times(&changes) {
                 self.store.set_times(ino, &times)?;
             }
-            content.changed();
+            file_state.changed();
             if let Some(delayed) = &place.delayed {
                 delayed.touched();
                 self.delayed_changed();
@@ -242,7 +242,7 @@ impl Fs {
         drop(gate);
         drop(epoch);
         let attr = self.attr_of(&mut table, ino);
-        self.let_go(&mut table, ino, content);
+        self.release_content(&mut table, ino, file_state);
         attr
     }
 
@@ -344,9 +344,9 @@ impl Fs {
         if table.name(ino, parent, &Name::from(name))
             && let Some(file) = table.file(ino)
         {
-            // It may be a name that the event stream has not met; the thread is not known here.
+            // It may be a name that the event stream does not know yet; the thread is not known here.
             let at = At { us: self.now_us(), tid: 0 };
-            self.saw_name(table, at, (parent, name), |name| Action::Bind { file, name });
+            self.emit_name(table, at, (parent, name), |name| Action::Bind { file, name });
         }
         Ok(ino)
     }
@@ -389,15 +389,16 @@ impl Fs {
 
     fn full_attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let open = node.content.as_ref().and_then(|content| content.place.read().file.clone());
+        let open =
+            node.file_state.as_ref().and_then(|file_state| file_state.place.read().file.clone());
         let links = node.names.len() as u32;
-        match node.is.clone() {
-            Is::Ram => Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) }),
-            Is::Gone(attr) => Ok(match open {
+        match node.state.clone() {
+            NodeState::Ram => Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) }),
+            NodeState::Gone(attr) => Ok(match open {
                 Some(file) => Attr { nlink: 0, ..Attr::new(ino, &rustix::fs::fstat(&file)?) },
                 None => *attr,
             }),
-            Is::Settled(backing_ino) => {
+            NodeState::Settled(backing_ino) => {
                 let stat = match open {
                     Some(file) => rustix::fs::fstat(&file)?,
                     None => self.stat_by_name(table, ino, backing_ino)?,
@@ -454,10 +455,10 @@ impl Fs {
             return Ok(dir);
         }
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let backing_ino = match &node.is {
-            Is::Settled(backing_ino) => *backing_ino,
-            Is::Gone(_) => return Err(Errno::NOENT),
-            Is::Ram => return Err(Errno::NOTDIR),
+        let backing_ino = match &node.state {
+            NodeState::Settled(backing_ino) => *backing_ino,
+            NodeState::Gone(_) => return Err(Errno::NOENT),
+            NodeState::Ram => return Err(Errno::NOTDIR),
         };
         let (dir, stat) = match node.names.first().cloned() {
             None if ino == ROOT => self.backing.open_root()?,
@@ -475,8 +476,8 @@ impl Fs {
     /// Opens an object of BACKING (file, directory, link …) with `O_PATH`, to change its
     /// attributes.
     pub(crate) fn path_of(&self, table: &mut Table, ino: Ino) -> Result<OwnedFd> {
-        let backing_ino = match table.node(ino).map(|node| &node.is) {
-            Some(Is::Settled(backing_ino)) => *backing_ino,
+        let backing_ino = match table.node(ino).map(|node| &node.state) {
+            Some(NodeState::Settled(backing_ino)) => *backing_ino,
             _ => return Err(Errno::STALE),
         };
         if ino == ROOT {
@@ -505,33 +506,33 @@ impl Fs {
 
     /// State that the file's readers and writers share; it is created if no process has the file
     /// open.
-    pub(crate) fn content(&self, table: &mut Table, ino: Ino) -> Result<Arc<Content>> {
+    pub(crate) fn file_state(&self, table: &mut Table, ino: Ino) -> Result<Arc<FileState>> {
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        if let Some(content) = &node.content {
-            return Ok(content.clone());
+        if let Some(file_state) = &node.file_state {
+            return Ok(file_state.clone());
         }
-        let settled = !matches!(node.is, Is::Ram);
+        let settled = !matches!(node.state, NodeState::Ram);
         let handed_over = !settled && self.store.handed_over(ino).is_some();
         let delayed = if settled { None } else { self.delayed.file(ino) };
         let in_group = delayed.is_some() || settled && self.delay_of_file(table, ino).is_some();
-        let place = Place { file: None, settled, handed_over, delayed };
-        let content = Arc::new(match in_group {
-            true => Content::in_group(place),
-            false => Content::new(place),
+        let place = Location { file: None, settled, handed_over, delayed };
+        let file_state = Arc::new(match in_group {
+            true => FileState::in_group(place),
+            false => FileState::new(place),
         });
-        table.node_mut(ino).ok_or(Errno::STALE)?.content = Some(content.clone());
-        Ok(content)
+        table.node_mut(ino).ok_or(Errno::STALE)?.file_state = Some(file_state.clone());
+        Ok(file_state)
     }
 
     /// Releases the shared state, which is dropped with its last user.
-    pub(crate) fn let_go(&self, table: &mut Table, ino: Ino, content: Arc<Content>) {
-        drop(content);
+    pub(crate) fn release_content(&self, table: &mut Table, ino: Ino, file_state: Arc<FileState>) {
+        drop(file_state);
         if let Some(node) = table.node_mut(ino)
             && node.opens == 0
             && node.checkpoint.is_none()
-            && node.content.as_ref().is_some_and(|content| Arc::strong_count(content) == 1)
+            && node.file_state.as_ref().is_some_and(|file_state| Arc::strong_count(file_state) == 1)
         {
-            node.content = None;
+            node.file_state = None;
         }
     }
 

@@ -97,7 +97,7 @@ impl Adapter {
             self.fs.reset_sifter();
             return Ok(Vec::new());
         }
-        let wish = SiftWish::of(wish).ok_or(rustix::io::Errno::NODATA)?;
+        let wish = SiftWish::new(wish).ok_or(rustix::io::Errno::NODATA)?;
         self.fs.switch_sifter(wish).map(|()| Vec::new()).map_err(|why| {
             tracing::warn!("switching the sifter: {why}");
             match why {

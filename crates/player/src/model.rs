@@ -142,7 +142,7 @@ mod tests {
 
     fn modelled(timing: Timing, depth: u32) -> Modelled {
         let model = Model::Latency(latency::LatencyParams { read_us: 100.0, write_us: 800.0 });
-        Modelled::new(AnyDevice::new(&Profile::of(model)).unwrap(), timing, depth)
+        Modelled::new(AnyDevice::new(&Profile::new(model)).unwrap(), timing, depth)
     }
 
     fn request(at_us: u64, op: Op, page: u64, pages: u64) -> Request {

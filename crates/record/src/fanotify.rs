@@ -61,7 +61,7 @@ impl FileHandle {
         Some(handle)
     }
 
-    fn of(&self, dev: Dev) -> Option<Handle> {
+    fn handle_on(&self, dev: Dev) -> Option<Handle> {
         // The handle of a file may be followed by that of its directory.
         let own = self.kind == INO32_GEN || self.kind == INO32_GEN + 1;
         let ino = u64::from(u32_at(&self.data, 0)?);
@@ -298,7 +298,7 @@ impl Names {
             let name = info.get(20 + handle.bytes as usize..).unwrap_or_default();
             let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
             match info[0] {
-                INFO_FID => target = handle.of(dev),
+                INFO_FID => target = handle.handle_on(dev),
                 INFO_DFID_NAME | INFO_NEW_DFID_NAME => here = Some((handle, dev, name.to_vec())),
                 INFO_OLD_DFID_NAME => old = Some((handle, dev, name.to_vec())),
                 _ => {}
@@ -310,7 +310,7 @@ impl Names {
         if directory && mask & (libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_RENAME) == 0 {
             return;
         }
-        let Some(dir) = dir_handle.of(dev) else { return };
+        let Some(dir) = dir_handle.handle_on(dev) else { return };
         let path = self.path(&dir_handle, dir, &file);
         let name =
             |kind, path| Name { at_ns, tid, handle, dir: dir.inode.ino, path, directory, kind };
@@ -325,7 +325,7 @@ impl Names {
         }
         if mask & libc::FAN_RENAME != 0
             && let Some((from_handle, _, from_file)) = old
-            && let Some(from_dir) = from_handle.of(dev)
+            && let Some(from_dir) = from_handle.handle_on(dev)
         {
             let from = self.path(&from_handle, from_dir, &from_file);
             if directory {
@@ -421,7 +421,7 @@ fn handle_at(folder: i32, path: &CStr, flags: i32, dev: Dev) -> Option<Handle> {
             flags,
         )
     };
-    if done < 0 { None } else { handle.of(dev) }
+    if done < 0 { None } else { handle.handle_on(dev) }
 }
 
 /// Splits what was read from a queue into events.

@@ -224,7 +224,7 @@ pub enum AccessKind {
 impl AccessKind {
     /// A write that does not wait for storage, or a read.
     #[inline(always)]
-    pub fn of(write: bool) -> Self {
+    pub fn new(write: bool) -> Self {
         if write { Self::Write { sync: false } } else { Self::Read }
     }
 }

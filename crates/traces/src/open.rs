@@ -77,7 +77,7 @@ impl Compression {
     pub const HEAD_BYTES: usize = 14;
 
     /// Recognises the compression by the first [`Self::HEAD_BYTES`] bytes.
-    pub fn of(head: &[u8]) -> Self {
+    pub fn new(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, 8, ..] => Self::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
@@ -335,7 +335,7 @@ fn read_with(
     }
     let mut wrapped = false;
     for _ in 0..WRAPPINGS_MAX {
-        let Some(wrapping) = Wrapping::of(&head) else { break };
+        let Some(wrapping) = Wrapping::new(&head) else { break };
         bytes = wrapping.open(head, bytes, limits);
         head = head_of(&mut bytes)?;
         wrapped = true;
@@ -437,7 +437,7 @@ fn decompressed<'a>(
     // A pipe may deliver its first bytes one by one.
     let mut magic = Vec::new();
     (&mut stream).take(Compression::HEAD_BYTES as u64).read_to_end(&mut magic)?;
-    let compression = Compression::of(&magic);
+    let compression = Compression::new(&magic);
     let stream = Cursor::new(magic).chain(stream);
     let unpacked: Box<dyn Read + Send + 'a> = match compression {
         Compression::None => return Ok((Box::new(stream), compression)),

@@ -69,7 +69,7 @@ pub fn sum(log: impl BufRead, within: RangeInclusive<Micros>) -> Result<Served, 
 mod tests {
     use super::*;
 
-    fn of(lines: &[&str]) -> Result<Served, String> {
+    fn served(lines: &[&str]) -> Result<Served, String> {
         sum(lines.join("\n").as_bytes(), 100..=200).map_err(|error| error.to_string())
     }
 
@@ -94,7 +94,7 @@ mod tests {
             String::new(),
             line(201, "GET", "/a", 200, 1), // after the trace
         ];
-        let served = of(&lines.each_ref().map(String::as_str)).unwrap();
+        let served = served(&lines.each_ref().map(String::as_str)).unwrap();
         let (requests, bytes) = (7, 310);
         let expected = Served { requests, bytes, again_requests: 1, again_bytes: 160, outside: 2 };
         assert_eq!(served, expected);
@@ -110,7 +110,7 @@ mod tests {
             (&[r#"{"boottime_us":-1,"method":"","url":"","status":1,"bytes":1}"#], "line 1: "),
             (&[&whole, &line(100, "GET", "/b", 200, 1)], "line 2: the bytes of all"),
         ] {
-            let found = of(lines).unwrap_err();
+            let found = served(lines).unwrap_err();
             assert!(found.starts_with(error), "{found}");
         }
     }

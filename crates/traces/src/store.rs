@@ -528,7 +528,7 @@ impl<'a> Row<'a> {
         self.kind as usize
     }
 
-    fn of(kind: Kind) -> Self {
+    fn of_kind(kind: Kind) -> Self {
         Self {
             kind,
             file: 0,
@@ -545,11 +545,10 @@ impl<'a> Row<'a> {
 
     /// Returns the row of an event.
     pub fn new(action: &'a Action<'_>) -> Self {
-        let of = Self::of;
         let number = |open: Option<OpenId>| open.map_or(0, |OpenId(open)| open.get());
         match *action {
             Action::Read { file, open, offset, len } => {
-                Self { file: file.0, open: number(open), offset, len, ..of(Kind::Read) }
+                Self { file: file.0, open: number(open), offset, len, ..Self::of_kind(Kind::Read) }
             }
             Action::Write { file, open, offset, len, sync } => Self {
                 file: file.0,
@@ -557,7 +556,7 @@ impl<'a> Row<'a> {
                 offset,
                 len,
                 flag: sync,
-                ..of(Kind::Write)
+                ..Self::of_kind(Kind::Write)
             },
             Action::Direct { file, open, offset, len, write } => Self {
                 file: file.0,
@@ -565,17 +564,17 @@ impl<'a> Row<'a> {
                 offset,
                 len,
                 flag: write,
-                ..of(Kind::Direct)
+                ..Self::of_kind(Kind::Direct)
             },
             Action::Sync { file, offset, len, data_only } => {
-                Self { file: file.0, offset, len, flag: data_only, ..of(Kind::Sync) }
+                Self { file: file.0, offset, len, flag: data_only, ..Self::of_kind(Kind::Sync) }
             }
-            Action::SyncAll => of(Kind::SyncAll),
+            Action::SyncAll => Self::of_kind(Kind::SyncAll),
             Action::Truncate { file, size } => {
-                Self { file: file.0, offset: size, ..of(Kind::Truncate) }
+                Self { file: file.0, offset: size, ..Self::of_kind(Kind::Truncate) }
             }
             Action::Punch { file, offset, len } => {
-                Self { file: file.0, offset, len, ..of(Kind::Punch) }
+                Self { file: file.0, offset, len, ..Self::of_kind(Kind::Punch) }
             }
             Action::Create(ref create) => Self {
                 file: create.file.0,
@@ -583,54 +582,62 @@ impl<'a> Row<'a> {
                 owner: create.owner,
                 mode: create.mode,
                 flag: create.sync,
-                ..of(Kind::Create)
+                ..Self::of_kind(Kind::Create)
             },
-            Action::Size { file, size } => Self { file: file.0, offset: size, ..of(Kind::Size) },
-            Action::Open { file, open, created } => {
-                Self { file: file.0, open: number(open), flag: created, ..of(Kind::Open) }
+            Action::Size { file, size } => {
+                Self { file: file.0, offset: size, ..Self::of_kind(Kind::Size) }
             }
+            Action::Open { file, open, created } => Self {
+                file: file.0,
+                open: number(open),
+                flag: created,
+                ..Self::of_kind(Kind::Open)
+            },
             Action::Close { file, open } => {
-                Self { file: file.0, open: number(open), ..of(Kind::Close) }
+                Self { file: file.0, open: number(open), ..Self::of_kind(Kind::Close) }
             }
             Action::Bind { file, ref name } => {
-                Self { file: file.0, names: [Some(name), None], ..of(Kind::Bind) }
+                Self { file: file.0, names: [Some(name), None], ..Self::of_kind(Kind::Bind) }
             }
             Action::Link { file, ref name } => {
-                Self { file: file.0, names: [Some(name), None], ..of(Kind::Link) }
+                Self { file: file.0, names: [Some(name), None], ..Self::of_kind(Kind::Link) }
             }
             Action::Rename { file, ref names } => Self {
                 file: file.0,
                 names: [Some(&names.from), Some(&names.to)],
-                ..of(Kind::Rename)
+                ..Self::of_kind(Kind::Rename)
             },
-            Action::RenameDirectory { ref names } => {
-                Self { names: [Some(&names.from), Some(&names.to)], ..of(Kind::RenameDirectory) }
-            }
+            Action::RenameDirectory { ref names } => Self {
+                names: [Some(&names.from), Some(&names.to)],
+                ..Self::of_kind(Kind::RenameDirectory)
+            },
             Action::Unbind { file, ref name } => {
-                Self { file: file.0, names: [Some(name), None], ..of(Kind::Unbind) }
+                Self { file: file.0, names: [Some(name), None], ..Self::of_kind(Kind::Unbind) }
             }
-            Action::Gone { file } => Self { file: file.0, ..of(Kind::Gone) },
-            Action::Process { ref name } => Self { names: [Some(name), None], ..of(Kind::Process) },
+            Action::Gone { file } => Self { file: file.0, ..Self::of_kind(Kind::Gone) },
+            Action::Process { ref name } => {
+                Self { names: [Some(name), None], ..Self::of_kind(Kind::Process) }
+            }
             Action::MemoryLines { nvm, read, written } => {
-                Self { offset: read, len: written, flag: nvm, ..of(Kind::MemoryLines) }
+                Self { offset: read, len: written, flag: nvm, ..Self::of_kind(Kind::MemoryLines) }
             }
             Action::MemoryPressure { stalled_ppm } => {
-                Self { offset: stalled_ppm.into(), ..of(Kind::MemoryPressure) }
+                Self { offset: stalled_ppm.into(), ..Self::of_kind(Kind::MemoryPressure) }
             }
             Action::ControlGroup { ref path } => {
-                Self { names: [Some(path), None], ..of(Kind::ControlGroup) }
+                Self { names: [Some(path), None], ..Self::of_kind(Kind::ControlGroup) }
             }
             Action::Foreground { ref app } => {
-                Self { names: [Some(app), None], ..of(Kind::Foreground) }
+                Self { names: [Some(app), None], ..Self::of_kind(Kind::Foreground) }
             }
             Action::Place { file, offset, len, at } => {
-                Self { file: file.0, offset, len, place: Some(at), ..of(Kind::Place) }
+                Self { file: file.0, offset, len, place: Some(at), ..Self::of_kind(Kind::Place) }
             }
             Action::Cause { origin, awaited } => Self {
                 file: origin.map_or(0, |(file, _)| file.0),
                 place: origin.map(|(_, offset)| offset),
                 flag: awaited,
-                ..of(Kind::Cause)
+                ..Self::of_kind(Kind::Cause)
             },
         }
     }
@@ -830,7 +837,7 @@ pub(crate) fn read(file: impl ChunkReader + 'static, events: &mut Events<'_>) ->
     let meta = metadata.key_value_metadata().into_iter().flatten().find(|pair| pair.key == KEY);
     let meta = meta.and_then(|pair| pair.value.as_deref()).map(Meta::parse);
     let meta = meta.transpose().map_err(malformed)?;
-    let places = Places::of(metadata.schema_descr())?;
+    let places = Places::new(metadata.schema_descr())?;
     let file = Arc::new(file);
     let each_group = |read: &mut dyn FnMut(&Group<'_>) -> Result<(), Error>| {
         for about in parsed.row_groups() {

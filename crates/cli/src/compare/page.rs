@@ -3,7 +3,7 @@
 
 use super::{Run, places::Places, table, verdict};
 use crate::{
-    card,
+    html_page,
     load::{Input, Loaded},
     size,
 };
@@ -112,10 +112,10 @@ impl Comparison<'_> {
         sections.push(section("notes", "Limits of this comparison", notes.collect()));
         Page {
             title: format!("{}: what each page cache would send to flash", self.name),
-            subtitle: card::line(self.loaded),
+            subtitle: html_page::line(self.loaded),
             lead: sentences(self, lead),
             sections,
-            reproduce: card::reproduce(self.input, &self.loaded.outcome),
+            reproduce: html_page::reproduce(self.input, &self.loaded.outcome),
         }
     }
 
@@ -207,7 +207,7 @@ impl Inks {
         Self(inks)
     }
 
-    fn of(&self, policy: &str) -> Ink {
+    fn get(&self, policy: &str) -> Ink {
         self.0.iter().find(|(other, _)| other == policy).map_or(Ink::Other, |(_, ink)| *ink)
     }
 }
@@ -329,7 +329,7 @@ fn by_size(
     let lines = run.results.by_policy().filter_map(|rows| {
         let name = &rows.first()?.policy;
         let points = rows.iter().map(|row| (x_of(row.frames), value(row))).collect();
-        Some(Line::new(name.clone(), inks.of(name), points))
+        Some(Line::new(name.clone(), inks.get(name), points))
     });
     let x = x.scale(Scale::Log2).ticks(run.sizes().iter().map(|size| x_of(size.frames)).collect());
     Chart { title: String::new(), x, y, marks: Marks::Lines(lines.collect()) }
@@ -426,7 +426,7 @@ fn pareto(run: &Comparison<'_>, inks: &Inks, lead: usize) -> Figure {
     let views = run.sizes().iter().map(|size| {
         let points = size.rows.iter().map(|row| Point {
             name: row.policy.clone(),
-            ink: inks.of(&row.policy),
+            ink: inks.get(&row.policy),
             at: at(row),
         });
         let front = front_of(size).unwrap_or_default();
@@ -580,7 +580,7 @@ fn places(run: &Comparison<'_>, inks: &Inks, lead: usize) -> Option<Figure> {
                 ..patch
             })
             .collect();
-        let layer = Layer { name: "pages written".to_owned(), ink: inks.of(policy), patches };
+        let layer = Layer { name: "pages written".to_owned(), ink: inks.get(policy), patches };
         let device = size.row(policy)?.outcome.device;
         Some(Chart {
             title: format!(

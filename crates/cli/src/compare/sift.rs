@@ -3,7 +3,7 @@
 
 use super::{Args, log_notes, modes, page, request, schedule};
 use crate::{
-    card,
+    html_page,
     load::{self, default_limit_bytes},
     records, size, table, text,
     usage::Usage,
@@ -192,7 +192,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         return Err(Usage(message).into());
     }
     // An unwritable path is reported before the trace is read.
-    let report = args.report.as_deref().map(card::Report::new).transpose()?;
+    let report = args.report.as_deref().map(html_page::Report::new).transpose()?;
     let limit_bytes = args.trace_memory.unwrap_or_else(default_limit_bytes);
     let name = args.input.name();
     let mut kept = Kept::default();
@@ -376,9 +376,9 @@ fn print_table(out: &mut impl Write, cells: &[Cell]) -> anyhow::Result<()> {
     let devices = stock.devices.iter().map(|device| format!("s on\n{}", device.device));
     let titles = [
         "",
-        "kept\n%",
+        "saved\n%",
         "again\n%",
-        "later:\nkept %",
+        "later:\nsaved %",
         "later:\nagain %",
         "to flash",
         "fetched\nagain",
@@ -454,7 +454,7 @@ fn legend(droppable_files: usize, stock: &Cell) -> String {
     let (own, others) = (stock.sifted.droppable.all, stock.sifted.others.all);
     format!(
         "{} can be dropped. Without a sifter, {} of the {} of file data that reach flash are \
-         theirs. kept: the share of these that does not reach flash. again: bytes of dropped files \
+         theirs. saved: the share of these that does not reach flash. again: bytes of dropped files \
          that applications fetch again, as a share of the same bytes. A file that is fetched again \
          is a new file, which may be dropped or written. later: both in the second half of the \
          trace. At the end all files in RAM are written, which makes the figures of short traces \

@@ -27,14 +27,14 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(cell: &'a ResultRow) -> Self {
+    fn new(cell: &'a ResultRow) -> Self {
         Self { cell, on: None, memory: None, ahead: false, cases: false }
     }
 }
 
 /// The rows of a size.
 pub(super) fn rows(size: &SizeResults) -> Vec<Row<'_>> {
-    size.rows.iter().map(Row::of).collect()
+    size.rows.iter().map(Row::new).collect()
 }
 
 /// The rows of a size on each device, by the device's label.
@@ -42,7 +42,7 @@ pub(super) fn rows_on_devices(size: &SizeResults) -> impl Iterator<Item = (&str,
     let devices = size.rows.first().map_or(&[][..], |row| &row.devices);
     devices.iter().enumerate().map(|(n, device)| {
         let rows = size.rows.iter();
-        let on = rows.map(|cell| Row { on: Some(&cell.devices[n]), ..Row::of(cell) });
+        let on = rows.map(|cell| Row { on: Some(&cell.devices[n]), ..Row::new(cell) });
         (&*device.device, on.collect())
     })
 }
@@ -52,7 +52,7 @@ pub(super) fn rows_with_memory(size: &SizeResults) -> impl Iterator<Item = (&str
     let memories = size.rows.first().map_or(&[][..], |row| &row.memory);
     memories.iter().enumerate().map(|(n, (name, _))| {
         let rows = size.rows.iter();
-        let with = rows.map(|cell| Row { memory: Some(&cell.memory[n].1), ..Row::of(cell) });
+        let with = rows.map(|cell| Row { memory: Some(&cell.memory[n].1), ..Row::new(cell) });
         (*name, with.collect())
     })
 }
@@ -60,7 +60,7 @@ pub(super) fn rows_with_memory(size: &SizeResults) -> impl Iterator<Item = (&str
 /// The rows of a size for the table of read-ahead, if read-aheads are compared.
 pub(super) fn rows_reading_ahead(size: &SizeResults) -> Option<Vec<Row<'_>>> {
     size.rows.first()?.readahead.as_ref()?;
-    Some(size.rows.iter().map(|cell| Row { ahead: true, ..Row::of(cell) }).collect())
+    Some(size.rows.iter().map(|cell| Row { ahead: true, ..Row::new(cell) }).collect())
 }
 
 /// The rows of a size for the table of the cases of reads on each device, by the device's label, if

@@ -13,7 +13,7 @@ const INDENT: usize = 24;
 
 /// Renders the verdict, one statement a line, wrapped, with a final newline. `suffix`: behind the
 /// heading.
-pub(super) fn words(found: &StudyVerdict<'_>, suffix: &str, columns: usize) -> String {
+pub(super) fn render(found: &StudyVerdict<'_>, suffix: &str, columns: usize) -> String {
     let mut out = format!("In short{suffix}:\n");
     for (label, text) in lines(found) {
         out.push_str(&labelled(&format!("  {label} "), INDENT, &text, columns));
@@ -58,11 +58,11 @@ pub(super) fn lines(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
         pick: |verdict| verdict.writes.as_ref()?.fewest_nonsequential.as_ref(),
         ..fewest
     };
-    line("most hits", hits.words(found, accesses));
+    line("most hits", hits.render(found, accesses));
     if found.sizes.iter().any(|size| size.verdict.writes.is_some()) {
-        line("fewest writes", fewest.words(found, accesses));
+        line("fewest writes", fewest.render(found, accesses));
         line("Pareto-optimal", pareto_optimal(found));
-        line("fewest non-sequential", fewest_nonsequential.words(found, accesses));
+        line("fewest non-sequential", fewest_nonsequential.render(found, accesses));
     }
     if let Some(least) = &found.least_cpu {
         let named = match least.policies[..] {
@@ -97,8 +97,8 @@ struct Criterion {
 
 impl Criterion {
     /// Names the best policies, their sizes, and their advantage.
-    fn words(self, found: &StudyVerdict<'_>, accesses: u64) -> String {
-        self.of(
+    fn render(self, found: &StudyVerdict<'_>, accesses: u64) -> String {
+        self.sentence(
             found,
             accesses,
             &found.sizes.iter().map(|size| (self.pick)(&size.verdict)).collect::<Vec<_>>(),
@@ -106,7 +106,12 @@ impl Criterion {
     }
 
     /// The same for bests that come from elsewhere, by size.
-    fn of(self, found: &StudyVerdict<'_>, accesses: u64, bests: &[Option<&Best<'_>>]) -> String {
+    fn sentence(
+        self,
+        found: &StudyVerdict<'_>,
+        accesses: u64,
+        bests: &[Option<&Best<'_>>],
+    ) -> String {
         let mut groups: Vec<(Winners<'_>, Vec<usize>)> = Vec::new();
         for (at, best) in bests.iter().enumerate() {
             let winners = match best {
@@ -197,10 +202,10 @@ fn on_devices(found: &StudyVerdict<'_>) -> Vec<(String, String)> {
         let at = || found.sizes.iter().map(|size| &size.devices[n]);
         let name = at().next().map_or("", |device| device.device);
         let times: Vec<_> = at().map(|device| Some(&device.fastest)).collect();
-        let mut text = format!("least time {}", fastest.of(found, 0, &times));
+        let mut text = format!("least time {}", fastest.sentence(found, 0, &times));
         let lifetimes: Vec<_> = at().map(|device| device.lives_longest.as_ref()).collect();
         if lifetimes.iter().any(Option::is_some) {
-            text += &format!("; lives longest {}", lives.of(found, 0, &lifetimes));
+            text += &format!("; lives longest {}", lives.sentence(found, 0, &lifetimes));
         }
         lines.push((format!("on {name}"), text));
     }
@@ -389,7 +394,7 @@ mod tests {
                 })
                 .collect();
             let frames = 256 << n;
-            let verdict = Verdict::of(&contenders).unwrap();
+            let verdict = Verdict::new(&contenders).unwrap();
             SizeVerdict { frames, verdict, devices: Vec::new(), knees: Vec::new() }
         };
         StudyVerdict {
@@ -402,7 +407,7 @@ mod tests {
     }
 
     fn line(judged: &StudyVerdict<'_>, label: &str) -> String {
-        let words = words(judged, "", usize::MAX);
+        let words = render(judged, "", usize::MAX);
         let line = words.lines().find_map(|line| line.trim_start().strip_prefix(label));
         line.unwrap_or_else(|| panic!("no {label} in {words}")).trim().to_owned()
     }
@@ -475,9 +480,9 @@ mod tests {
             "undecided without --drain at 1 MiB; a at 2 MiB (50 % fewer than lru)"
         );
         assert_eq!(line(&judged(&sizes), "fewest writes"), "all alike at every size");
-        assert!(words(&judged(&sizes), "", 80).contains("--drain"));
+        assert!(render(&judged(&sizes), "", 80).contains("--drain"));
         let drained = StudyVerdict { drained: true, ..judged(&sizes) };
-        assert!(!words(&drained, "", 80).contains("--drain"));
+        assert!(!render(&drained, "", 80).contains("--drain"));
     }
 
     #[test]

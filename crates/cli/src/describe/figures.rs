@@ -120,8 +120,8 @@ fn sift(found: &Found) -> Option<Figure> {
     });
     let marks = Marks::Points { points: points.collect(), front: Vec::new() };
     let x = Axis::new("fetched again, of the data without a sifter", Unit::Share);
-    let y = Axis::new("kept from flash, of the data without a sifter", Unit::Share);
-    let title = "Kept from flash against fetched again";
+    let y = Axis::new("saved from flash, of the data without a sifter", Unit::Share);
+    let title = "Saved from flash against fetched again";
     Some(Figure::new("sift-kept", title, chart(x, y, marks)).caption("Up and left is better."))
 }
 

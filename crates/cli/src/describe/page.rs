@@ -2,7 +2,7 @@
 //! its paper, and a figure.
 
 use super::{Args, figures::FIGURES, text};
-use crate::card;
+use crate::html_page;
 use flashsift_core::describe::{self, Audience, Description, Part, Value};
 use flashsift_report::{Block, Cell, Page, Section, Table};
 use flashsift_traces::open::Outcome;
@@ -20,7 +20,7 @@ pub(super) fn build(
         subtitle: text::about(description),
         lead: notes.into_iter().chain(text::sentences(description)).collect(),
         sections: sections(description),
-        reproduce: card::reproduce(&args.input, outcome),
+        reproduce: html_page::reproduce(&args.input, outcome),
     }
 }
 
@@ -47,7 +47,8 @@ pub(crate) fn sections(description: &Description) -> Vec<Section> {
 fn section(section: &describe::Section) -> Option<Section> {
     let describe::Section { spec, found } = section;
     let found = found.as_ref().ok()?;
-    let caption = found.sentence.as_ref().map(|sentence| text::words(sentence)).unwrap_or_default();
+    let caption =
+        found.sentence.as_ref().map(|sentence| text::render_sentence(sentence)).unwrap_or_default();
     let paper = match spec.paper_saw {
         "" => String::new(),
         saw => format!("{saw} — {}", spec.paper),

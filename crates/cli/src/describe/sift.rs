@@ -106,7 +106,7 @@ pub(super) struct Sifters {
 
 impl Sifters {
     /// Returns the sifters that are asked for; `None`: none are.
-    pub(super) fn of(args: &Args) -> anyhow::Result<Option<Self>> {
+    pub(super) fn new(args: &Args) -> anyhow::Result<Option<Self>> {
         let Some(texts) = &args.sift.sift else { return Ok(None) };
         let chosen = match texts.is_empty() {
             true => Spec::ALL
@@ -133,13 +133,13 @@ impl Sifters {
         let Kept { about, events } = trace.kept;
         let about = about.context("the reader gave no trace")?;
         let droppable = Droppable::matching(&args.sift.droppable);
-        let directories = SiftDirectories::of(&events, &droppable);
+        let directories = SiftDirectories::new(&events, &droppable);
         let mut sifting = Sifting::new(&events, about, droppable)
             .map_err(|error| anyhow::Error::msg(refusal(&error, &directories)))?;
         for (path, model) in self.models {
             sifting.add_model(path, model);
         }
-        let slices = SiftSlices::of(&events);
+        let slices = SiftSlices::new(&events);
         sifting.cut(slices.begins_us.clone());
         let memory_pages = args.memory.unwrap_or(sift::MEMORY_PAGES);
         let sifter_bytes = u64::from(args.sift.sift_memory.pages_of(memory_pages)) * PAGE_BYTES;
@@ -161,7 +161,7 @@ impl Sifters {
         let mut outcomes = outcomes?.into_iter();
         let stock = outcomes.next().context("the first run has no sifter")?;
         let judged = runs[1..].iter().zip(outcomes).map(|((sifter, _), outcome)| {
-            JudgedSifter::of(sifter.label(), sifter.is_offline(), &stock, outcome)
+            JudgedSifter::new(sifter.label(), sifter.is_offline(), &stock, outcome)
         });
         let judged = judged.collect();
         let fetched_again_max = args.sift.fetch_again;

@@ -2,7 +2,7 @@
 //! characterisation.
 
 use crate::{
-    card, size,
+    html_page, size,
     text::{labelled, unbroken},
 };
 use comfy_table::{CellAlignment, ContentArrangement, presets};
@@ -46,18 +46,18 @@ fn opening(notes: &[String], description: &Description) -> String {
 
 /// Describes the input.
 pub(super) fn about(description: &Description) -> String {
-    card::requests(description.about, description.requests, description.duration_us) + "."
+    html_page::requests(description.about, description.requests, description.duration_us) + "."
 }
 
 /// Returns the main results, shown at the top.
 pub(super) fn sentences(description: &Description) -> impl Iterator<Item = String> {
     let opening = description.sections.iter().filter(|section| section.spec.opens);
     let found = opening.filter_map(|section| section.found.as_ref().ok());
-    found.filter_map(|found| found.sentence.as_ref()).map(|sentence| words(sentence))
+    found.filter_map(|found| found.sentence.as_ref()).map(|sentence| render_sentence(sentence))
 }
 
 /// Joins the pieces of a sentence, with values formatted for people.
-pub(crate) fn words(sentence: &[Piece]) -> String {
+pub(crate) fn render_sentence(sentence: &[Piece]) -> String {
     let words = sentence.iter().map(|piece| match piece {
         Piece::Words(words) => (*words).to_owned(),
         Piece::Text(text) => (**text).to_owned(),
@@ -219,7 +219,7 @@ mod tests {
     /// `40 622 31 %`. The share is in a column of its own, without a title as with one.
     #[test]
     fn a_number_and_its_share_are_apart() {
-        let first = Figure::new("first", "first accesses", Value::Count(40_622)).of(31, 100);
+        let first = Figure::new("first", "first accesses", Value::Count(40_622)).share(31, 100);
         let shown = part(&Part::Figures(vec![first])).unwrap();
         assert_eq!(shown, "  first accesses  40\u{202f}622  31 %\n");
         let mut table = Table::new("t", &[("of", "of"), ("n", "number"), ("n_share", "")]);

@@ -1,7 +1,7 @@
 //! The page of a comparison of two runs.
 
 use super::{Change, Diff, relative, shown};
-use crate::card;
+use crate::html_page;
 use flashsift_report::{
     Axis, Block, Cell, Chart, Figure, Ink, Marks, Page, Point, Section, Table, Unit,
 };
@@ -47,7 +47,7 @@ pub(super) fn build(diff: &Diff, names: &[String; 2]) -> Page {
         },
         lead: diff.sentences(),
         sections,
-        reproduce: card::command(),
+        reproduce: html_page::command(),
     }
 }
 

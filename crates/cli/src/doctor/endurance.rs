@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 pub(super) fn of_device(name: &str) -> anyhow::Result<Result<Flash, NoLifetime>> {
     let device = devices::chosen_one(name)?;
     // No run shows the write amplification.
-    Ok(Flash::of(&device.profile, Err(NotShown::NothingWritten)))
+    Ok(Flash::new(&device.profile, Err(NotShown::NothingWritten)))
 }
 
 /// The life of a disk at the rate of the watch.
@@ -26,17 +26,20 @@ pub(super) struct DiskLife {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lifetime: Option<Lifetime>,
     /// The reason for which there is none, if a device was named.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "words")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_reason")]
     pub(super) no_lifetime: Option<NoLifetime>,
 }
 
-fn words<S: Serializer>(why: &Option<NoLifetime>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(why.map_or("", NoLifetime::words))
+fn serialize_reason<S: Serializer>(
+    why: &Option<NoLifetime>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(why.map_or("", NoLifetime::as_text))
 }
 
 impl DiskLife {
     /// `flash`: like that of the disk, which has a capacity of its own.
-    pub(super) fn of(
+    pub(super) fn new(
         disk: &Disk,
         duration_us: u64,
         flash: Option<Result<Flash, NoLifetime>>,
@@ -65,7 +68,7 @@ impl DiskLife {
     /// Returns a sentence on the years; `None` if no device was named.
     pub(super) fn sentence(&self) -> Option<String> {
         let Some(life) = &self.lifetime else {
-            return Some(format!("{}: no years, {}.", self.disk, self.no_lifetime?.words()));
+            return Some(format!("{}: no years, {}.", self.disk, self.no_lifetime?.as_text()));
         };
         let guess = if life.guess { format!(" {GUESS}") } else { String::new() };
         Some(format!(
@@ -103,7 +106,7 @@ mod tests {
         };
         let day_us = 86_400_000_000;
         let flash = of_device("ufs-3.1").unwrap().unwrap();
-        let life = DiskLife::of(&disk, day_us, Some(Ok(flash)));
+        let life = DiskLife::new(&disk, day_us, Some(Ok(flash)));
         assert_eq!((life.gb_per_day, life.drive_writes_per_day), (64.0, 1.0));
         let years = life.lifetime.unwrap();
         assert_eq!(years.capacity_bytes, disk.capacity_bytes);
@@ -112,8 +115,8 @@ mod tests {
         assert!((years.years / by_hand - 1.0).abs() < 0.01, "{} {by_hand}", years.years);
         assert!(life.sentence().unwrap().contains("lasts"));
         let card = Disk { is_memory_card: true, ..disk.clone() };
-        let life = DiskLife::of(&card, day_us, Some(Ok(flash)));
+        let life = DiskLife::new(&card, day_us, Some(Ok(flash)));
         assert!(life.lifetime.is_none() && life.sentence().unwrap().contains("no years"));
-        assert_eq!(DiskLife::of(&disk, day_us, None).sentence(), None);
+        assert_eq!(DiskLife::new(&disk, day_us, None).sentence(), None);
     }
 }

@@ -50,7 +50,7 @@ impl Watched {
                 options: mount.options,
             });
             // btrfs and network file systems have no disk; those that are recorded have one.
-            match disks::of(Path::new(SYS), mount.dev) {
+            match disks::disk_of(Path::new(SYS), mount.dev) {
                 Ok(disk) if disks.iter().all(|(_, known)| known.name != disk.name) => {
                     disks.push((mount.dev, disk));
                 }
@@ -84,7 +84,7 @@ impl Watched {
             Vec::new()
         });
         let disks = self.disks.into_iter().map(|(dev, before)| {
-            let now = disks::of(Path::new(SYS), dev)
+            let now = disks::disk_of(Path::new(SYS), dev)
                 .with_context(|| format!("the counters of {}", before.name))?;
             let Counters { read_bytes, written_bytes, discarded_bytes } =
                 now.counters.since(before.counters);
@@ -134,7 +134,7 @@ impl Watched {
 
 /// The mounts to which their mount points lead.
 fn mount_points(table: &Table) -> Vec<MountPoint> {
-    let is_there = |mount: &&Mount| table.of(&mount.point).is_some_and(|top| top.id == mount.id);
+    let is_there = |mount: &&Mount| table.get(&mount.point).is_some_and(|top| top.id == mount.id);
     let text = |path: &Path| escape(path.as_os_str().as_bytes()).into_owned();
     let point = |mount: &Mount| MountPoint {
         point: text(&mount.point),

@@ -58,7 +58,7 @@ impl Programs {
 
 /// `None` where the process has ended, or its program cannot be examined.
 fn examined(pid: u32) -> Option<ProgramFacts> {
-    let program = executable::of(pid).ok()?;
+    let program = executable::executable_of(pid).ok()?;
     let obeys_preload =
         program.is_dynamic && program.is_native && !program.is_go && !program.is_privileged;
     // The links are read, not followed.
@@ -84,15 +84,15 @@ impl Inspector {
         points: impl Iterator<Item = &'a Path>,
         programs: Programs,
     ) -> Self {
-        let mounts = points.filter_map(|point| table.of(point));
+        let mounts = points.filter_map(|point| table.get(point));
         let mounts = mounts.filter(|mount| table.is_reachable(mount));
-        let opened = mounts.filter_map(|mount| Some((mount.id, Inside::of(mount).ok()?)));
+        let opened = mounts.filter_map(|mount| Some((mount.id, Inside::new(mount).ok()?)));
         Self { file_systems: opened.collect(), table, programs }
     }
 
     /// Returns the watched file system of a path.
     fn file_system(&self, path: &Path) -> Option<&Inside> {
-        self.file_systems.get(&self.table.of(path)?.id)
+        self.file_systems.get(&self.table.get(path)?.id)
     }
 }
 

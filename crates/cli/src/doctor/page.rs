@@ -1,7 +1,7 @@
 //! The examination as a page: programs, remedies, and the figures of the description.
 
 use super::{Outcome, text};
-use crate::{card, describe, size};
+use crate::{describe, html_page, size};
 use flashsift_core::doctor::Examination;
 use flashsift_report::{Block, Cell, Page, Section, Table, Unit};
 
@@ -21,7 +21,7 @@ pub(super) fn build(outcome: &Outcome) -> Page {
         subtitle: format!("Watched for {}.", size::duration(examination.duration_us)),
         lead: text::sentences(outcome),
         sections,
-        reproduce: card::command(),
+        reproduce: html_page::command(),
     }
 }
 

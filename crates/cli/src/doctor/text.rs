@@ -36,7 +36,7 @@ pub(super) fn render(outcome: &Outcome, color: bool) -> String {
     let shown = found.filter(|section| SECTIONS.contains(&section.spec.name));
     let sentences: Vec<String> = shown
         .filter_map(|section| section.found.as_ref().ok()?.sentence.as_ref())
-        .map(|sentence| describe::words(sentence))
+        .map(|sentence| describe::render_sentence(sentence))
         .collect();
     if !sentences.is_empty() {
         out += &format!("\n{}\n", bold("Kinds of writes"));
@@ -218,9 +218,9 @@ mod tests {
         assert!(lacks_guess(2_000_000, &[]) && !lacks_guess(HOUR_US, &[]));
         let disk = Disk { capacity_bytes: 1 << 36, written_bytes: 1 << 30, ..Disk::default() };
         let flash = crate::doctor::endurance::of_device("ufs-3.1").unwrap();
-        let life = DiskLife::of(&disk, 2_000_000, Some(flash));
+        let life = DiskLife::new(&disk, 2_000_000, Some(flash));
         assert!(life.sentence().unwrap().ends_with(GUESS));
         assert!(!lacks_guess(2_000_000, &[life]), "the years say it");
-        assert!(lacks_guess(2_000_000, &[DiskLife::of(&disk, 2_000_000, None)]));
+        assert!(lacks_guess(2_000_000, &[DiskLife::new(&disk, 2_000_000, None)]));
     }
 }

@@ -90,7 +90,7 @@ struct Unit {
 }
 
 impl Unit {
-    fn of(mountpoint: &Path, manager: Manager, folder: &Path) -> anyhow::Result<Self> {
+    fn new(mountpoint: &Path, manager: Manager, folder: &Path) -> anyhow::Result<Self> {
         let escaped = escaped(mountpoint);
         let name = format!("flashsift-{escaped}.service");
         if name.len() > NAME_MAX {
@@ -177,7 +177,7 @@ pub(super) fn enable(
     rustix::process::umask(mask | Mode::WGRP | Mode::WOTH);
     let manager = Manager::ours();
     let program = env::current_exe()?;
-    let unit = Unit::of(&mountpoint, manager, &manager.units()?)?;
+    let unit = Unit::new(&mountpoint, manager, &manager.units()?)?;
     let text = text(manager, &program, &backing, &mountpoint, options)?;
     let replaced = unit.exists()?;
     if dry_run {
@@ -216,7 +216,7 @@ pub(super) fn disable(mountpoint: &Path, dry_run: bool) -> anyhow::Result<()> {
     // The directory may be gone.
     let mountpoint = mounts::resolved(mountpoint).or_else(|_| std::path::absolute(mountpoint))?;
     let manager = Manager::ours();
-    let unit = Unit::of(&mountpoint, manager, &manager.units()?)?;
+    let unit = Unit::new(&mountpoint, manager, &manager.units()?)?;
     if !unit.exists()? {
         bail!(
             "{} is not mounted at every start: there is no {}",
@@ -405,7 +405,7 @@ mod tests {
         fs::create_dir(&dir).unwrap();
         let options = ["--write-through=$x; %n", "--budget=65536"].map(OsString::from);
         for (manager, scope) in [(Manager::Machine, "--system"), (Manager::User, "--user")] {
-            let unit = Unit::of(&dir, manager, folder.path()).unwrap();
+            let unit = Unit::new(&dir, manager, folder.path()).unwrap();
             assert!(!unit.exists().unwrap());
             let text = text(manager, Path::new("/bin/true"), &dir, &dir, &options).unwrap();
             unit.write(&text).unwrap();
@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn files_of_others_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let unit = Unit::of(Path::new("/srv/a"), Manager::Machine, folder.path()).unwrap();
+        let unit = Unit::new(Path::new("/srv/a"), Manager::Machine, folder.path()).unwrap();
         fs::write(&unit.file, "[Unit]\n").unwrap();
         assert!(unit.exists().unwrap_err().to_string().contains("not changed"));
         fs::remove_file(&unit.file).unwrap();
@@ -438,7 +438,7 @@ mod tests {
         symlink("/elsewhere", &unit.link).unwrap();
         assert!(unit.write(MARK).unwrap_err().to_string().contains("leads to /elsewhere"));
 
-        let name = |place: &str| Unit::of(Path::new(place), Manager::User, folder.path());
+        let name = |place: &str| Unit::new(Path::new(place), Manager::User, folder.path());
         assert!(name("/sleep").err().unwrap().to_string().contains("before the machine sleeps"));
         assert!(
             name(&format!("/{}", "a/".repeat(200))).err().unwrap().to_string().contains("long")

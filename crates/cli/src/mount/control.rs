@@ -251,7 +251,7 @@ struct Taken {
 
 fn unmount_one(mount: Mount, lazy: bool) -> anyhow::Result<Taken> {
     let backing = control::backing(&mount);
-    let connection = Connection::of(&mount).ok();
+    let connection = Connection::new(&mount).ok();
     let point = &mount.point;
     control::write_back(&mount).with_context(|| {
         let backing = backing.display();
@@ -285,7 +285,7 @@ fn await_end(Taken { mount, backing, connection }: &Taken) -> anyhow::Result<()>
         return Ok(());
     }
     if let Some(connection) = connection.as_ref().filter(|connection| connection.is_there()) {
-        let holders = copies::of(mount)?;
+        let holders = copies::holders_of(mount)?;
         if holders.is_empty() {
             tracing::info!(
                 "{point}: unmounted; what still uses it gets errors (ENOTCONN) from now on"

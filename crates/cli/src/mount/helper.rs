@@ -224,7 +224,7 @@ mod tests {
         translate(args.iter().map(OsString::from))
     }
 
-    fn words(args: &[&str]) -> Vec<String> {
+    fn translated_words(args: &[&str]) -> Vec<String> {
         match call(args) {
             Ok(Call::Mount(words)) => {
                 words.into_iter().map(|word| word.into_string().unwrap()).collect()
@@ -245,7 +245,7 @@ mod tests {
     // Promises: Mount 54.
     #[test]
     fn options_become_words_that_the_command_line_takes() {
-        let ours = words(&[
+        let ours = translated_words(&[
             "/srv/a",
             "/mnt/b",
             "-sn",
@@ -272,8 +272,12 @@ mod tests {
         ];
         assert_eq!(ours, expected);
         assert_eq!(
-            words(&["-a-directory-", "b"].map(|name| if name == "b" { name } else { "./-a" }))
-                .len(),
+            translated_words(&["-a-directory-", "b"].map(|name| if name == "b" {
+                name
+            } else {
+                "./-a"
+            }))
+            .len(),
             4
         );
     }
@@ -289,7 +293,7 @@ mod tests {
         assert!(says(&["a", "b", "-o"]).contains("-o takes"));
         assert!(says(&["a", "b", "-z"]).contains("unknown flag -z"));
         assert_eq!(
-            words(&["a", "b", "-s", "-o", "budgte=1M"]),
+            translated_words(&["a", "b", "-s", "-o", "budgte=1M"]),
             ["mount", "--", "a", "b"],
             "sloppy"
         );
@@ -330,6 +334,6 @@ mod tests {
         );
         assert_eq!(stays, ["noatime", "settle_after=5m", "no_passthrough"]);
         assert!(call(&["a", "b", "-o", "remount,budgte=1M"]).is_err());
-        assert_eq!(words(&["a", "b", "-r"])[1], "--option=ro");
+        assert_eq!(translated_words(&["a", "b", "-r"])[1], "--option=ro");
     }
 }

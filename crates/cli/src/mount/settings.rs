@@ -148,7 +148,7 @@ impl Settings {
     }
 
     /// These settings as words of a command line.
-    pub(super) fn words(&self) -> Vec<String> {
+    pub(super) fn arguments(&self) -> Vec<String> {
         let time = self.lose_at_most.map(|time| time.as_micros().try_into().unwrap_or(u64::MAX));
         let one = [
             time.map(|us| format!("--lose-at-most={}", Exact(us))),
@@ -255,7 +255,7 @@ impl Settings {
             Some(sifter) => Some(SiftWanted {
                 sifter: sift::selected(&sifter)?.label(),
                 wish: match self.sift_mode {
-                    Some(mode) => SiftWish::of(&mode).ok_or_else(|| {
+                    Some(mode) => SiftWish::new(&mode).ok_or_else(|| {
                         Usage(format!("sift-mode: {mode:?} is none of on, dry-run, off"))
                     })?,
                     None => SiftWish::On,
@@ -426,7 +426,7 @@ mod tests {
             options: vec!["noatime".into(), "ro".into()],
         };
         for settings in [all, Settings::default()] {
-            let words = [String::new()].into_iter().chain(settings.words());
+            let words = [String::new()].into_iter().chain(settings.arguments());
             let line = Line::try_parse_from(words).unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(line.settings, settings);
         }

@@ -78,7 +78,7 @@ fn switch(order: &str, mountpoints: &[PathBuf]) -> anyhow::Result<()> {
         if all && !control::may_order(&mount) {
             continue;
         }
-        let result = match SiftWish::of(order) {
+        let result = match SiftWish::new(order) {
             Some(wish) => flashsift_mount::control::sift(&mount, wish),
             None => flashsift_mount::control::reset_sifter(&mount),
         };

@@ -181,8 +181,8 @@ pub(super) fn run(input: &Input, args: &CurveArgs, asked: Asked) -> anyhow::Resu
         }
         false => {
             let columns = text::columns().unwrap_or(80);
-            out.write_all(words(&loaded.trace, &search, &curve, columns).as_bytes())?;
-            out.write_all(by_file.words(&search, &curve, columns).as_bytes())?;
+            out.write_all(render(&loaded.trace, &search, &curve, columns).as_bytes())?;
+            out.write_all(by_file.render(&search, &curve, columns).as_bytes())?;
         }
     }
     out.finish()?;
@@ -217,7 +217,7 @@ pub(super) fn signed(share: f64) -> String {
 const INDENT: usize = 12;
 
 /// Renders the curve, the facts that bound it, and the proposal.
-fn words(trace: &Trace, search: &CurveSearch<'_>, curve: &Curve, columns: usize) -> String {
+fn render(trace: &Trace, search: &CurveSearch<'_>, curve: &Curve, columns: usize) -> String {
     let line = |label: &str, text: &str| text::labelled(label, INDENT, text, columns);
     let conditions = search.conditions();
     let cache = size::of_cache(conditions.frames, Unit::Page);

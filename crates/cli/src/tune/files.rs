@@ -55,7 +55,7 @@ pub(super) fn study(search: &CurveSearch<'_>, curve: &Curve, top: usize) -> anyh
 
 impl ByFile {
     /// Renders the tables by program and by file, and the advice.
-    pub(super) fn words(&self, search: &CurveSearch<'_>, curve: &Curve, columns: usize) -> String {
+    pub(super) fn render(&self, search: &CurveSearch<'_>, curve: &Curve, columns: usize) -> String {
         let present = kib(search.conditions().present_kib);
         let mut out = match curve.points[curve.present].outcome.readahead.windows {
             0 => format!("\nAt the present maximum, {present}, nothing is read ahead.\n\n"),

@@ -9,7 +9,7 @@ fn compare(trace: &str, more: &[&str]) -> Vec<Value> {
     cells(&[&args[..], more].concat())
 }
 
-fn of<'a>(cells: &'a [Value], system: &str) -> &'a Value {
+fn cell_of<'a>(cells: &'a [Value], system: &str) -> &'a Value {
     cells.iter().find(|cell| cell["system"] == system).unwrap_or_else(|| panic!("no {system}"))
 }
 
@@ -46,11 +46,11 @@ fn all_systems_stand_side_by_side() {
                 assert!(memory[field].is_number(), "{trace}: no {field} in {cell}");
             }
         }
-        let plain = of(&cells, "storage");
+        let plain = cell_of(&cells, "storage");
         assert_eq!((number(plain, "nvm_reads"), number(plain, "nvm_writes")), (0, 0));
         // Behind the same page cache: as many hits, and each miss is served by one medium.
         for system in ["flush-nvm", "hybrid-flush"] {
-            let cell = of(&cells, system);
+            let cell = cell_of(&cells, system);
             assert_eq!(cell["hits"], plain["hits"], "{trace}: {system}");
             let read = number(cell, "device_reads") + number(cell, "nvm_reads");
             assert_eq!(read, number(plain, "device_reads"), "{trace}: {system}");
@@ -59,13 +59,13 @@ fn all_systems_stand_side_by_side() {
             assert!(due(cell) < due(plain), "{trace}: {system}");
         }
         // Flush-NVM takes everything; hybrid flush sends pages written once past the buffer.
-        assert_eq!(number(of(&cells, "flush-nvm"), "sync_writes"), 0, "{trace}");
-        assert!(number(of(&cells, "hybrid-flush"), "sync_writes") > 0, "{trace}");
+        assert_eq!(number(cell_of(&cells, "flush-nvm"), "sync_writes"), 0, "{trace}");
+        assert!(number(cell_of(&cells, "hybrid-flush"), "sync_writes") > 0, "{trace}");
         // A sync ends in non-volatile memory.
         for system in ["nvlru", "fslru"] {
-            assert_eq!(number(of(&cells, system), "sync_writes"), 0, "{trace}: {system}");
+            assert_eq!(number(cell_of(&cells, system), "sync_writes"), 0, "{trace}: {system}");
         }
-        assert_eq!(number(of(&cells, "nvlru"), "dram_accesses"), 0, "{trace}");
+        assert_eq!(number(cell_of(&cells, "nvlru"), "dram_accesses"), 0, "{trace}");
     }
 }
 

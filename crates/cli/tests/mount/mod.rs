@@ -4,7 +4,7 @@ mod crash;
 mod delayed;
 mod files;
 mod flash_state;
-mod machine;
+mod memory_pressure;
 mod model;
 mod random_crashes;
 mod seen;

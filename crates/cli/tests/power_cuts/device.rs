@@ -213,7 +213,7 @@ impl Device {
         let file = folder.join(FILE);
         File::create(&file).unwrap().set_len(bytes).unwrap();
         output(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&file))?;
-        let base = Pages::of(&file);
+        let base = Pages::new(&file);
         File::create(folder.join(LOG)).unwrap();
 
         let mut server = Command::new(env::current_exe().unwrap());
@@ -278,7 +278,7 @@ impl Drop for Device {
 pub(crate) struct Pages(HashMap<u64, Box<[u8; PAGE as usize]>>);
 
 impl Pages {
-    fn of(path: &Path) -> Self {
+    fn new(path: &Path) -> Self {
         let file = File::open(path).unwrap();
         let end = file.metadata().unwrap().len();
         let mut pages = Self::default();

@@ -63,7 +63,7 @@ impl Op {
 
 /// Where an application works.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Workplace<'a> {
     /// The directory that the application sees.
     pub(crate) top: &'a Path,
     /// The directory on the disk.
@@ -74,7 +74,7 @@ pub(crate) struct Place<'a> {
 }
 
 pub(crate) struct Application<'a> {
-    place: Place<'a>,
+    place: Workplace<'a>,
     position: &'a (dyn Fn() -> u64 + Sync),
     random: Random,
     folders: [String; 2],
@@ -88,7 +88,7 @@ impl<'a> Application<'a> {
     pub(crate) fn new(
         number: u64,
         seed: u64,
-        place: Place<'a>,
+        place: Workplace<'a>,
         position: &'a (dyn Fn() -> u64 + Sync),
     ) -> Self {
         let folders = [format!("{number}"), format!("{number}/d")];

@@ -21,7 +21,7 @@ mod promises;
 use crate::places::{Places, is_mounted, make_image, mount_image, output, skip};
 use database::{DATABASES, Database};
 use device::{Device, Flushes, Log};
-use history::{Application, Op, Place};
+use history::{Application, Op, Workplace};
 use promises::{Promises, Tree, tree};
 use std::{
     env,
@@ -294,7 +294,7 @@ impl Bed {
             Above::Nothing { in_place } => (None, backing.clone(), Some(in_place)),
         };
         let position = || device.position();
-        let place = Place { top: &top, backing: &backing, in_place };
+        let place = Workplace { top: &top, backing: &backing, in_place };
         let mut applications: Vec<Application> = (0..APPLICATIONS)
             .map(|number| Application::new(number, seed, place, &position))
             .collect();

@@ -114,7 +114,7 @@ impl Clusters {
     }
 
     /// Adds the dirty pages of the range of a dirty page, in order.
-    pub(super) fn of(&self, page: Page, place: Option<Lba>, into: &mut Vec<Page>) {
+    pub(super) fn collect(&self, page: Page, place: Option<Lba>, into: &mut Vec<Page>) {
         self.pages_of(self.range(page, place), into);
     }
 
@@ -277,7 +277,7 @@ mod tests {
                     .map(|page| (dice.below(3) > 0).then_some(page * 7 % u64::from(count)))
                     .collect(),
             );
-            let cluster = Cluster { pages, first, ..Cluster::of(pages) };
+            let cluster = Cluster { pages, first, ..Cluster::new(pages) };
             let mut clusters = Clusters::new(cluster, true);
             let mut model = Model { pages: pages.into(), dirty: Vec::new(), ranges: Vec::new() };
             for step in 0..200 {

@@ -648,7 +648,7 @@ impl<S: Sink> Back for Storage<S> {
 
     fn cluster(&mut self, page: Page, into: &mut Vec<Page>) {
         if let (Some(clusters), Some(layout)) = (&self.clusters, &self.layout) {
-            clusters.of(page, layout.place(page), into);
+            clusters.collect(page, layout.place(page), into);
         }
     }
 

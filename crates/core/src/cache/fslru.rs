@@ -28,7 +28,7 @@
 use super::{Cache, Details, facts::Facts};
 use crate::{
     back::{Back, Why},
-    nvm::{Counting, Lines, Memory, Place, Traffic},
+    nvm::{Counting, Lines, Memory, PageCopy, Traffic},
     page::{Access, Frame, Op, PAGE_BYTES, Page},
     params::{Param, ParamKind},
     structure::Lists,
@@ -46,7 +46,7 @@ pub(crate) const SPEC: SystemSpec = SystemSpec {
     kind: SystemKind::Memory {
         frames_min: Fslru::<Counting>::FRAMES_MIN,
         run: |cell, trace, sink| {
-            let settings = Settings::of(PARAMS, cell);
+            let settings = Settings::new(PARAMS, cell);
             let nvm = cell.frames - Fslru::<Counting>::dram_frames(cell.frames, settings);
             let cache = Fslru::new(trace.pages(), cell.frames, settings, Counting::new(nvm));
             system::run_memory(cell, trace, cache, sink)
@@ -103,7 +103,7 @@ impl Settings {
     };
 
     /// Returns the settings of a cell whose system declares these parameters.
-    pub(super) fn of(declared: &[Param], cell: &Cell<'_>) -> Self {
+    pub(super) fn new(declared: &[Param], cell: &Cell<'_>) -> Self {
         let number = |name| cell.system.params.number(declared, name);
         let has = |name| declared.iter().any(|param| param.name == name);
         Self {
@@ -298,7 +298,7 @@ impl<M: Memory> Fslru<M> {
     /// Writes to a copy in DRAM.
     #[inline(always)]
     fn write_dram<B: Back>(&mut self, slot: Frame, page: Page, bytes: Bytes, back: &mut B) {
-        self.memory.write(Place::Dram(slot), bytes);
+        self.memory.write(PageCopy::Dram(slot), bytes);
         let changed = &mut self.slots[slot.0 as usize].changed;
         changed.from = changed.from.min(bytes.from);
         changed.to = changed.to.max(bytes.to);
@@ -318,13 +318,13 @@ impl<M: Memory> Fslru<M> {
         let slot = self.enter(page);
         if op == Op::Read || (details.partial && self.settings.write_miss_reads) {
             back.read(page, details.owner);
-            self.memory.fetched(Place::Dram(slot));
+            self.memory.fetched(PageCopy::Dram(slot));
         } else {
-            self.memory.blank(Place::Dram(slot));
+            self.memory.blank(PageCopy::Dram(slot));
         }
         self.shrink(back);
         match op {
-            Op::Read => self.memory.read(Place::Dram(slot), details.bytes),
+            Op::Read => self.memory.read(PageCopy::Dram(slot), details.bytes),
             Op::Write => self.write_dram(slot, page, details.bytes, back),
         }
     }
@@ -333,7 +333,7 @@ impl<M: Memory> Fslru<M> {
     #[inline(never)]
     fn copy_up<B: Back>(&mut self, frame: Frame, page: Page, bytes: Bytes, back: &mut B) {
         let slot = self.enter(page);
-        self.memory.copy(Place::Nvm(frame), Place::Dram(slot));
+        self.memory.copy(PageCopy::Nvm(frame), PageCopy::Dram(slot));
         self.shrink(back);
         self.write_dram(slot, page, bytes, back);
     }
@@ -355,7 +355,7 @@ impl<M: Memory> Fslru<M> {
             (Some(_), false) => {}
             (None, dirty) => {
                 let frame = self.take_frame(back);
-                self.memory.copy(Place::Dram(slot), Place::Nvm(frame));
+                self.memory.copy(PageCopy::Dram(slot), PageCopy::Nvm(frame));
                 self.insert(frame, page, if dirty { DIRTY } else { 0 });
             }
         }
@@ -416,7 +416,7 @@ impl<M: Memory> Fslru<M> {
             self.memory.update_bytes(slot, frame, changed, self.reserved);
         } else {
             now = std::mem::replace(&mut self.reserved, frame);
-            self.memory.copy(Place::Dram(slot), Place::Nvm(now));
+            self.memory.copy(PageCopy::Dram(slot), PageCopy::Nvm(now));
             self.memory.publish(now, page);
             self.memory.erase(frame);
             self.frames[frame.0 as usize] = NONE;
@@ -466,7 +466,7 @@ impl<M: Memory> Fslru<M> {
         }
         copies.nvm &= !DIRTY;
         let (older, durable) = (copies.dirty_in_dram(), copies.nvm_has(DURABLE));
-        self.memory.send(Place::Nvm(frame));
+        self.memory.send(PageCopy::Nvm(frame));
         let written = self.facts.written::<B>(page, why);
         if !durable {
             self.facts.sent(page);
@@ -500,7 +500,7 @@ impl<M: Memory> Fslru<M> {
             (Some(slot), Some(frame)) => self.update(slot, page, frame),
             (Some(slot), None) => {
                 let frame = self.take_frame(back);
-                self.memory.copy(Place::Dram(slot), Place::Nvm(frame));
+                self.memory.copy(PageCopy::Dram(slot), PageCopy::Nvm(frame));
                 self.memory.publish(frame, page);
                 self.insert(frame, page, DURABLE | DIRTY);
                 self.slots[slot.0 as usize].changed = UNCHANGED;
@@ -547,15 +547,16 @@ impl<M: Memory> Cache for Fslru<M> {
         self.facts.accessed::<B>(page, op, details.owner);
         let (queue, item) = self.serving(copies);
         self.queues.move_newest(queue, item);
-        let place = if queue == DRAM { Place::Dram(item) } else { Place::Nvm(self.frame(item)) };
+        let place =
+            if queue == DRAM { PageCopy::Dram(item) } else { PageCopy::Nvm(self.frame(item)) };
         match (op, place) {
             (Op::Read, place) => self.memory.read(place, bytes),
-            (Op::Write, Place::Dram(slot)) => self.write_dram(slot, page, bytes, back),
-            (Op::Write, Place::Nvm(frame)) if copies.nvm_has(DURABLE) => {
+            (Op::Write, PageCopy::Dram(slot)) => self.write_dram(slot, page, bytes, back),
+            (Op::Write, PageCopy::Nvm(frame)) if copies.nvm_has(DURABLE) => {
                 self.copy_up(frame, page, bytes, back);
             }
-            (Op::Write, Place::Nvm(frame)) => {
-                self.memory.write(Place::Nvm(frame), bytes);
+            (Op::Write, PageCopy::Nvm(frame)) => {
+                self.memory.write(PageCopy::Nvm(frame), bytes);
                 self.copies(page).nvm |= DIRTY;
                 self.facts.set_dirty(page);
                 if B::WANTS_DIRTIED && !copies.nvm_has(DIRTY) {
@@ -630,19 +631,19 @@ impl<M: Memory> Cache for Fslru<M> {
 
     fn drain<B: Back>(&mut self, back: &mut B) {
         let mut durable = false;
-        let mut queued: Vec<(Place, Page)> = Vec::new();
+        let mut queued: Vec<(PageCopy, Page)> = Vec::new();
         for frame in self.nvm_queue() {
             let page = self.frames[frame.0 as usize];
             let copies = self.table[page as usize];
             durable |= copies.nvm_has(DURABLE);
             if copies.nvm_has(DIRTY) && !copies.dirty_in_dram() {
-                queued.push((Place::Nvm(frame), Page(page)));
+                queued.push((PageCopy::Nvm(frame), Page(page)));
             }
         }
         for slot in self.queues.iter(DRAM) {
             let page = self.slots[slot.0 as usize].page;
             if self.table[page as usize].dirty_in_dram() {
-                queued.push((Place::Dram(slot), Page(page)));
+                queued.push((PageCopy::Dram(slot), Page(page)));
             }
         }
         for (place, page) in queued {

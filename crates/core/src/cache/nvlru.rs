@@ -15,7 +15,7 @@
 use super::{Cache, Details, Settings, facts::Facts};
 use crate::{
     back::{Back, Why},
-    nvm::{Counting, Lines, Memory, Place, Traffic},
+    nvm::{Counting, Lines, Memory, PageCopy, Traffic},
     page::{Access, Frame, Op, Page},
     params::Param,
     structure::Lists,
@@ -35,7 +35,7 @@ pub(crate) const SPEC: SystemSpec = SystemSpec {
         run: |cell, trace, sink| {
             let (pages, frames) = (trace.pages(), cell.frames);
             let memory = Counting::new(frames);
-            let cache = Nvlru::new(pages, frames, Settings::of(PARAMS, cell), memory);
+            let cache = Nvlru::new(pages, frames, Settings::new(PARAMS, cell), memory);
             system::run_memory(cell, trace, cache, sink)
         },
     },
@@ -130,7 +130,7 @@ impl<M: Memory> Nvlru<M> {
     #[inline(always)]
     fn write<B: Back>(&mut self, page: Page, details: Details, back: &mut B) {
         let entry = *self.entry(page);
-        self.memory.write(Place::Nvm(Frame(entry & NUMBER)), details.bytes);
+        self.memory.write(PageCopy::Nvm(Frame(entry & NUMBER)), details.bytes);
         *self.entry(page) |= DIRTY;
         self.facts.set_dirty(page);
         if B::WANTS_DIRTIED && entry & DIRTY == 0 {
@@ -148,12 +148,12 @@ impl<M: Memory> Nvlru<M> {
         self.queue.push_newest(0, frame);
         if op == Op::Read || (details.partial && self.settings.write_miss_reads) {
             back.read(page, details.owner);
-            self.memory.fetched(Place::Nvm(frame));
+            self.memory.fetched(PageCopy::Nvm(frame));
         } else {
-            self.memory.blank(Place::Nvm(frame));
+            self.memory.blank(PageCopy::Nvm(frame));
         }
         match op {
-            Op::Read => self.memory.read(Place::Nvm(frame), details.bytes),
+            Op::Read => self.memory.read(PageCopy::Nvm(frame), details.bytes),
             Op::Write => self.write(page, details, back),
         }
     }
@@ -163,7 +163,7 @@ impl<M: Memory> Nvlru<M> {
     fn copy_for_write<B: Back>(&mut self, page: Page, back: &mut B) {
         let durable = Frame(*self.entry(page) & NUMBER);
         let frame = self.take_frame(Some(durable), back);
-        self.memory.copy(Place::Nvm(durable), Place::Nvm(frame));
+        self.memory.copy(PageCopy::Nvm(durable), PageCopy::Nvm(frame));
         self.frames[durable.0 as usize] = FREE;
         let dirty = *self.entry(page) & DIRTY;
         self.frames[frame.0 as usize] = Held { page: page.0, shadow: durable.0 | dirty };
@@ -220,7 +220,7 @@ impl<M: Memory> Nvlru<M> {
             return;
         }
         *self.entry(page) &= !DIRTY;
-        self.memory.send(Place::Nvm(Frame(entry & NUMBER)));
+        self.memory.send(PageCopy::Nvm(Frame(entry & NUMBER)));
         if entry & DURABLE == 0 {
             self.facts.sent(page);
         }
@@ -280,7 +280,7 @@ impl<M: Memory> Cache for Nvlru<M> {
         self.facts.accessed::<B>(page, op, details.owner);
         self.queue.move_newest(0, frame);
         if op == Op::Read {
-            self.memory.read(Place::Nvm(frame), details.bytes);
+            self.memory.read(PageCopy::Nvm(frame), details.bytes);
             return true;
         }
         if entry & DURABLE != 0 {

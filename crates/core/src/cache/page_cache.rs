@@ -138,7 +138,7 @@ impl Belongings {
     }
 
     #[inline(always)]
-    fn of<B: Back>(&self, frame: Frame, page: Page, why: Why) -> Written {
+    fn written_page<B: Back>(&self, frame: Frame, page: Page, why: Why) -> Written {
         Written {
             page,
             why,
@@ -263,7 +263,7 @@ impl<P: Policy> PageCache<P> {
             let page = std::mem::replace(&mut frames.page[frame.0 as usize], NONE);
             assert!(page != NONE, "a policy evicts a frame that is in use");
             if std::mem::replace(&mut frames.table[page as usize], NONE) & DIRTY != 0 {
-                back.write(belongings.of::<B>(frame, Page(page), why));
+                back.write(belongings.written_page::<B>(frame, Page(page), why));
             }
             free.push(frame);
         }
@@ -291,7 +291,7 @@ impl<P: Policy> PageCache<P> {
                 if !self.victims.0.contains(&frame) {
                     self.policy.cleaned(frame);
                 }
-                back.write(self.belongings.of::<B>(frame, page, Why::Evict));
+                back.write(self.belongings.written_page::<B>(frame, page, Why::Evict));
             }
         }
         self.cluster = cluster;
@@ -407,7 +407,7 @@ impl<P: Policy> Cache for PageCache<P> {
                 *entry &= !DIRTY;
                 let frame = Frame(*entry);
                 self.policy.cleaned(frame);
-                back.write(self.belongings.of::<B>(frame, page, why));
+                back.write(self.belongings.written_page::<B>(frame, page, why));
                 self.deliver_moves(back);
             }
         }

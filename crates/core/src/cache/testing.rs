@@ -89,26 +89,26 @@ impl Lines {
         Self { traffic, wear: vec![[0; PAGE_LINES as usize + 1]; frames as usize] }
     }
 
-    fn of(bytes: Bytes) -> BTreeSet<usize> {
+    fn covering(bytes: Bytes) -> BTreeSet<usize> {
         (bytes.from..bytes.to).map(|byte| (u64::from(byte) / LINE_BYTES) as usize).collect()
     }
 
     pub(super) fn read_dram(&mut self, bytes: Bytes) {
-        self.traffic.dram_read_lines += Self::of(bytes).len() as u64;
+        self.traffic.dram_read_lines += Self::covering(bytes).len() as u64;
     }
 
     pub(super) fn write_dram(&mut self, bytes: Bytes) {
-        self.traffic.dram_written_lines += Self::of(bytes).len() as u64;
+        self.traffic.dram_written_lines += Self::covering(bytes).len() as u64;
     }
 
     pub(super) fn read_nvm(&mut self, bytes: Bytes) {
         self.traffic.nvm_reads += 1;
-        self.traffic.nvm_read_lines += Self::of(bytes).len() as u64;
+        self.traffic.nvm_read_lines += Self::covering(bytes).len() as u64;
     }
 
     pub(super) fn write_nvm(&mut self, frame: u32, bytes: Bytes) {
         self.traffic.nvm_writes += 1;
-        for line in Self::of(bytes) {
+        for line in Self::covering(bytes) {
             self.traffic.nvm_written_lines += 1;
             self.wear[frame as usize][line] += 1;
         }

@@ -333,7 +333,7 @@ impl Disk {
             Some(fault @ (Fault::CutOverlooked | Fault::OldPaths)) => {
                 Recovery::faulty(found, fault == Fault::CutOverlooked)
             }
-            _ => Recovery::of(found),
+            _ => Recovery::new(found),
         };
         let mut all = Vec::new();
         for logged in &found.pages {

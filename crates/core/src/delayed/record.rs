@@ -359,7 +359,7 @@ impl EntryHead {
 ///
 /// Those of `read`.
 pub fn recovery<E>(mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>) -> Result<Recovery, E> {
-    Ok(Recovery::of(all_entries(&mut read, true)?))
+    Ok(Recovery::new(all_entries(&mut read, true)?))
 }
 
 /// Pages by number, with their offsets in the log, bytes.
@@ -369,7 +369,7 @@ impl Recovery {
     /// Entries whose names and sizes are durable are not applied again: newer ones may have written
     /// new parts of their files to their place, which an older size would take away. Their pages
     /// still count, unless a newer entry has them or has cut them off.
-    pub(super) fn of(found: Vec<FoundEntry>) -> Self {
+    pub(super) fn new(found: Vec<FoundEntry>) -> Self {
         Self::with(found, true, true)
     }
 

@@ -41,7 +41,7 @@ impl Bins {
     /// Returns the bin of `at`; `None` if the bins do not reach it and must be joined first,
     /// perhaps more than once.
     #[inline]
-    pub(super) fn of(&self, at: u64) -> Option<usize> {
+    pub(super) fn get(&self, at: u64) -> Option<usize> {
         let bin = at / self.width;
         (bin < self.most).then_some(bin as usize)
     }

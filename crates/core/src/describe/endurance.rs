@@ -126,7 +126,7 @@ impl Characterisation for EnduranceOfDay {
             }
             Some(Err(missing)) => {
                 words += &format!("; no years: {missing}.");
-                years_note = Some(missing.words());
+                years_note = Some(missing.as_text());
             }
             Some(Ok(life)) => {
                 let flash = life.endurance;
@@ -191,7 +191,7 @@ mod tests {
         sections.find(|section| section.spec.name == "endurance").unwrap().found.unwrap()
     }
 
-    fn words(found: &Found) -> String {
+    fn sentence(found: &Found) -> String {
         match &found.sentence.as_ref().unwrap()[..] {
             [Piece::Text(words)] => words.to_string(),
             other => panic!("{other:?}"),
@@ -219,21 +219,24 @@ mod tests {
         assert_eq!(figure(&all, "drive_writes_per_day"), Value::Number(0.02));
         let Value::Number(years) = figure(&all, "years") else { panic!("years are a number") };
         assert!((years - 250.0).abs() < 1e-9);
-        assert!(words(&all).contains("lasts 250 years") && words(&all).ends_with("it is a guess."));
+        assert!(
+            sentence(&all).contains("lasts 250 years")
+                && sentence(&all).ends_with("it is a guess.")
+        );
 
         // The section on all data, which may count the file system's own writes, had another
         // number under the same label, and the sentence had the day in GB beside GiB.
         assert_eq!(all.figures_named(&["written_bytes"])[0].label, "file data that reaches flash");
         let day = "If every day is like this trace, 6.8 MiB of file data reach flash a day, 0.020";
-        assert!(words(&all).starts_with(day), "{}", words(&all));
+        assert!(sentence(&all).starts_with(day), "{}", sentence(&all));
 
         let capacity = found(about(), FlashDevice { flash: None, ..device }, &events);
-        assert!(words(&capacity).contains("0.020 drive writes; --device PROFILE adds years"));
+        assert!(sentence(&capacity).contains("0.020 drive writes; --device PROFILE adds years"));
         let plain = found(about(), FlashDevice::default(), &events);
         assert!(plain.figures_named(&["drive_writes_per_day", "years"]).is_empty());
         let card = FlashDevice { flash: Some(Err(NoLifetime::MemoryCard)), ..device };
         let card = found(about(), card, &events);
-        assert!(words(&card).contains("no years: no endurance figure"), "{}", words(&card));
+        assert!(sentence(&card).contains("no years: no endurance figure"), "{}", sentence(&card));
         assert!(card.figures_named(&["years"]).is_empty());
     }
 
@@ -247,7 +250,7 @@ mod tests {
         let events = [at(0, write(1, 0, 4096)), at(1, direct), at(3600, read(1, 0, 512))];
         let all = found(about, FlashDevice::default(), &events);
         assert_eq!(figure(&all, "written_bytes"), bytes(4608));
-        assert!(!words(&all).contains("guess"));
+        assert!(!sentence(&all).contains("guess"));
     }
 
     // Promises: Describe 23.

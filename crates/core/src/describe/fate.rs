@@ -147,8 +147,9 @@ impl Characterisation for Fate {
         self.never_read_bytes +=
             self.versions.iter().map(|version| u64::from(version.unread_bytes)).sum::<u64>();
         let page_writes = self.page_writes;
-        let part =
-            |key, label, count| Figure::new(key, label, Value::Count(count)).of(count, page_writes);
+        let part = |key, label, count| {
+            Figure::new(key, label, Value::Count(count)).share(count, page_writes)
+        };
         let Knows { times, removals, .. } = ledger.about.knows;
         let Self { rewritten, removed, .. } = self;
         let mut figures = Vec::new();
@@ -178,7 +179,7 @@ impl Characterisation for Fate {
         let label = "bytes never read after they were written";
         let never_read =
             Figure::new("never_read_bytes", label, Value::Bytes(self.never_read_bytes));
-        figures.push(never_read.of(self.never_read_bytes, self.written_bytes));
+        figures.push(never_read.share(self.never_read_bytes, self.written_bytes));
         let mut found = Found::default().figures(figures);
         if times {
             found = found.note(

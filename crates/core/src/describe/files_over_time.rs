@@ -189,7 +189,7 @@ impl Characterisation for FilesOverTime {
         };
         self.files.resize(seen.ledger.files.all().len(), Seek::default());
         let window = loop {
-            match self.windows.of(event.at_us) {
+            match self.windows.get(event.at_us) {
                 Some(window) => break window,
                 None => self.join_windows(),
             }

@@ -293,7 +293,7 @@ impl FileSystem {
     /// none is known.
     fn changed_by(&mut self, event: &Event<'_>, program: Option<u32>, ledger: &Ledger) {
         let Some(file) = event.action.file() else { return };
-        let Some(program) = program.or_else(|| ledger.programs.of(event.pid)) else { return };
+        let Some(program) = program.or_else(|| ledger.programs.get(event.pid)) else { return };
         let changes = matches!(
             event.action,
             Action::Write { .. }
@@ -685,7 +685,7 @@ mod tests {
                         continue;
                     }
                     let entered = ledger.take(&event, &mut touched).unwrap();
-                    let program = entered.program.or_else(|| ledger.programs.of(pid));
+                    let program = entered.program.or_else(|| ledger.programs.get(pid));
                     if let (Some(file), Some(program)) = (event.action.file(), program) {
                         match event.action {
                             Action::Read { .. } | Action::Sync { .. } | Action::Gone { .. } => {

@@ -75,7 +75,7 @@ impl Figure {
     }
 
     /// Returns the value as a part of `whole`.
-    pub fn of(self, part: u64, whole: u64) -> Self {
+    pub fn share(self, part: u64, whole: u64) -> Self {
         Self { share: Some(Value::share(part, whole)), ..self }
     }
 }

@@ -45,7 +45,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn of<'a>(files: impl Iterator<Item = &'a File>) -> Self {
+    fn new<'a>(files: impl Iterator<Item = &'a File>) -> Self {
         let mut sum = Self::default();
         files.for_each(|file| {
             sum.files += 1;
@@ -137,7 +137,7 @@ pub(super) fn made(ledger: &Ledger) -> impl Iterator<Item = &File> {
 /// Number of files, of those created and deleted, and the bytes written to them.
 fn file_counts(ledger: &Ledger) -> Table {
     let all = || ledger.files.all().iter();
-    let used = Sum::of(all().filter(|file| file.active_us.is_some()));
+    let used = Sum::new(all().filter(|file| file.active_us.is_some()));
     let columns = [
         ("what", ""),
         ("files", "files"),
@@ -155,16 +155,16 @@ fn file_counts(ledger: &Ledger) -> Table {
         ]);
     };
     row("used", "read or written", used);
-    row("made", "made in the trace", Sum::of(made(ledger)));
-    row("deleted", "deleted in the trace", Sum::of(all().filter(|file| file.gone_us.is_some())));
+    row("made", "made in the trace", Sum::new(made(ledger)));
+    row("deleted", "deleted in the trace", Sum::new(all().filter(|file| file.gone_us.is_some())));
     row(
         "made_and_deleted",
         "made and deleted",
-        Sum::of(made(ledger).filter(|file| file.gone_us.is_some())),
+        Sum::new(made(ledger).filter(|file| file.gone_us.is_some())),
     );
     if ledger.about.knows.times {
         let young = |file: &&File| lived_us(file).is_some_and(|lived_us| lived_us < WRITE_BACK_US);
-        row("deleted_young", "… less than 30 s old", Sum::of(made(ledger).filter(young)));
+        row("deleted_young", "… less than 30 s old", Sum::new(made(ledger).filter(young)));
     }
     table
 }
@@ -189,7 +189,7 @@ fn active_periods(ledger: &Ledger) -> Table {
         (Class::LongLiving, "long_living", "long-living (> 90 s)"),
     ];
     let sums =
-        classes.map(|(class, ..)| (Sum::of(of(class)), of(class).filter(is_cache).count() as u64));
+        classes.map(|(class, ..)| (Sum::new(of(class)), of(class).filter(is_cache).count() as u64));
     let files = sums.iter().map(|(sum, _)| sum.files).sum();
     let bytes = sums.iter().map(|(sum, _)| sum.bytes).sum();
     let cache_files = sums.iter().map(|(_, cache_files)| cache_files).sum();

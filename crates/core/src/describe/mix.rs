@@ -94,8 +94,9 @@ impl Characterisation for Mix {
         if knows.syncs || self.waiting.requests > 0 {
             let (waiting, writes) = (self.waiting.requests, self.writes.requests);
             let label = "writes that wait for storage (O_SYNC, O_DSYNC)";
-            figures
-                .push(Figure::new("sync_writes", label, Value::Count(waiting)).of(waiting, writes));
+            figures.push(
+                Figure::new("sync_writes", label, Value::Count(waiting)).share(waiting, writes),
+            );
         }
         if knows.syncs {
             figures.push(Figure::new(

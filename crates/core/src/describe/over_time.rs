@@ -65,20 +65,20 @@ impl Default for OverTime {
 impl OverTime {
     fn access(&mut self, page: u32, write: bool) {
         let at = loop {
-            match self.accesses.of(self.clock) {
+            match self.accesses.get(self.clock) {
                 Some(at) => break at,
                 None => self.join_accesses(),
             }
         };
         let row = loop {
-            match self.pages.of(page.into()) {
+            match self.pages.get(page.into()) {
                 Some(row) => break row,
                 None => self.join_pages(),
             }
         };
         self.grid[at * SIDE + row][usize::from(write)] += 1;
         let window = loop {
-            match self.windows.of(self.clock) {
+            match self.windows.get(self.clock) {
                 Some(window) => break window,
                 None => self.join_windows(),
             }
@@ -192,9 +192,9 @@ impl Characterisation for OverTime {
                 Value::Count(windows.into()),
             ),
             Figure::new("steady_pages", "pages accessed in 90 % of them", Value::Count(steady))
-                .of(steady, all_pages),
+                .share(steady, all_pages),
             Figure::new("steady_page_accesses", "accesses to these", Value::Count(accesses))
-                .of(accesses, self.clock),
+                .share(accesses, self.clock),
         ];
         let mut bins = Table::new("bins", &[("page_accesses", ""), ("pages", "")])
             .only_for(Audience::Programs);

@@ -205,7 +205,7 @@ impl Phones {
             classed += u64::from(!matches!(class, Class::TooLate | Class::Unused));
         }
         let pages = ledger.pages.all();
-        let top_fifth = Popularity::of(pages.iter().map(Page::accesses)).share_on(20);
+        let top_fifth = Popularity::new(pages.iter().map(Page::accesses)).share_on(20);
         vec![
             Compared {
                 id: "cache_written",

@@ -104,7 +104,7 @@ impl Programs {
     }
 
     /// Returns the number of the program that a process runs now, if that is known.
-    pub(super) fn of(&self, pid: u32) -> Option<u32> {
+    pub(super) fn get(&self, pid: u32) -> Option<u32> {
         match self.last {
             Some((last, program)) if last == pid => Some(program),
             _ => self.now.get(&pid).copied(),

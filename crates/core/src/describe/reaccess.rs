@@ -119,9 +119,9 @@ impl Characterisation for Reaccess {
         }
         let figures = vec![
             Figure::new("first_accesses", "first accesses to a page", Value::Count(self.first))
-                .of(self.first, all),
+                .share(self.first, all),
             Figure::new("reaccesses", "accesses to a page touched before", Value::Count(again))
-                .of(again, all),
+                .share(again, all),
         ];
         let found = Found::default().figures(figures);
         if again == 0 {

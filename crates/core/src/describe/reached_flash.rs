@@ -107,7 +107,7 @@ impl ReachedFlash {
         for Charge { at_us, program, file, bytes, why } in writes.drain() {
             charges.entry((program, file)).or_default()[number(why)] += bytes;
             let window = loop {
-                match windows.of(at_us) {
+                match windows.get(at_us) {
                     Some(window) => break window as u32,
                     None => {
                         windows.join();
@@ -240,7 +240,7 @@ impl Characterisation for ReachedFlash {
         let key = |program: u32| program_key(ledger, program);
         let mut figures = vec![Figure::new("reached_bytes", "reaches flash", Value::Bytes(all))];
         for ((.., id, label), bytes) in REASONS.iter().zip(total).filter(|(_, bytes)| *bytes > 0) {
-            figures.push(Figure::new(id, label, Value::Bytes(bytes)).of(bytes, all));
+            figures.push(Figure::new(id, label, Value::Bytes(bytes)).share(bytes, all));
         }
         let dirty = self.writes.dirty_pages() * PAGE_BYTES;
         figures.push(Figure::new("dirty_bytes", "still dirty at the end", Value::Bytes(dirty)));
@@ -370,7 +370,7 @@ mod tests {
     };
     use crate::writeback::flusher::FlusherSettings;
 
-    fn of(pid: u32, second: u64, action: crate::event::Action<'static>) -> Event<'static> {
+    fn event(pid: u32, second: u64, action: crate::event::Action<'static>) -> Event<'static> {
         Event { at_us: second * 1_000_000, pid, tid: pid, action }
     }
 
@@ -379,26 +379,26 @@ mod tests {
     fn pages_are_charged_to_programs_files_and_reasons() {
         const PAGE: u64 = PAGE_BYTES;
         let events = [
-            of(1, 0, process("app")),
-            of(2, 0, process("logger")),
-            of(1, 0, create_named(1, "/app/db-journal")),
-            of(2, 0, create_named(2, "/var/log")),
-            of(1, 1, write(1, 0, 3 * PAGE)),
-            of(1, 1, sync(1)),
-            of(1, 2, write(1, 0, PAGE)),
-            of(1, 2, sync(1)),
-            of(1, 2, gone(1)),
+            event(1, 0, process("app")),
+            event(2, 0, process("logger")),
+            event(1, 0, create_named(1, "/app/db-journal")),
+            event(2, 0, create_named(2, "/var/log")),
+            event(1, 1, write(1, 0, 3 * PAGE)),
+            event(1, 1, sync(1)),
+            event(1, 2, write(1, 0, PAGE)),
+            event(1, 2, sync(1)),
+            event(1, 2, gone(1)),
             // The same name again, as after each transaction.
-            of(1, 3, create_named(3, "/app/db-journal")),
-            of(1, 3, write(3, 0, PAGE)),
-            of(1, 3, sync(3)),
+            event(1, 3, create_named(3, "/app/db-journal")),
+            event(1, 3, write(3, 0, PAGE)),
+            event(1, 3, sync(3)),
             // Written once, by age.
-            of(2, 4, write(2, 0, PAGE / 2)),
-            of(2, 5, write(2, PAGE / 2, PAGE / 2)),
+            event(2, 4, write(2, 0, PAGE / 2)),
+            event(2, 5, write(2, PAGE / 2, PAGE / 2)),
             // Deleted before its age.
-            of(2, 6, write(4, 0, 9 * PAGE)),
-            of(2, 7, gone(4)),
-            of(2, 60, write(2, PAGE, 1)),
+            event(2, 6, write(4, 0, 9 * PAGE)),
+            event(2, 7, gone(4)),
+            event(2, 60, write(2, PAGE, 1)),
         ];
         let found = describe("reached_flash", &events);
         assert_eq!(figure(&found, "reached_bytes"), bytes(6 * PAGE));
@@ -423,11 +423,11 @@ mod tests {
     #[test]
     fn one_fsync_is_in_the_singular() {
         let events = [
-            of(1, 0, process("app")),
-            of(1, 0, create_named(1, "/app/db")),
-            of(1, 1, write(1, 0, PAGE_BYTES)),
-            of(1, 1, sync(1)),
-            of(1, 60, read(1, 0, 1)),
+            event(1, 0, process("app")),
+            event(1, 0, create_named(1, "/app/db")),
+            event(1, 1, write(1, 0, PAGE_BYTES)),
+            event(1, 1, sync(1)),
+            event(1, 60, read(1, 0, 1)),
         ];
         let sentence = describe("reached_flash", &events).sentence.unwrap();
         assert_eq!(sentence[3], Value::Count(1).into());
@@ -463,15 +463,15 @@ mod tests {
     fn journal_and_metadata_are_charged_to_the_files_of_their_commit() {
         const PAGE: u64 = PAGE_BYTES;
         let mut events = vec![
-            of(1, 0, process("logger")),
-            of(2, 0, process("app")),
-            of(1, 0, create_named(1, "/var/log")),
-            of(2, 0, create_named(2, "/var/other")),
+            event(1, 0, process("logger")),
+            event(2, 0, process("app")),
+            event(1, 0, create_named(1, "/var/log")),
+            event(2, 0, create_named(2, "/var/other")),
         ];
         for n in 0..10 {
-            events.extend([of(1, 1 + n, write(1, n * PAGE, PAGE)), of(1, 1 + n, sync(1))]);
+            events.extend([event(1, 1 + n, write(1, n * PAGE, PAGE)), event(1, 1 + n, sync(1))]);
         }
-        events.extend([of(2, 20, write(2, 0, PAGE)), of(1, 100, read(1, 0, 1))]);
+        events.extend([event(2, 20, write(2, 0, PAGE)), event(1, 100, read(1, 0, 1))]);
         let found = with_metadata(&events);
         // Ten commits of at least an inode, a bitmap of blocks and a group descriptor, each with a
         // descriptor block and a commit block.
@@ -518,11 +518,11 @@ mod tests {
     fn units_are_listed_where_the_trace_tells_control_groups() {
         let group = |pid, path: &str| {
             let path = crate::event::MaybeOwned::owned_str(path);
-            of(pid, 0, crate::event::Action::ControlGroup { path })
+            event(pid, 0, crate::event::Action::ControlGroup { path })
         };
-        let writes = (1..=4).map(|pid| of(pid, 1, write(u64::from(pid), 0, PAGE_BYTES)));
+        let writes = (1..=4).map(|pid| event(pid, 1, write(u64::from(pid), 0, PAGE_BYTES)));
         let mut events: Vec<_> = writes.collect();
-        events.push(of(1, 50, read(1, 0, 1)));
+        events.push(event(1, 50, read(1, 0, 1)));
         assert!(describe("reached_flash", &events).table_named("units").is_none());
         events.extend([
             group(1, "/system.slice/cron.service"),
@@ -531,9 +531,9 @@ mod tests {
         ]);
         // It has changed its program since, and is in the same group.
         events.extend([
-            of(1, 51, process("other")),
-            of(1, 51, write(9, 0, PAGE_BYTES)),
-            of(1, 99, read(9, 0, 1)),
+            event(1, 51, process("other")),
+            event(1, 51, write(9, 0, PAGE_BYTES)),
+            event(1, 99, read(9, 0, 1)),
         ]);
         let found = describe("reached_flash", &events);
         let units = ["cron.service", "(none)", "/machine/guest", "app-x.scope"].map(name);

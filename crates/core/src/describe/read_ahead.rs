@@ -52,7 +52,8 @@ pub fn readahead_section(
         Figure::new("cache_bytes", "page cache", bytes(u64::from(frames))),
         Figure::new("demanded_bytes", "read as demanded", bytes(counts.demanded())),
         Figure::new("ahead_bytes", "read ahead", bytes(counts.read)),
-        Figure::new("used_bytes", "of that, used", bytes(counts.used)).of(counts.used, counts.read),
+        Figure::new("used_bytes", "of that, used", bytes(counts.used))
+            .share(counts.used, counts.read),
         Figure::new("wasted_bytes", "read in vain", bytes(counts.wasted())),
         Figure::new("dropped_bytes", "of that, dropped unused", bytes(total.dropped_pages())),
         Figure::new("unused_bytes", "still in the cache", bytes(total.unused_pages)),

@@ -64,7 +64,7 @@ pub fn sift_section(sifted: SiftedTrace<'_>, top: usize) -> Section {
     let figures = vec![
         Figure::new("droppable_files", "droppable files created", Value::Count(files)),
         Figure::new("stock_bytes", "their data at flash", Value::Bytes(stock.droppable.all))
-            .of(stock.droppable.all, stock.droppable.all + stock.others.all),
+            .share(stock.droppable.all, stock.droppable.all + stock.others.all),
         Figure::new("memory_bytes", "memory", Value::Bytes(sifted.memory_bytes)),
         Figure::new("sifter_bytes", "of it the sifter's", Value::Bytes(sifted.sifter_bytes)),
         Figure::new("slices", "slices of the trace", count(slices.count())),
@@ -108,7 +108,7 @@ pub fn sift_section(sifted: SiftedTrace<'_>, top: usize) -> Section {
         );
     }
     found = found.table(sifters_shown(&advice.judged)).table(sifters(&advice.judged)).note(
-        "kept: data of droppable files that does not reach flash. again: bytes of dropped files \
+        "saved: data of droppable files that does not reach flash. again: bytes of dropped files \
          that applications fetch again. Both are shares of the data of droppable files that \
          reaches flash without a sifter, with 95 % intervals of a bootstrap over the slices. At \
          the end all files in RAM are written.",
@@ -281,7 +281,7 @@ fn name(one: &JudgedSifter) -> Value {
 fn sifters_shown(judged: &[JudgedSifter]) -> Table {
     let columns = [
         ("sifter", "sifter"),
-        ("kept_share", "kept"),
+        ("kept_share", "saved"),
         ("kept_low", "from"),
         ("kept_high", "to"),
         ("again_share", "again"),
@@ -310,9 +310,9 @@ fn sifters_shown(judged: &[JudgedSifter]) -> Table {
 fn sifters(judged: &[JudgedSifter]) -> Table {
     let columns = [
         ("name", "sifter"),
-        ("kept_share", "kept"),
-        ("kept_low_share", "kept, from"),
-        ("kept_high_share", "kept, to"),
+        ("kept_share", "saved"),
+        ("kept_low_share", "saved, from"),
+        ("kept_high_share", "saved, to"),
         ("fetched_again_share", "again"),
         ("fetched_again_low_share", "again, from"),
         ("fetched_again_high_share", "again, to"),

@@ -41,7 +41,7 @@ pub(super) struct Popularity {
 }
 
 impl Popularity {
-    pub(super) fn of(counts: impl Iterator<Item = u64>) -> Self {
+    pub(super) fn new(counts: impl Iterator<Item = u64>) -> Self {
         let mut steps = BTreeMap::new();
         let (mut pages, mut accesses) = (0, 0);
         for count in counts.filter(|count| *count > 0) {
@@ -110,7 +110,7 @@ impl Characterisation for Skew {
             ("writes", |page| page.writes.into()),
         ];
         let ways = if ledger.about.knows.writes { &ways[..] } else { &ways[..1] };
-        let of = |count: &Count| Popularity::of(ledger.pages.all().iter().map(count));
+        let of = |count: &Count| Popularity::new(ledger.pages.all().iter().map(count));
         let populations: Vec<_> = ways.iter().map(|(way, count)| (*way, of(count))).collect();
         for (way, popularity) in &populations {
             table.push([
@@ -168,7 +168,7 @@ mod tests {
         // Promises: Describe 7.
         #[test]
         fn agrees_with_a_sorted_list(counts in prop::collection::vec(0..9u64, 1..60), percent in 1..=100u64) {
-            let popularity = Popularity::of(counts.iter().copied());
+            let popularity = Popularity::new(counts.iter().copied());
             let mut list: Vec<u64> = counts.into_iter().filter(|count| *count > 0).collect();
             list.sort_unstable_by(|a, b| b.cmp(a));
             let top = (list.len() as f64 * percent as f64 / 100.0).ceil() as usize;

@@ -142,7 +142,7 @@ impl Characterisation for SqliteShare {
         }
         let label = "of the 100 most popular pages";
         let figure = Figure::new("popular_pages_of_sqlite", label, Value::Count(sqlite))
-            .of(sqlite, popular.len() as u64);
+            .share(sqlite, popular.len() as u64);
         let of_sqlite = sum(&|file| kind(file).is_some());
         let accesses = |sum: Sum| sum.reads.pages + sum.writes.pages;
         let sentence = [

@@ -217,7 +217,7 @@ impl Characterisation for SyncDistance {
         }
         let label = "pages that syncs and O_SYNC writes force to storage";
         let forced = Figure::new("forced_pages", label, Value::Count(self.forced_pages))
-            .of(self.forced_pages, self.page_writes);
+            .share(self.forced_pages, self.page_writes);
         if self.of_all.count() + self.of_all.empty == 0 {
             return Ok(Found::default().figures(vec![forced]).note("There are no sync calls."));
         }

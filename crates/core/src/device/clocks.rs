@@ -111,12 +111,12 @@ impl Clocks {
     /// Starts both clocks on copies of a prepared device. `times`: the requests have times.
     pub fn new(prepared: &Prepared, times: bool) -> Self {
         Self {
-            fast: prepared.machine(),
+            fast: prepared.new_device(),
             elapsed_ns: 0,
             read_ns: 0,
             in_read_ns: None,
             by_case_ns: [0; 4],
-            recorded: times.then(|| Recorded::new(prepared.machine())),
+            recorded: times.then(|| Recorded::new(prepared.new_device())),
         }
     }
 
@@ -186,7 +186,7 @@ mod tests {
 
     fn clocks(times: bool) -> Clocks {
         let model = Model::Latency(latency::LatencyParams { read_us: 100.0, write_us: 800.0 });
-        Clocks::new(&Prepared::new(&Profile::of(model)).unwrap(), times)
+        Clocks::new(&Prepared::new(&Profile::new(model)).unwrap(), times)
     }
 
     fn at(at_us: u64, io: Io) -> Io {

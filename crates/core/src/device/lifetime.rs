@@ -107,7 +107,7 @@ pub enum NoLifetime {
 
 impl NoLifetime {
     /// Returns the reason in words.
-    pub fn words(self) -> &'static str {
+    pub fn as_text(self) -> &'static str {
         match self {
             Self::MemoryCard => "no endurance figure: memory cards publish none",
             Self::NoCycles => "no endurance figure: the profile has no cycles",
@@ -129,7 +129,7 @@ impl NoLifetime {
 
 impl fmt::Display for NoLifetime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.words())
+        f.write_str(self.as_text())
     }
 }
 
@@ -141,7 +141,7 @@ impl Flash {
     ///
     /// # Errors
     /// The profile or the run lacks a value.
-    pub fn of(profile: &Profile, shown: Result<f64, NotShown>) -> Result<Self, NoLifetime> {
+    pub fn new(profile: &Profile, shown: Result<f64, NotShown>) -> Result<Self, NoLifetime> {
         if profile.kind == StorageKind::Sd {
             return Err(NoLifetime::MemoryCard);
         }
@@ -258,9 +258,9 @@ mod tests {
     fn memory_cards_have_no_lifetime() {
         let card = profile("microsd-2012");
         assert!(card.cycles.is_some());
-        assert_eq!(Flash::of(&card, Ok(1.0)), Err(NoLifetime::MemoryCard));
+        assert_eq!(Flash::new(&card, Ok(1.0)), Err(NoLifetime::MemoryCard));
         let plain = profile("latency-100-800");
-        assert_eq!(Flash::of(&plain, Ok(1.0)), Err(NoLifetime::NoCycles));
+        assert_eq!(Flash::new(&plain, Ok(1.0)), Err(NoLifetime::NoCycles));
         for why in [NoLifetime::MemoryCard, NoLifetime::NoCycles] {
             assert!(why.is_no_endurance() && why.to_string().starts_with("no endurance figure"));
         }
@@ -271,16 +271,16 @@ mod tests {
     // Promises: Devices 7.
     #[test]
     fn the_write_amplification_of_the_run_comes_first() {
-        let shown = Flash::of(&profile("ufs-3.1"), Ok(1.5)).unwrap().amplification;
+        let shown = Flash::new(&profile("ufs-3.1"), Ok(1.5)).unwrap().amplification;
         assert_eq!(shown, Amplification { value: 1.5, from: AmplificationFrom::Run });
         let not = Err(NotShown::TooFewCollected { collected: 0 });
-        let own = Flash::of(&profile("ufs-3.1"), not).unwrap().amplification;
+        let own = Flash::new(&profile("ufs-3.1"), not).unwrap().amplification;
         assert_eq!(own.from, AmplificationFrom::RandomWrites);
         assert!(own.value > 2.0, "{own:?}");
-        assert_eq!(Flash::of(&profile("emmc1-2012"), not), Err(NoLifetime::NoAmplification));
-        assert!(Flash::of(&profile("emmc1-2012"), Ok(2.0)).is_ok());
+        assert_eq!(Flash::new(&profile("emmc1-2012"), not), Err(NoLifetime::NoAmplification));
+        assert!(Flash::new(&profile("emmc1-2012"), Ok(2.0)).is_ok());
         for spec in ALL {
-            let found = Flash::of(&(spec.profile)(), not);
+            let found = Flash::new(&(spec.profile)(), not);
             assert!(found.is_err() || found.unwrap().amplification.value >= 1.0, "{}", spec.name);
         }
     }

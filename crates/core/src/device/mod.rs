@@ -116,7 +116,7 @@ impl Prepared {
 
     /// Returns a device of its own for one run. That is cheaper than to copy one, because tables
     /// that are not used yet are not touched.
-    pub fn machine(&self) -> AnyDevice {
+    pub fn new_device(&self) -> AnyDevice {
         AnyDevice::new(&self.profile).expect("the profile was checked")
     }
 }

@@ -44,7 +44,7 @@ impl Names {
         self.files.insert(file, name.into());
     }
 
-    pub(super) fn of(&self, file: FileId) -> Option<&str> {
+    pub(super) fn get(&self, file: FileId) -> Option<&str> {
         self.files.get(&file).map(|name| &**name)
     }
 

@@ -229,7 +229,7 @@ impl Doctor {
     ) -> Result<Examination, TraceError> {
         let Self { about, describer, names, kept, limit_bytes, kept_until_us, flusher, .. } = self;
         let judged_us = kept_until_us.unwrap_or(duration_us).max(1);
-        let machine = what_if::Machine {
+        let machine = what_if::MachineSettings {
             flusher,
             file_system: match facts.file_systems.iter().all(|system| system.kind == "f2fs") {
                 true if !facts.file_systems.is_empty() => "f2fs",
@@ -253,7 +253,7 @@ impl Doctor {
             let Proposal { title, evidence, price, commands, undo, programs, effect } = proposal;
             let saving = match effect {
                 Effect::Change(change) => {
-                    Some(Saving::of(&written.by_slice, &run(Some(&change))?.by_slice, judged_us))
+                    Some(Saving::new(&written.by_slice, &run(Some(&change))?.by_slice, judged_us))
                 }
                 Effect::Bytes(bytes) => Some(Saving::exactly(bytes, written.all(), judged_us)),
                 Effect::Unknown => None,
@@ -337,7 +337,7 @@ fn usages(kept: &[Event<'static>], names: &Names, charged: Vec<FileCharge>) -> V
     }
     let mut usages: HashMap<(Box<str>, Box<str>), Usage, FixedState> = HashMap::default();
     for ((file, program), (sum, syncs)) in charges {
-        let name: Box<str> = file.and_then(|file| names.of(file)).unwrap_or(UNKNOWN).into();
+        let name: Box<str> = file.and_then(|file| names.get(file)).unwrap_or(UNKNOWN).into();
         let usage = usages.entry((name.clone(), program.clone())).or_insert_with(|| Usage {
             file: name,
             program,

@@ -22,10 +22,10 @@ const WORTH: f64 = 0.005;
 
 impl Saving {
     /// Compares the bytes of each part of the time before and after the change.
-    pub(super) fn of(before: &[u64], after: &[u64], duration_us: u64) -> Self {
+    pub(super) fn new(before: &[u64], after: &[u64], duration_us: u64) -> Self {
         let [before, after] = [before, after]
             .map(|parts| parts.iter().map(|bytes| *bytes as f64).collect::<Vec<_>>());
-        let found = Judgement::of(&before, &after);
+        let found = Judgement::new(&before, &after);
         let a_day = DAY_US / duration_us.max(1) as f64;
         Self {
             bytes_a_day: found.saving * a_day,

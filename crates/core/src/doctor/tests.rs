@@ -1,6 +1,6 @@
 use super::*;
 use crate::event::{Create, Knows, MaybeOwned, Side, Space};
-use what_if::{Machine, SLICES};
+use what_if::{MachineSettings, SLICES};
 
 const SECOND: u64 = 1_000_000;
 const PAGE: u64 = PAGE_BYTES;
@@ -151,8 +151,11 @@ fn titles(found: &Examination, id: &str) -> Vec<String> {
 }
 
 fn written_with(events: &[Event<'static>], change: Option<&Change>) -> FlashBytes {
-    let machine =
-        Machine { flusher: FlusherSettings::default(), file_system: "ext4", commit_us: None };
+    let machine = MachineSettings {
+        flusher: FlusherSettings::default(),
+        file_system: "ext4",
+        commit_us: None,
+    };
     what_if::written(about(), events, machine, change, END_US, 1 << 30).unwrap()
 }
 
@@ -331,7 +334,7 @@ fn short_memory_is_said() {
 
 #[test]
 fn the_interval_of_equal_parts_is_their_sum() {
-    let saving = Saving::of(&[10; SLICES], &[4; SLICES], 86_400 * SECOND);
+    let saving = Saving::new(&[10; SLICES], &[4; SLICES], 86_400 * SECOND);
     assert_eq!(
         (saving.bytes_a_day, saving.low_bytes_a_day, saving.high_bytes_a_day),
         (60.0, 60.0, 60.0)
@@ -340,7 +343,7 @@ fn the_interval_of_equal_parts_is_their_sum() {
     // One part alone saves: the interval reaches down to nothing.
     let mut before = [10; SLICES];
     before[3] = 100;
-    let saving = Saving::of(&before, &[10; SLICES], 86_400 * SECOND);
+    let saving = Saving::new(&before, &[10; SLICES], 86_400 * SECOND);
     assert!(saving.low_bytes_a_day <= 0.0 && saving.high_bytes_a_day >= 180.0, "{saving:?}");
 }
 

@@ -46,7 +46,7 @@ pub enum Change {
 
 /// The machine as it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Machine {
+pub(super) struct MachineSettings {
     pub(super) flusher: FlusherSettings,
     /// Name in the list of [`metadata::ALL`].
     pub(super) file_system: &'static str,
@@ -54,7 +54,7 @@ pub(super) struct Machine {
     pub(super) commit_us: Option<u64>,
 }
 
-impl Machine {
+impl MachineSettings {
     /// Returns the model of its file system.
     pub(super) fn metadata(&self) -> metadata::Selection {
         let commit = self.commit_us.filter(|_| self.file_system == "ext4");
@@ -97,7 +97,7 @@ impl FlashBytes {
 pub(super) fn written(
     about: About,
     events: &[Event<'static>],
-    machine: Machine,
+    machine: MachineSettings,
     change: Option<&Change>,
     end_us: u64,
     limit_bytes: u64,

@@ -94,7 +94,7 @@ impl Goals {
     /// At the beginning of a trace, the last page of each file counts as the one placed most
     /// recently, and so does the last file of each directory.
     pub(crate) fn new(trace: &Trace, layout: &dyn Layout) -> Self {
-        let files = Files::of(trace.runs(), trace.pages());
+        let files = Files::new(trace.runs(), trace.pages());
         let by_file: Vec<_> =
             files.all().map(|file| layout.place(Page(files.pages(file).end - 1))).collect();
         let first_page = |file| Page(files.pages(file).start);

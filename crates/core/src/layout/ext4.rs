@@ -119,8 +119,8 @@ struct Piece {
 
 impl Ext4 {
     fn new(trace: &Trace, params: &Params) -> Self {
-        let runs = Runs::of(trace);
-        let files = Files::of(trace.runs(), trace.pages());
+        let runs = Runs::from_trace(trace);
+        let files = Files::new(trace.runs(), trace.pages());
         let mut place = vec![NOWHERE; trace.pages() as usize];
         let mut placed = BitTree::new(trace.pages());
         let mut size = vec![0; files.count() as usize];

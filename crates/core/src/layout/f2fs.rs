@@ -115,7 +115,7 @@ struct WriteBack {
 impl F2fs {
     fn new(trace: &Trace, params: &Params) -> Self {
         let pages = trace.pages();
-        let files = Files::of(trace.runs(), pages);
+        let files = Files::new(trace.runs(), pages);
         let heat_of = |file| {
             let (file, _) = trace.place_of(Page(files.pages(file).start))?;
             trace.f2fs_heat(file)
@@ -126,7 +126,7 @@ impl F2fs {
             let wanted = f64::from(pages) * (1.0 + params.number(PARAMS, "spare"));
             Volume::part_of_a_large_one((wanted as u32).max(pages))
         } else {
-            Volume::of(segments, pages)
+            Volume::new(segments, pages)
         };
         let mut layout = Self {
             place: vec![NOWHERE; pages as usize],

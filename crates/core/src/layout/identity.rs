@@ -32,7 +32,7 @@ struct Identity {
 
 impl Identity {
     fn new(trace: &Trace) -> Self {
-        let runs = Runs::of(trace);
+        let runs = Runs::from_trace(trace);
         let mut base = Vec::with_capacity(runs.runs.len());
         let mut device: Option<FileId> = None;
         let (mut device_base, mut end) = (0, 0);

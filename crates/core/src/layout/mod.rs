@@ -143,7 +143,7 @@ struct Firsts {
 }
 
 impl Runs {
-    fn of(trace: &Trace) -> Self {
+    fn from_trace(trace: &Trace) -> Self {
         Self::new(trace.shared_runs())
     }
 

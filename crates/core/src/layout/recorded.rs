@@ -73,8 +73,8 @@ impl Recorded {
     fn new(trace: &Trace) -> Self {
         let recorded = trace.shared_places().expect("the trace has the table of places");
         let mut layout = Self {
-            runs: Runs::of(trace),
-            files: Files::of(trace.runs(), trace.pages()),
+            runs: Runs::from_trace(trace),
+            files: Files::new(trace.runs(), trace.pages()),
             now_us: 0,
             place: vec![NOWHERE; trace.pages() as usize],
             placed: BitTree::new(trace.pages()),

@@ -1,6 +1,6 @@
 //! Memory that counts lines.
 
-use super::{LINE_BYTES, Lines, Memory, PAGE_LINES, Place, Traffic, lines};
+use super::{LINE_BYTES, Lines, Memory, PAGE_LINES, PageCopy, Traffic, lines};
 use crate::{
     page::{Frame, Page},
     trace::Bytes,
@@ -89,22 +89,22 @@ fn lines_of(bytes: Bytes) -> u64 {
 
 impl Memory for Counting {
     #[inline(always)]
-    fn read(&mut self, at: Place, bytes: Bytes) {
-        let medium = usize::from(matches!(at, Place::Nvm(_)));
+    fn read(&mut self, at: PageCopy, bytes: Bytes) {
+        let medium = usize::from(matches!(at, PageCopy::Nvm(_)));
         self.reads[medium] += 1;
         self.read_lines[medium] += lines_of(bytes);
     }
 
     #[inline(always)]
-    fn write(&mut self, at: Place, bytes: Bytes) {
+    fn write(&mut self, at: PageCopy, bytes: Bytes) {
         match at {
-            Place::Dram(_) => self.traffic.dram_written_lines += lines_of(bytes),
-            Place::Nvm(frame) => self.write_nvm(frame, bytes),
+            PageCopy::Dram(_) => self.traffic.dram_written_lines += lines_of(bytes),
+            PageCopy::Nvm(frame) => self.write_nvm(frame, bytes),
         }
     }
 
     #[inline(always)]
-    fn copy(&mut self, from: Place, to: Place) {
+    fn copy(&mut self, from: PageCopy, to: PageCopy) {
         self.read(from, Bytes::PAGE);
         self.write(to, Bytes::PAGE);
     }
@@ -116,10 +116,10 @@ impl Memory for Counting {
 
     #[inline(always)]
     fn update_bytes(&mut self, from: Frame, to: Frame, bytes: Bytes, log: Frame) {
-        self.read(Place::Nvm(to), bytes);
+        self.read(PageCopy::Nvm(to), bytes);
         self.write_nvm(log, bytes);
         self.write_header(log);
-        self.read(Place::Dram(from), bytes);
+        self.read(PageCopy::Dram(from), bytes);
         self.write_nvm(to, bytes);
         self.write_header(log);
     }

@@ -31,7 +31,7 @@
 //! in the same way. Fig. 4 of FSLRU's paper names the copies, and neither fences nor marks.
 
 use super::{
-    Memory, Place,
+    Memory, PageCopy,
     medium::{LINE_WORDS, Medium},
 };
 use crate::{
@@ -267,11 +267,11 @@ impl Durable {
     }
 
     /// Returns the content of a copy.
-    pub fn content(&self, at: Place) -> &[u64] {
+    pub fn content(&self, at: PageCopy) -> &[u64] {
         let words = self.shape.page_words();
         match at {
-            Place::Dram(slot) => &self.dram[slot.0 as usize * words..][..words],
-            Place::Nvm(frame) => self.medium.load(self.first_word(frame), words),
+            PageCopy::Dram(slot) => &self.dram[slot.0 as usize * words..][..words],
+            PageCopy::Nvm(frame) => self.medium.load(self.first_word(frame), words),
         }
     }
 
@@ -284,16 +284,16 @@ impl Durable {
         self.shape.first_line(frame) * LINE_WORDS
     }
 
-    fn set(&mut self, at: Place, word: usize, value: u64) {
+    fn set(&mut self, at: PageCopy, word: usize, value: u64) {
         match at {
-            Place::Dram(slot) => {
+            PageCopy::Dram(slot) => {
                 self.dram[slot.0 as usize * self.shape.page_words() + word] = value;
             }
-            Place::Nvm(frame) => self.medium.store(self.first_word(frame) + word, value),
+            PageCopy::Nvm(frame) => self.medium.store(self.first_word(frame) + word, value),
         }
     }
 
-    fn set_all(&mut self, at: Place, values: impl IntoIterator<Item = u64>) {
+    fn set_all(&mut self, at: PageCopy, values: impl IntoIterator<Item = u64>) {
         for (word, value) in values.into_iter().enumerate() {
             self.set(at, word, value);
         }
@@ -349,7 +349,7 @@ impl Durable {
     /// Copies words of a page in a frame, and flushes their lines.
     fn move_words(
         &mut self,
-        from: Place,
+        from: PageCopy,
         to: Frame,
         words: std::ops::Range<usize>,
         flush: PersistStep,
@@ -357,7 +357,7 @@ impl Durable {
     ) {
         for word in words.clone() {
             let value = self.content(from)[word];
-            self.set(Place::Nvm(to), word, value);
+            self.set(PageCopy::Nvm(to), word, value);
         }
         let first = self.shape.first_line(to);
         self.flush(first + words.start / LINE_WORDS..first + words.end.div_ceil(LINE_WORDS), flush);
@@ -366,7 +366,7 @@ impl Durable {
 
     fn undo(&mut self, log: Frame, to: Frame, words: std::ops::Range<usize>) {
         self.move_words(
-            Place::Nvm(log),
+            PageCopy::Nvm(log),
             to,
             words,
             PersistStep::RestoreFlush,
@@ -389,29 +389,29 @@ fn checksum(words: &[u64; HEADER_WORDS]) -> u64 {
 }
 
 impl Memory for Durable {
-    fn read(&mut self, at: Place, _: Bytes) {
+    fn read(&mut self, at: PageCopy, _: Bytes) {
         let loaded = &mut self.bus.borrow_mut().loaded;
         loaded.clear();
         loaded.extend_from_slice(self.content(at));
     }
 
-    fn write(&mut self, at: Place, bytes: Bytes) {
+    fn write(&mut self, at: PageCopy, bytes: Bytes) {
         let bus = self.bus.clone();
         for word in self.shape.words(bytes) {
             self.set(at, word, bus.borrow().stored[word]);
         }
     }
 
-    fn fetched(&mut self, to: Place) {
+    fn fetched(&mut self, to: PageCopy) {
         let arriving = self.bus.borrow().arriving.clone();
         self.set_all(to, arriving);
     }
 
-    fn blank(&mut self, to: Place) {
+    fn blank(&mut self, to: PageCopy) {
         self.set_all(to, std::iter::repeat_n(0, self.shape.page_words()));
     }
 
-    fn copy(&mut self, from: Place, to: Place) {
+    fn copy(&mut self, from: PageCopy, to: PageCopy) {
         for word in 0..self.shape.page_words() {
             let value = self.content(from)[word];
             self.set(to, word, value);
@@ -431,7 +431,7 @@ impl Memory for Durable {
     fn update_bytes(&mut self, from: Frame, to: Frame, bytes: Bytes, log: Frame) {
         let words = self.shape.words(bytes);
         self.move_words(
-            Place::Nvm(to),
+            PageCopy::Nvm(to),
             log,
             words.clone(),
             PersistStep::UndoFlush,
@@ -441,7 +441,7 @@ impl Memory for Durable {
         self.next_sequence += 1;
         self.set_header(log, mark, PersistStep::MarkFlush, PersistStep::MarkFence);
         self.move_words(
-            Place::Dram(from),
+            PageCopy::Dram(from),
             to,
             words,
             PersistStep::UpdateFlush,
@@ -457,7 +457,7 @@ impl Memory for Durable {
         self.clear_header(frame, PersistStep::EraseFlush, PersistStep::EraseFence);
     }
 
-    fn send(&mut self, from: Place) {
+    fn send(&mut self, from: PageCopy) {
         let leaving = &mut self.bus.borrow_mut().leaving;
         leaving.clear();
         leaving.extend_from_slice(self.content(from));

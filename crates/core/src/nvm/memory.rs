@@ -8,7 +8,7 @@ use crate::{
 
 /// A copy of a page: in DRAM or in non-volatile memory, each with its own frame numbers from 0 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PageCopy {
     /// In DRAM; a power cut loses it.
     Dram(Frame),
     /// In non-volatile memory.
@@ -22,19 +22,19 @@ pub enum Place {
 /// [`Memory::publish`] until [`Memory::erase`] returns. Both return when their effect is durable.
 pub trait Memory {
     /// An application reads these bytes of a copy.
-    fn read(&mut self, at: Place, bytes: Bytes);
+    fn read(&mut self, at: PageCopy, bytes: Bytes);
     /// An application writes these bytes of a copy that is not durable.
-    fn write(&mut self, at: Place, bytes: Bytes);
+    fn write(&mut self, at: PageCopy, bytes: Bytes);
     /// The page that the back read last arrives.
-    fn fetched(&mut self, to: Place) {
+    fn fetched(&mut self, to: PageCopy) {
         let _ = to;
     }
     /// A page arrives that was not read, because a write covers it or its other bytes are unknown.
-    fn blank(&mut self, to: Place) {
+    fn blank(&mut self, to: PageCopy) {
         let _ = to;
     }
     /// Copies a page. The new copy is not durable.
-    fn copy(&mut self, from: Place, to: Place);
+    fn copy(&mut self, from: PageCopy, to: PageCopy);
     /// Makes the copy in a frame durable. It replaces an older durable copy of the same page, which
     /// is erased afterwards.
     fn publish(&mut self, frame: Frame, page: Page);
@@ -44,7 +44,7 @@ pub trait Memory {
     /// Ends the durability of a copy. Its frame can then be used again.
     fn erase(&mut self, frame: Frame);
     /// The copy is about to be written to the back.
-    fn send(&mut self, from: Place) {
+    fn send(&mut self, from: PageCopy) {
         let _ = from;
     }
     /// Prefetches what a write to a frame of non-volatile memory touches. Changes no state.

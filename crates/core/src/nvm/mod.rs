@@ -15,7 +15,7 @@ pub mod store;
 
 pub use counting::Counting;
 pub use lines::{LineCounts, Lines};
-pub use memory::{Memory, Place};
+pub use memory::{Memory, PageCopy};
 
 use crate::{
     page::Page,

@@ -7,7 +7,7 @@
 //! hole, which is the only one left once the removal is committed.
 
 use super::{
-    Place,
+    PageCopy,
     durable::{Bus, Durable, Identity, PersistStep, Shape},
     medium::{Medium, Power},
     store::Store,
@@ -151,28 +151,28 @@ impl Back for Device {
     }
 }
 
-type Content = Rc<[u64]>;
+type PageContent = Rc<[u64]>;
 
 /// The versions of each page that a recovery may return, the newest last.
 struct Expected {
-    hole: Content,
-    versions: Vec<Vec<Content>>,
+    hole: PageContent,
+    versions: Vec<Vec<PageContent>>,
     /// By page: the version that an uncommitted removal left.
     removed: Vec<Option<usize>>,
 }
 
 impl Expected {
     fn new(pages: u32) -> Self {
-        let hole: Content = vec![0; PAGE_WORDS].into();
+        let hole: PageContent = vec![0; PAGE_WORDS].into();
         let versions = (0..pages).map(|_| vec![hole.clone()]).collect();
         Self { hole, versions, removed: vec![None; pages as usize] }
     }
 
-    fn newest(&self, page: u32) -> &Content {
+    fn newest(&self, page: u32) -> &PageContent {
         self.versions[page as usize].last().expect("a page has a version")
     }
 
-    fn write(&mut self, page: u32, content: Content) {
+    fn write(&mut self, page: u32, content: PageContent) {
         self.versions[page as usize].push(content);
     }
 
@@ -261,7 +261,7 @@ impl History {
 }
 
 /// A running system.
-struct Machine<'a, C> {
+struct RunningSystem<'a, C> {
     history: &'a History,
     fault: Option<Fault>,
     power: Power,
@@ -273,7 +273,7 @@ struct Machine<'a, C> {
     writes: u64,
 }
 
-impl<'a, C: Rebuilt> Machine<'a, C> {
+impl<'a, C: Rebuilt> RunningSystem<'a, C> {
     fn new(history: &'a History, fault: Option<Fault>, steps: u64) -> Self {
         let power = Power::for_steps(steps);
         let shape = C::shape(history.frames, history.settings);
@@ -494,12 +494,12 @@ impl<'a, C: Rebuilt> Machine<'a, C> {
     }
 
     /// Returns the content of each page after a recovery.
-    fn view(&self, memory: &Durable, found: &[(Frame, Page)]) -> Vec<Content> {
-        let mut view: Vec<Content> = (0..self.history.pages())
+    fn view(&self, memory: &Durable, found: &[(Frame, Page)]) -> Vec<PageContent> {
+        let mut view: Vec<PageContent> = (0..self.history.pages())
             .map(|page| self.device.store.read(Page(page)).into())
             .collect();
         for (frame, page) in found {
-            view[page.0 as usize] = memory.content(Place::Nvm(*frame)).into();
+            view[page.0 as usize] = memory.content(PageCopy::Nvm(*frame)).into();
         }
         view
     }
@@ -564,7 +564,7 @@ fn try_cuts<C: Rebuilt>(
     let mut cuts = 0;
     for at in (history.seed % stride..=steps).step_by(stride as usize) {
         let seed = history.seed.wrapping_mul(31).wrapping_add(at);
-        let mut machine = Machine::<C>::new(history, fault, at);
+        let mut machine = RunningSystem::<C>::new(history, fault, at);
         machine.run(&history.ops);
         let failed = |why| format!("{history:?}, {fault:?}, cut after {at} of {steps}: {why}");
         cuts += machine.cut(seed).map_err(failed)?;
@@ -582,7 +582,7 @@ fn try_cuts<C: Rebuilt>(
 
 /// Returns the steps of a history with unlimited power.
 fn steps_of<C: Rebuilt>(history: &History, fault: Option<Fault>) -> u64 {
-    let mut whole = Machine::<C>::new(history, fault, u64::MAX);
+    let mut whole = RunningSystem::<C>::new(history, fault, u64::MAX);
     whole.run(&history.ops);
     u64::MAX - whole.power.left()
 }

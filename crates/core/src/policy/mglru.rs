@@ -111,13 +111,13 @@ struct Tiers {
 
 impl Tiers {
     #[inline(always)]
-    fn of(&self, tier: usize) -> u64 {
+    fn get(&self, tier: usize) -> u64 {
         self.average[tier] + self.count[tier]
     }
 
     fn carry_over(&mut self) {
         for tier in 0..TIERS {
-            self.average[tier] = self.of(tier) / 2;
+            self.average[tier] = self.get(tier) / 2;
             self.count[tier] = 0;
         }
     }
@@ -154,12 +154,12 @@ impl Mglru {
     /// Returns the first tier whose refaults are outliers; this tier and those above are protected.
     #[inline(always)]
     fn first_protected(&self) -> usize {
-        let base = (self.refaulted.of(0) + 1) * 2;
-        let total = self.total.of(0) + self.min_refaults;
+        let base = (self.refaulted.get(0) + 1) * 2;
+        let total = self.total.get(0) + self.min_refaults;
         (1..TIERS)
             .find(|tier| {
-                let refaulted = self.refaulted.of(*tier);
-                refaulted >= self.min_refaults && refaulted * total > base * self.total.of(*tier)
+                let refaulted = self.refaulted.get(*tier);
+                refaulted >= self.min_refaults && refaulted * total > base * self.total.get(*tier)
             })
             .unwrap_or(TIERS)
     }
@@ -281,7 +281,7 @@ impl Policy for Mglru {
         }
         assert!(self.oldest < GENERATIONS);
         for tier in 0..TIERS {
-            assert!(self.refaulted.of(tier) <= self.total.of(tier), "only evicted pages refault");
+            assert!(self.refaulted.get(tier) <= self.total.get(tier), "only evicted pages refault");
         }
     }
 }

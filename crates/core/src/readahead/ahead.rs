@@ -33,7 +33,7 @@ pub(crate) trait ReadAhead<C> {
     /// begins.
     fn begins(&mut self, page: u32) -> bool;
     /// An access follows. Returns the facts that [`Self::accessed`] needs.
-    fn meet<B: Back>(&mut self, access: &Access, cache: &mut C, back: &mut B) -> Before;
+    fn before_access<B: Back>(&mut self, access: &Access, cache: &mut C, back: &mut B) -> Before;
     /// The access was done.
     fn accessed<B: Back>(&mut self, before: Before, hit: bool, read: bool, cache: &C, back: &B);
     /// Reads the planned pages that the request did not ask for.
@@ -63,7 +63,7 @@ impl<C> ReadAhead<C> for NoReadAhead {
     fn begins(&mut self, _: u32) -> bool {
         false
     }
-    fn meet<B: Back>(&mut self, _: &Access, _: &mut C, _: &mut B) -> Before {
+    fn before_access<B: Back>(&mut self, _: &Access, _: &mut C, _: &mut B) -> Before {
         Before::default()
     }
     fn accessed<B: Back>(&mut self, _: Before, _: bool, _: bool, _: &C, _: &B) {}
@@ -276,7 +276,12 @@ impl<P: Policy> ReadAhead<PageCache<P>> for Ahead {
     }
 
     #[inline(always)]
-    fn meet<B: Back>(&mut self, access: &Access, cache: &mut PageCache<P>, back: &mut B) -> Before {
+    fn before_access<B: Back>(
+        &mut self,
+        access: &Access,
+        cache: &mut PageCache<P>,
+        back: &mut B,
+    ) -> Before {
         let flags = &mut self.flags[access.page.0 as usize];
         if !cache.holds(access.page) {
             // Flags of the page's last stay mean nothing; those of the present plan do.

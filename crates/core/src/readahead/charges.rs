@@ -23,7 +23,7 @@ pub struct ReadAheadCharge {
 }
 
 impl ReadAheadCharge {
-    pub(crate) fn of(file: FileId, process: u32) -> Self {
+    pub(crate) fn new(file: FileId, process: u32) -> Self {
         Self { file, process, counts: Counts::default(), unused_pages: 0, read_requests: 0 }
     }
 }

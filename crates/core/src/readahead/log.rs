@@ -27,7 +27,7 @@ impl ReadCase {
 
     /// Returns the case of a read by what happened during it. `hit`: every page that it asked for
     /// was in the cache.
-    pub(crate) fn of(hit: bool, pages_evicted: u64, pages_written: u64) -> Self {
+    pub(crate) fn new(hit: bool, pages_evicted: u64, pages_written: u64) -> Self {
         match (hit, pages_evicted, pages_written) {
             (_, _, 1..) => Self::EvictDirty,
             (true, ..) => Self::Cached,

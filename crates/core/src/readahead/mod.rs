@@ -102,7 +102,7 @@ pub enum ReadAheadModel {
 
 impl ReadAheadModel {
     /// Returns the model of a selection.
-    pub fn of(selection: &Selection) -> Self {
+    pub fn new(selection: &Selection) -> Self {
         match selection.spec.name {
             "linux" => Self::Linux(Linux::new(&selection.params)),
             "paper" => Self::Paper(Paper::new(&selection.params)),

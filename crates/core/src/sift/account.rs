@@ -62,7 +62,7 @@ pub struct WrittenData {
 }
 
 impl WrittenData {
-    fn of(flusher: &Flusher) -> Self {
+    fn new(flusher: &Flusher) -> Self {
         let written = flusher.written();
         Self {
             written_bytes: written.all() * PAGE_BYTES,
@@ -164,7 +164,7 @@ impl Account {
     pub fn totals(&mut self, now_us: Micros) -> AccountTotals {
         self.plain.advance(now_us);
         self.below.advance(now_us);
-        let below = WrittenData::of(&self.below);
+        let below = WrittenData::new(&self.below);
         let mount = WrittenData {
             written_bytes: below.written_bytes + self.copied_pages * PAGE_BYTES,
             synced_bytes: below.synced_bytes + self.synced_pages * PAGE_BYTES,
@@ -173,7 +173,7 @@ impl Account {
         AccountTotals {
             requested_bytes: self.requested_bytes,
             syncs: self.syncs,
-            plain: WrittenData::of(&self.plain),
+            plain: WrittenData::new(&self.plain),
             mount,
             below_bytes: below.written_bytes,
         }

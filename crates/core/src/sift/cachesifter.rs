@@ -120,7 +120,7 @@ struct Settings {
 }
 
 impl Settings {
-    fn of(params: &Params) -> Self {
+    fn new(params: &Params) -> Self {
         let duration = |name| params.duration_us(PARAMS, name);
         let percent = |name| params.number(PARAMS, name) / 100.0;
         Self {
@@ -261,7 +261,7 @@ struct Models {
 }
 
 impl Models {
-    fn of(setup: &SifterSetup<'_>, params: &Params) -> Result<Option<Self>, SetupError> {
+    fn new(setup: &SifterSetup<'_>, params: &Params) -> Result<Option<Self>, SetupError> {
         let model = |name: &'static str, phase| match params.text(PARAMS, name) {
             "" => Ok(None),
             path => setup.model(name, path, phase).map(Some),
@@ -316,10 +316,10 @@ struct CacheSifter {
 
 impl CacheSifter {
     fn new(setup: &SifterSetup<'_>, params: &Params) -> Result<Self, SetupError> {
-        let mut settings = Settings::of(params);
+        let mut settings = Settings::new(params);
         let wanted_ms_bytes = settings.ms_bytes;
         settings.ms_bytes = wanted_ms_bytes.min(setup.budget_bytes / 2);
-        let models = Models::of(setup, params)?;
+        let models = Models::new(setup, params)?;
         Ok(Self {
             settings,
             wanted_ms_bytes,
@@ -444,7 +444,7 @@ impl CacheSifter {
     fn criterion(&self, id: FileId, phase: Phase) -> Option<Criterion> {
         let file = &self.files[&id];
         let Some(models) = &self.models else {
-            let active_us = self.last_uses.of(id).saturating_sub(file.window.born_us());
+            let active_us = self.last_uses.get(id).saturating_sub(file.window.born_us());
             let (threshold_us, or_equal) = match phase {
                 Phase::First => (TRANSIENT_US, false),
                 Phase::Second => (LONG_LIVING_US, true),

@@ -20,7 +20,7 @@ use crate::{
     params::{Param, ParamKind},
 };
 use chances::{Chances, Row, level_of};
-use tracked::{Key, Known, Place, Tracked};
+use tracked::{Key, Known, Residence, Tracked};
 
 mod chances;
 mod rings;
@@ -148,7 +148,7 @@ impl Controller {
     /// have left after it.
     fn known(&self, file: &Held<Known>) -> Option<Known> {
         let known = self.tracked.get(file.state)?;
-        (known.id == file.id && known.place() != Place::Free).then_some(file.state)
+        (known.id == file.id && known.place() != Residence::Free).then_some(file.state)
     }
 
     /// Returns the row and the level of a file in RAM.
@@ -160,7 +160,7 @@ impl Controller {
     /// Returns the probability that a file in RAM is used again.
     fn chance(&mut self, now: Micros, file: &Held<Known>) -> f32 {
         let of = self.row_and_level(now, file);
-        of.map_or(1.0, |(row, level)| self.chances.of(row, level).later)
+        of.map_or(1.0, |(row, level)| self.chances.get(row, level).later)
     }
 
     /// Returns the same, but keeps nothing for later calls.
@@ -195,7 +195,7 @@ impl Controller {
 
     /// Returns the row of a file that is back: one with this name was dropped. It counts as fetched
     /// again.
-    fn back(&mut self, now: Micros, name: &str) -> Option<Row> {
+    fn fetched_again(&mut self, now: Micros, name: &str) -> Option<Row> {
         let dropped = self.tracked.find(Key::of_path(name))?;
         let back = self.tracked.returned(now, dropped, &mut self.chances)?;
         self.fetched_bytes += back.bytes();
@@ -272,7 +272,7 @@ impl Judge for Controller {
     type State = Known;
 
     fn created(&mut self, now: Micros, slot: Slot, file: &mut Held<Known>) {
-        let row = self.back(now, &file.name).unwrap_or_else(|| Row::of(&file.name));
+        let row = self.fetched_again(now, &file.name).unwrap_or_else(|| Row::new(&file.name));
         self.chances.begins(row);
         file.state = self.tracked.hold(now, file.id, slot, row);
     }
@@ -285,7 +285,7 @@ impl Judge for Controller {
     }
 
     fn named(&mut self, now: Micros, file: &mut Held<Known>) {
-        let back = self.back(now, &file.name);
+        let back = self.fetched_again(now, &file.name);
         let Some(known) = self.known(file) else { return };
         let Some(row) = self.tracked.get(known).map(|known| known.row) else { return };
         let row = back.unwrap_or_else(|| row.moved(&file.name));
@@ -300,7 +300,7 @@ impl Judge for Controller {
             return Some((oldest, Verdict::Drop));
         }
         let Self { tracked, chances, .. } = self;
-        let likely = most_likely(now, tracked, shelf, |row, level| chances.of(row, level).later);
+        let likely = most_likely(now, tracked, shelf, |row, level| chances.get(row, level).later);
         Some((likely.unwrap_or(oldest), Verdict::Write))
     }
 
@@ -374,10 +374,10 @@ impl Judge for Controller {
         let place = |known| self.tracked.get(known).map(|known| known.place());
         match self.known(file).map(|known| (known, place(known))) {
             // It was to be written for another reason than space.
-            Some((_, Some(Place::Ram(_)))) => return,
+            Some((_, Some(Residence::Ram(_)))) => return,
             Some((known, _)) => self.tracked.stay(known, slot),
             None => {
-                let row = Row::of(&file.name);
+                let row = Row::new(&file.name);
                 self.chances.begins(row);
                 file.state = self.tracked.hold(file.used_us, file.id, slot, row);
             }
@@ -391,7 +391,7 @@ impl Judge for Controller {
         match self.tracked.get(known).map(|known| known.place()) {
             _ if died => self.tracked.died(now, known, &mut self.chances),
             // Written for another reason than space.
-            Some(Place::Ram(_)) => {
+            Some(Residence::Ram(_)) => {
                 self.left_bytes += file.bytes();
                 self.tracked.leave(known, Key::Written(file.id), file.pages());
             }
@@ -399,7 +399,7 @@ impl Judge for Controller {
         }
     }
 
-    fn elsewhere(&mut self, now: Micros, event: &Event<'_>) {
+    fn observe_outside_ram(&mut self, now: Micros, event: &Event<'_>) {
         let file = event.action.file().and_then(|file| self.tracked.find(Key::Written(file)));
         match (&event.action, file) {
             // Of a dropped file, an application deletes the name in vain.
@@ -433,7 +433,7 @@ impl Judge for Controller {
             if file.list() != super::shelf::Shelved::Leaving {
                 let known = self.known(file).and_then(|known| self.tracked.get(known));
                 let known = known.expect("a file in RAM is tracked");
-                assert_eq!(known.place(), Place::Ram(slot), "{:?}", file.id);
+                assert_eq!(known.place(), Residence::Ram(slot), "{:?}", file.id);
                 assert_eq!(known.used_us, file.used_us, "{:?}", file.id);
             }
         }

@@ -18,7 +18,7 @@ pub(super) const SPEC: Spec = Spec {
     params: &[ORDER],
     offline: |_| false,
     build: |setup, params| {
-        Ok(Box::new(OnPressure::new(setup, DropAll { order: Order::of(params, &[ORDER]) })))
+        Ok(Box::new(OnPressure::new(setup, DropAll { order: Order::new(params, &[ORDER]) })))
     },
 };
 
@@ -37,7 +37,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    pub(super) fn of(params: &Params, declared: &[Param]) -> Self {
+    pub(super) fn new(params: &Params, declared: &[Param]) -> Self {
         if params.word(declared, "order") == "fifo" { Self::Fifo } else { Self::Lru }
     }
 }

@@ -65,7 +65,7 @@ pub(super) const SPEC: Spec = Spec {
     what: "keeps new files in RAM as long as there is space, and for a bounded time; drops none",
     params: PARAMS,
     offline: |_| false,
-    build: |setup, params| Ok(Box::new(Keep::new(Config::of(setup, params)))),
+    build: |setup, params| Ok(Box::new(Keep::new(Config::new(setup, params)))),
 };
 
 const PARAMS: &[Param] = &[Param {
@@ -117,7 +117,7 @@ pub struct Config {
 }
 
 impl Config {
-    fn of(setup: &SifterSetup<'_>, params: &Params) -> Self {
+    fn new(setup: &SifterSetup<'_>, params: &Params) -> Self {
         Self {
             lose_at_most_us: params.duration_us(PARAMS, "lose-at-most"),
             budget_bytes: setup.budget_bytes,

@@ -320,7 +320,7 @@ impl Live {
         match &mut self.sifter {
             Some(sifter) if sifts => {
                 if sifter.birth(now, create) == Birth::Ram {
-                    let held = HeldFile::new(&create.name, self.programs.of(event.pid));
+                    let held = HeldFile::new(&create.name, self.programs.get(event.pid));
                     self.held.insert(create.file, held);
                 }
                 sifter.handle(now, event);
@@ -344,10 +344,10 @@ impl Live {
         self.keep.release(late.file);
         late.events(event, &create).for_each(|event| sifter.handle(now, &event));
         let bytes = late.bytes();
-        let held = HeldFile::new(&late.name, self.programs.of(event.pid));
+        let held = HeldFile::new(&late.name, self.programs.get(event.pid));
         let requested = |of: &mut SiftedBy| of.requested_bytes += bytes;
-        requested(self.by_directory.of(directory(&held.name)));
-        requested(self.by_program.of(&held.program));
+        requested(self.by_directory.entry(directory(&held.name)));
+        requested(self.by_program.entry(&held.program));
         self.held.insert(late.file, HeldFile { bytes, ..held });
     }
 
@@ -355,15 +355,15 @@ impl Live {
     fn named(&mut self, event: &Event<'_>, name: &str) {
         if let Some(bytes) = self.guard.created(event.at_us, name) {
             self.journal.created_again(event.at_us, name);
-            let program = self.programs.of(event.pid);
+            let program = self.programs.get(event.pid);
             self.created_again(name, &program, bytes);
         }
     }
 
     fn created_again(&mut self, name: &str, program: &str, bytes: u64) {
         self.counts.created_again.add(bytes);
-        self.by_directory.of(directory(name)).created_again.add(bytes);
-        self.by_program.of(program).created_again.add(bytes);
+        self.by_directory.entry(directory(name)).created_again.add(bytes);
+        self.by_program.entry(program).created_again.add(bytes);
     }
 
     /// Takes the content of a file that no process has open any more.
@@ -424,8 +424,8 @@ impl Live {
         match &event.action {
             Action::Write { offset, len, .. } | Action::Direct { offset, len, write: true, .. } => {
                 file.bytes = file.bytes.max(offset.saturating_add(*len));
-                self.by_directory.of(directory(&file.name)).requested_bytes += len;
-                self.by_program.of(&file.program).requested_bytes += len;
+                self.by_directory.entry(directory(&file.name)).requested_bytes += len;
+                self.by_program.entry(&file.program).requested_bytes += len;
             }
             Action::Truncate { size, .. } => file.bytes = file.bytes.min(*size),
             Action::Bind { name, .. } | Action::Link { name, .. } => file.name = (**name).into(),
@@ -527,8 +527,8 @@ impl Sift for Live {
                 let part = if is_drop { &mut of.dropped } else { &mut of.written };
                 part.add(held.bytes);
             };
-            left(self.by_directory.of(directory(&held.name)));
-            left(self.by_program.of(&held.program));
+            left(self.by_directory.entry(directory(&held.name)));
+            left(self.by_program.entry(&held.program));
         }
         if result.is_ok() && !is_drop {
             self.guard.written_back(now);

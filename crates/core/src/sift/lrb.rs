@@ -141,7 +141,7 @@ impl Lrb {
     /// Returns the score of one file.
     fn score_of(&self, now: Micros, file: &Held<Window>) -> f32 {
         match &self.predictor {
-            Predictor::Perfect(last) => f32::from(u8::from(last.of(file.id) >= now)),
+            Predictor::Perfect(last) => f32::from(u8::from(last.get(file.id) >= now)),
             Predictor::Model { model, .. } => {
                 let mut row = [0.0; MAX_VALUES];
                 let row = &mut row[..model.features().values()];

@@ -71,7 +71,7 @@ pub(super) trait Judge {
     fn removed(&mut self, _now: Micros, _file: &Held<Self::State>, _died: bool) {}
 
     /// An event of a file that is not in RAM.
-    fn elsewhere(&mut self, _now: Micros, _event: &Event<'_>) {}
+    fn observe_outside_ram(&mut self, _now: Micros, _event: &Event<'_>) {}
 
     /// Re-derives every invariant.
     fn check(&self, _shelf: &Shelf<Self::State>) {}
@@ -298,7 +298,7 @@ impl<J: Judge> Sift for OnPressure<J> {
                     self.judge.created(now, slot, &mut self.shelf[slot]);
                     self.keep_within_budget(now);
                 } else {
-                    self.judge.elsewhere(now, event);
+                    self.judge.observe_outside_ram(now, event);
                 }
             }
             Action::SyncAll => {
@@ -316,7 +316,7 @@ impl<J: Judge> Sift for OnPressure<J> {
             }
             action => match action.file().and_then(|file| self.shelf.find(file)) {
                 Some(slot) => self.of_file(now, slot, event),
-                None => self.judge.elsewhere(now, event),
+                None => self.judge.observe_outside_ram(now, event),
             },
         }
     }

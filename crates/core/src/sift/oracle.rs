@@ -61,7 +61,7 @@ impl Judge for Oracle {
     type State = ();
 
     fn created(&mut self, _: Micros, _: Slot, file: &mut Held<()>) {
-        self.by_end.insert((self.last.of(file.id), file.id));
+        self.by_end.insert((self.last.get(file.id), file.id));
     }
 
     fn used(&mut self, _: Micros, _: &mut Held<()>, _: Use) -> bool {
@@ -86,7 +86,7 @@ impl Judge for Oracle {
 
     fn explain(&self, now: Micros, shelf: &Shelf<()>, slot: Slot) -> Explanation {
         let file = &shelf[slot];
-        let last_us = self.last.of(file.id);
+        let last_us = self.last.get(file.id);
         let (intent, rule) = match last_us < now {
             true => (Intent::Drop, "It is used no more."),
             false => (

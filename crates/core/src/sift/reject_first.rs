@@ -25,7 +25,7 @@ pub(super) const SPEC: Spec = Spec {
     offline: |_| false,
     build: |setup, params| {
         let known = Remembered::new(params.number(PARAMS, "ghosts") as usize);
-        let order = Order::of(params, PARAMS);
+        let order = Order::new(params, PARAMS);
         Ok(Box::new(OnPressure::new(setup, RejectFirst { order, known })))
     },
 };

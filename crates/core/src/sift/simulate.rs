@@ -128,7 +128,7 @@ struct File {
     dirty: Extents,
     /// Pages that hold data.
     pages: Extents,
-    place: Place,
+    place: SimulatedState,
     /// The file's name passed through before the trace showed that the file is new. Later events of
     /// its names, and its end, then pass through too.
     bound: bool,
@@ -142,7 +142,7 @@ enum Origin {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum SimulatedState {
     Ram,
     /// In RAM and below.
     Both,
@@ -184,7 +184,10 @@ impl<S: Sift> Sifted<S> {
 
     /// Returns the size of a file, bytes, if it was dropped and not used since.
     pub fn dropped_size(&self, file: FileId) -> Option<u64> {
-        self.files.get(&file).filter(|file| file.place == Place::Dropped).map(|file| file.size)
+        self.files
+            .get(&file)
+            .filter(|file| file.place == SimulatedState::Dropped)
+            .map(|file| file.size)
     }
 
     /// Returns the decisions so far, if they are kept.
@@ -337,11 +340,11 @@ impl<S: Sift> Sifted<S> {
             }
             return self.through(event, below);
         };
-        if file.place == Place::Dead && !matches!(event.action, Action::Gone { .. }) {
+        if file.place == SimulatedState::Dead && !matches!(event.action, Action::Gone { .. }) {
             return self.sift.handle(self.now, event);
         }
         let uses = changes || matches!(event.action, Action::Read { .. } | Action::Sync { .. });
-        if file.place == Place::Dropped && uses {
+        if file.place == SimulatedState::Dropped && uses {
             if matches!(event.action, Action::Truncate { .. }) {
                 // The truncated part of a dropped file is not fetched.
                 file.apply(&event.action);
@@ -353,7 +356,7 @@ impl<S: Sift> Sifted<S> {
         {
             self.make_room(id, offset, len, below);
             // A file that is open is not dropped; but not every trace tells when files are open.
-            if self.files.get(&id).is_some_and(|file| file.place == Place::Dropped) {
+            if self.files.get(&id).is_some_and(|file| file.place == SimulatedState::Dropped) {
                 self.fetch(id, below);
                 self.make_room(id, offset, len, below);
             }
@@ -370,14 +373,17 @@ impl<S: Sift> Sifted<S> {
             below(event);
         }
         if matches!(event.action, Action::Gone { .. }) {
-            self.counters.died_in_ram += u64::from(file.place == Place::Ram);
+            self.counters.died_in_ram += u64::from(file.place == SimulatedState::Ram);
             self.remove(id);
         } else if file.is_dead(&event.action) {
-            self.counters.died_in_ram += u64::from(file.place == Place::Ram);
+            self.counters.died_in_ram += u64::from(file.place == SimulatedState::Ram);
             self.counters.ram_bytes -= file.allocated();
             let dead = File::new(file.origin, Vec::new());
-            *file =
-                File { place: Place::Dead, bound: file.bound || file.place == Place::Both, ..dead };
+            *file = File {
+                place: SimulatedState::Dead,
+                bound: file.bound || file.place == SimulatedState::Both,
+                ..dead
+            };
         }
         self.sift.handle(self.now, event);
         self.perform(below);
@@ -408,7 +414,7 @@ impl<S: Sift> Sifted<S> {
             self.sift.need_space(self.now, bytes);
             self.perform(below);
             match self.files.get(&id) {
-                Some(file) if file.place == Place::Dropped => return,
+                Some(file) if file.place == SimulatedState::Dropped => return,
                 Some(_) if self.counters.ram_bytes >= before => break,
                 _ => {}
             }
@@ -449,7 +455,7 @@ impl<S: Sift> Sifted<S> {
                         ));
                     }
                     match self.files.get_mut(&file) {
-                        Some(file) if keep_in_ram => file.place = Place::Both,
+                        Some(file) if keep_in_ram => file.place = SimulatedState::Both,
                         _ => drop(self.remove(file)),
                     }
                 }
@@ -459,10 +465,14 @@ impl<S: Sift> Sifted<S> {
                     self.counters.ram_bytes -= dropped.allocated();
                     dropped.pages = Extents::default();
                     dropped.dirty = Extents::default();
-                    assert_eq!(dropped.place, Place::Ram, "a file that is below is not dropped");
+                    assert_eq!(
+                        dropped.place,
+                        SimulatedState::Ram,
+                        "a file that is below is not dropped"
+                    );
                     let is_open = self.knows.opens && !dropped.opens.is_empty();
                     assert!(!is_open, "a file that is open is not dropped");
-                    dropped.place = Place::Dropped;
+                    dropped.place = SimulatedState::Dropped;
                     if self.dropped_max < usize::MAX {
                         self.remember(file);
                     }
@@ -481,7 +491,7 @@ impl<S: Sift> Sifted<S> {
         self.dropped.push_back(file);
         while self.dropped.len() > self.dropped_max {
             let Some(first) = self.dropped.pop_front() else { return };
-            if self.files.get(&first).is_some_and(|file| file.place == Place::Dropped) {
+            if self.files.get(&first).is_some_and(|file| file.place == SimulatedState::Dropped) {
                 self.files.remove(&first);
             }
         }
@@ -507,9 +517,12 @@ impl<S: Sift> Sifted<S> {
     /// Makes the file below equal to the one in RAM. Returns the number of bytes written.
     fn write_back<F: FnMut(&Event<'_>)>(&mut self, id: FileId, below: &mut F) -> u64 {
         let file = self.files.get_mut(&id).expect("a file in RAM is written back");
-        assert!(matches!(file.place, Place::Ram | Place::Both), "a file in RAM is written back");
+        assert!(
+            matches!(file.place, SimulatedState::Ram | SimulatedState::Both),
+            "a file in RAM is written back"
+        );
         let mut emit = |action: Action<'_>| below(&ours(self.now, action));
-        if file.place == Place::Ram {
+        if file.place == SimulatedState::Ram {
             let name = MaybeOwned::Borrowed(file.names.first().map_or("", |name| &**name));
             match file.origin {
                 Origin::Create { owner, mode, sync } => {
@@ -595,11 +608,11 @@ impl<S: Sift> Sifted<S> {
             assert_eq!(dirty_only, 0, "{id:?}: what is dirty is content");
             assert!(file.content.end() <= file.size, "{id:?}: content lies in the file");
             match file.place {
-                Place::Ram => {
+                SimulatedState::Ram => {
                     assert_eq!(file.dirty, file.content, "{id:?}: nothing of it is below")
                 }
-                Place::Both => {}
-                Place::Dropped | Place::Dead => {
+                SimulatedState::Both => {}
+                SimulatedState::Dropped | SimulatedState::Dead => {
                     assert!(file.pages.is_empty(), "{id:?} takes no RAM")
                 }
             }
@@ -629,7 +642,7 @@ impl File {
             content,
             dirty,
             pages,
-            place: Place::Ram,
+            place: SimulatedState::Ram,
             bound: false,
         }
     }
@@ -649,8 +662,8 @@ impl File {
             | Action::Link { .. }
             | Action::Rename { .. }
             | Action::Unbind { .. }
-            | Action::Gone { .. } => self.bound || self.place == Place::Both,
-            _ => self.place == Place::Both,
+            | Action::Gone { .. } => self.bound || self.place == SimulatedState::Both,
+            _ => self.place == SimulatedState::Both,
         }
     }
 
@@ -683,7 +696,7 @@ impl File {
         match action {
             Action::Truncate { size, .. } => {
                 self.size = *size;
-                if self.place == Place::Both {
+                if self.place == SimulatedState::Both {
                     self.size_below = *size;
                 }
                 self.content.remove(*size..u64::MAX);

@@ -22,7 +22,7 @@ pub(super) const SPEC: Spec = Spec {
         Ok(Box::new(OnPressure::new(
             setup,
             Touch {
-                order: Order::of(params, PARAMS),
+                order: Order::new(params, PARAMS),
                 pause_us: params.duration_us(PARAMS, "pause"),
             },
         )))

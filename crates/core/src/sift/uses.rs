@@ -22,7 +22,7 @@ impl LastUses {
     }
 
     /// Returns the time of the file's last use; 0 if it has none.
-    pub fn of(&self, file: FileId) -> Micros {
+    pub fn get(&self, file: FileId) -> Micros {
         self.0.get(&file).copied().unwrap_or(0)
     }
 }

@@ -150,7 +150,7 @@ fn lifetime_of(
     outcome: &Outcome,
     times: &DeviceTimes,
 ) -> Result<Lifetime, NoLifetime> {
-    let flash = Flash::of(profile, times.wear.write_amplification())?;
+    let flash = Flash::new(profile, times.wear.write_amplification())?;
     lifetime(outcome.pages_due() * PAGE_BYTES, observed_us(trace), &flash)
 }
 

@@ -221,7 +221,7 @@ impl<'a> Study<'a> {
 
     /// Returns the note that the figures of read-ahead are bounds, where they are.
     pub fn readahead_bounds(&self) -> Option<Note> {
-        let reads_ahead = |ahead| ReadAheadModel::of(ahead).reads_ahead();
+        let reads_ahead = |ahead| ReadAheadModel::new(ahead).reads_ahead();
         let Knows { opens, sizes, .. } = self.trace.about().knows;
         let bounds = self.request.readaheads.iter().any(reads_ahead) && !(opens && sizes);
         bounds.then_some(Note::ReadAheadBounds { opens, sizes })
@@ -260,7 +260,7 @@ impl<'a> Plan<'a> {
         let is_offline = |policy: &policy::Selection| policy.spec.kind.is_offline();
         let needs_future = request.policies.iter().any(is_offline);
         let reads_ahead =
-            request.readaheads.iter().any(|ahead| ReadAheadModel::of(ahead).reads_ahead());
+            request.readaheads.iter().any(|ahead| ReadAheadModel::new(ahead).reads_ahead());
         let future = match reads_ahead {
             true if needs_future => Some(Err(FutureProblem::ReadAhead)),
             _ => needs_future.then(|| future(trace, cell_bytes, limit_bytes)),
@@ -333,7 +333,7 @@ fn suits_beside_nvm(system: &system::Selection, request: &Request) -> Result<(),
 /// Checks that the rest of a request makes sense with read-ahead.
 fn suits_readahead(trace: &Trace, request: &Request) -> Result<(), StudyError> {
     let reaches =
-        request.readaheads.iter().map(|selection| ReadAheadModel::of(selection).reach_pages());
+        request.readaheads.iter().map(|selection| ReadAheadModel::new(selection).reach_pages());
     let Some(reach_pages) = reaches.max() else { return Ok(()) };
     let tables = trace.tables();
     assert!(tables.reads_ahead_pages >= reach_pages, "the trace has the table of reads");

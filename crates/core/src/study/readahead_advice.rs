@@ -265,15 +265,15 @@ impl<'a> AdviceSearch<'a> {
                 self.by_slice(&begins_us, &before)
             }
         };
-        let saving = Judgement::of(present, &all);
-        let over_proposed = Judgement::of(proposed, &all);
+        let saving = Judgement::new(present, &all);
+        let over_proposed = Judgement::new(proposed, &all);
         Ok(AdviceFound { advice, saving, over_proposed, tried })
     }
 
     /// Compares two runs by the slices of a target.
     fn judged(&self, target: usize, before: &AdviceRun, after: &AdviceRun) -> Judgement {
         let begins_us = &self.targets[target].begins_us;
-        Judgement::of(&self.by_slice(begins_us, before), &self.by_slice(begins_us, after))
+        Judgement::new(&self.by_slice(begins_us, before), &self.by_slice(begins_us, after))
     }
 
     /// Adds up the time between cuts to slices that begin at some of them.

@@ -38,7 +38,7 @@ pub struct ChargedRun {
 impl ChargedConditions {
     /// Returns the side tables that the trace must have.
     pub fn tables(readahead: &readahead::Selection) -> Tables {
-        let reads_ahead_pages = ReadAheadModel::of(readahead).reach_pages().max(1);
+        let reads_ahead_pages = ReadAheadModel::new(readahead).reach_pages().max(1);
         Tables { reads_ahead_pages, owners: true, names: true, ..Tables::default() }
     }
 
@@ -94,7 +94,7 @@ pub(super) fn run_charged(
     let mut others: Vec<_> = requests.into_iter().collect();
     others.sort_unstable();
     charges.rows.extend(others.into_iter().map(|((file, process), read_requests)| {
-        ReadAheadCharge { read_requests, ..ReadAheadCharge::of(file, process) }
+        ReadAheadCharge { read_requests, ..ReadAheadCharge::new(file, process) }
     }));
     ChargedRun { outcome: result.outcome, charges }
 }

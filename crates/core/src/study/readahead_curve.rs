@@ -167,7 +167,7 @@ impl<'a> CurveSearch<'a> {
     pub fn reach_pages(params: &str, present_kib: u32) -> u32 {
         // Advice to read in order doubles the present one.
         let kib = KIB_MAX.max(present_kib.saturating_mul(2)).min(PRESENT_KIB_MAX);
-        let reach_pages = ReadAheadModel::of(&readahead_of(kib, params)).reach_pages();
+        let reach_pages = ReadAheadModel::new(&readahead_of(kib, params)).reach_pages();
         if present_kib > PRESENT_KIB_MAX / 2 { 2 * reach_pages } else { reach_pages }
     }
 
@@ -277,7 +277,7 @@ impl Curve {
         let is_flat = |n: &usize| points[*n].elapsed_s <= limit_s;
         let first = (judged_from..=best).rev().take_while(is_flat).last().unwrap_or(best);
         let last = (best..points.len()).take_while(is_flat).last().unwrap_or(best);
-        let saving = Judgement::of(&points[present].by_slice_s, &points[first].by_slice_s);
+        let saving = Judgement::new(&points[present].by_slice_s, &points[first].by_slice_s);
         let windows = points[present].outcome.readahead.windows;
         let lack = match saving.slices {
             _ if windows < WINDOWS_MIN && present_kib > 0 => Some(CurveLack::Windows { windows }),

@@ -324,7 +324,7 @@ impl<'a> Recommender<'a> {
             nvm: tried.nvm,
             price: tried.price.clone(),
             options: self.options(&tried.setting),
-            judgement: Judgement::of(baseline, costs),
+            judgement: Judgement::new(baseline, costs),
         });
         let mut judged: Vec<Judged> = judged.collect();
         largest_saving_first(&mut judged);

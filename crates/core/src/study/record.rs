@@ -405,7 +405,7 @@ impl<'a> From<&'a DeviceResult> for DeviceRecord<'a> {
             gb_per_day: on.daily.map(|daily| daily.gb_per_day()),
             drive_writes_per_day: on.drive_writes_per_day,
             lifetime: on.lifetime.ok(),
-            lifetime_reason: on.lifetime.err().map(NoLifetime::words),
+            lifetime_reason: on.lifetime.err().map(NoLifetime::as_text),
         }
     }
 }

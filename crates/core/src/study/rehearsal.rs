@@ -200,7 +200,7 @@ impl Rehearsal {
             at_end: SiftSlice { droppable: waits[side], ..SiftSlice::default() },
             ..SiftOutcome::default()
         };
-        let judged = JudgedSifter::of(self.chosen.sifter.label(), false, &outcome(0), outcome(1));
+        let judged = JudgedSifter::new(self.chosen.sifter.label(), false, &outcome(0), outcome(1));
         RehearsalResult {
             since_us: now.saturating_sub(self.began_us),
             stock_bytes,

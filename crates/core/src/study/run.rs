@@ -90,7 +90,7 @@ impl Plan<'_> {
             discards: request.discards,
             metadata: request.metadata.as_ref(),
             attribution: request.attribution.then_some(&attribution),
-            readahead: planned.readahead.map(|chosen| with(ReadAheadModel::of(chosen).into())),
+            readahead: planned.readahead.map(|chosen| with(ReadAheadModel::new(chosen).into())),
             lines: wants_lines.then_some(&lines),
             reads,
         };

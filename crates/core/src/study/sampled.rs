@@ -27,7 +27,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    fn of(values: [f64; SAMPLES]) -> Self {
+    fn new(values: [f64; SAMPLES]) -> Self {
         let n = SAMPLES as f64;
         let value = values.iter().sum::<f64>() / n;
         let variance = values.iter().map(|one| (one - value).powi(2)).sum::<f64>() / (n - 1.0);
@@ -64,7 +64,7 @@ impl SampledRow {
     pub fn new(frames: u32, rate: f64, accesses: u64, rows: [&ResultRow; SAMPLES]) -> Self {
         let expected = rate * accesses as f64;
         let of =
-            |figure: &dyn Fn(&Outcome) -> f64| Estimate::of(rows.map(|row| figure(&row.outcome)));
+            |figure: &dyn Fn(&Outcome) -> f64| Estimate::new(rows.map(|row| figure(&row.outcome)));
         let hits = |outcome: &Outcome| {
             let missing = expected - outcome.accesses() as f64;
             ((outcome.hits() as f64 + missing) / expected.max(1.0)).clamp(0.0, 1.0)
@@ -120,9 +120,9 @@ mod tests {
     // Promises: Sampling and sweeps 1.
     #[test]
     fn an_interval_is_students() {
-        let same = Estimate::of([2.0; 4]);
+        let same = Estimate::new([2.0; 4]);
         assert_eq!((same.value, same.error), (2.0, 0.0));
-        let spread = Estimate::of([1.0, 2.0, 3.0, 4.0]);
+        let spread = Estimate::new([1.0, 2.0, 3.0, 4.0]);
         // Standard deviation 1.29099, standard error 0.645497.
         assert!((spread.value - 2.5).abs() < 1e-12 && (spread.error - 2.05397).abs() < 1e-4);
     }

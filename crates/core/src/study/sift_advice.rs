@@ -39,7 +39,7 @@ pub struct SiftSlices {
 impl SiftSlices {
     /// Returns the sessions of a whole trace; if it has fewer than [`SLICES_MIN`], slices of equal
     /// time.
-    pub fn of(events: &[Event<'_>]) -> Self {
+    pub fn new(events: &[Event<'_>]) -> Self {
         let end_us = events.last().map_or(0, |event| event.at_us);
         let touches = events.iter().filter(|event| event.action.file().is_some());
         let mut times_us = touches.map(|event| event.at_us);
@@ -93,7 +93,7 @@ struct Parts {
 
 impl ShareInterval {
     /// Returns the share of the parts in the wholes.
-    fn of(Parts { by_slice, at_end }: Parts) -> Self {
+    fn new(Parts { by_slice, at_end }: Parts) -> Self {
         let add = |(part, whole): (f64, f64), of: &(f64, f64)| (part + of.0, whole + of.1);
         let share = |(part, whole): (f64, f64)| if part == 0.0 { 0.0 } else { part / whole };
         let (low, high) = bootstrap(by_slice.len(), |drawn| {
@@ -126,7 +126,7 @@ impl JudgedSifter {
     ///
     /// # Panics
     /// If the numbers of slices differ.
-    pub fn of(name: String, is_offline: bool, stock: &SiftOutcome, outcome: SiftOutcome) -> Self {
+    pub fn new(name: String, is_offline: bool, stock: &SiftOutcome, outcome: SiftOutcome) -> Self {
         assert_eq!(stock.slices.len(), outcome.slices.len(), "both were cut into the same slices");
         let pairs = stock.slices.iter().zip(&outcome.slices);
         let works = pairs.filter(|(stock, with)| {
@@ -137,7 +137,7 @@ impl JudgedSifter {
             let pair =
                 |stock: &SiftSlice, with: &SiftSlice| (part(stock, with), stock.droppable as f64);
             let by_slice = works.iter().map(|(stock, with)| pair(stock, with)).collect();
-            ShareInterval::of(Parts { by_slice, at_end: pair(&stock.at_end, &outcome.at_end) })
+            ShareInterval::new(Parts { by_slice, at_end: pair(&stock.at_end, &outcome.at_end) })
         };
         Self {
             name,

@@ -94,7 +94,7 @@ struct Seen {
 
 impl SiftDirectories {
     /// Looks at a whole trace. Files with these names are droppable.
-    pub fn of(events: &[Event<'_>], droppable: &Droppable) -> Self {
+    pub fn new(events: &[Event<'_>], droppable: &Droppable) -> Self {
         let mut files: HashMap<FileId, Seen, FixedState> = HashMap::default();
         let mut flusher = Flusher::new(FlusherSettings::default()).with_log();
         let named = |files: &mut HashMap<FileId, Seen, FixedState>, file, name: &str, created| {
@@ -262,7 +262,7 @@ mod tests {
 
     fn found(mut events: Vec<Event<'static>>, patterns: &[String]) -> SiftDirectories {
         events.sort_by_key(|event| event.at_us);
-        SiftDirectories::of(&events, &Droppable::matching(patterns))
+        SiftDirectories::new(&events, &Droppable::matching(patterns))
     }
 
     fn row(directory: &SiftDirectory) -> (&str, [u64; 4], Option<u64>) {

@@ -80,7 +80,7 @@ pub struct Verdict<'a> {
 
 impl<'a> Verdict<'a> {
     /// Returns the verdict; `None` without online policies.
-    pub fn of(contenders: &[Contender<'a>]) -> Option<Self> {
+    pub fn new(contenders: &[Contender<'a>]) -> Option<Self> {
         let online: Vec<_> =
             contenders.iter().filter(|one| one.kind == Kind::Online).copied().collect();
         let accesses = online.first()?.outcome.accesses();
@@ -156,7 +156,7 @@ pub struct LeastCpu<'a> {
 
 impl<'a> LeastCpu<'a> {
     /// Takes costs in nanoseconds per access. `None` without online policies.
-    fn of(costs: impl Iterator<Item = (&'a str, Kind, f64)>) -> Option<Self> {
+    fn new(costs: impl Iterator<Item = (&'a str, Kind, f64)>) -> Option<Self> {
         let mut means: Vec<(&str, f64, u32)> = Vec::new();
         for (policy, _, ns) in costs.filter(|(_, kind, _)| *kind == Kind::Online) {
             match means.iter_mut().find(|(other, _, _)| *other == policy) {
@@ -219,7 +219,7 @@ impl Results<'_> {
         let costs = self.rows().map(|row| (&*row.policy, row.kind, row.cpu_ns_per_access));
         Some(StudyVerdict {
             sizes: sizes.filter(|sizes| !sizes.is_empty())?,
-            least_cpu: LeastCpu::of(costs),
+            least_cpu: LeastCpu::new(costs),
             cold_accesses: self.study.trace.cold_accesses(),
             drained: self.study.request.drain,
             unit: self.study.request.unit,
@@ -234,11 +234,11 @@ impl Results<'_> {
         });
         let contenders: Vec<_> = contenders.collect();
         let devices = self.study.request.devices.iter().enumerate();
-        let devices =
-            devices.map(|(n, device)| DeviceVerdict::of(device, &size.rows, |row| &row.devices[n]));
+        let devices = devices
+            .map(|(n, device)| DeviceVerdict::new(device, &size.rows, |row| &row.devices[n]));
         Some(SizeVerdict {
             frames: size.frames,
-            verdict: Verdict::of(&contenders)?,
+            verdict: Verdict::new(&contenders)?,
             devices: devices.collect::<Option<_>>()?,
             knees: knee::knees(size),
         })
@@ -246,7 +246,7 @@ impl Results<'_> {
 }
 
 impl<'a> DeviceVerdict<'a> {
-    fn of(
+    fn new(
         device: &PreparedDevice,
         rows: &'a [ResultRow],
         on: impl Fn(&'a ResultRow) -> &'a DeviceResult,
@@ -311,7 +311,7 @@ mod tests {
             belady(80),
             Contender { policy: "oracle", kind: Kind::Heuristic, outcome: outcome(79, 0, 0, 0) },
         ];
-        let verdict = Verdict::of(&contenders).unwrap();
+        let verdict = Verdict::new(&contenders).unwrap();
         assert_eq!((&verdict.hits.policies[..], verdict.hits.count), (&["good"][..], 60));
         let writes = verdict.writes.as_ref().unwrap();
         assert_eq!((&writes.fewest.policies[..], writes.fewest.count), (&["good"][..], 13));
@@ -326,14 +326,14 @@ mod tests {
     #[test]
     fn ties_name_all_equals_and_mark_respects_in_which_all_policies_are_equal() {
         let same = outcome(50, 0, 7, 0);
-        let verdict = Verdict::of(&[online("lru", same), online("a", same), belady(50)]).unwrap();
+        let verdict = Verdict::new(&[online("lru", same), online("a", same), belady(50)]).unwrap();
         assert_eq!((verdict.hits.policies.len(), verdict.hits.all_alike), (2, true));
         assert_eq!(
             verdict.writes.unwrap().pareto_front,
             ["lru", "a"],
             "no policy is better than its equal"
         );
-        let verdict = Verdict::of(&[
+        let verdict = Verdict::new(&[
             online("lru", same),
             online("a", same),
             online("b", outcome(49, 0, 7, 0)),
@@ -352,7 +352,7 @@ mod tests {
         let verdict = |left| {
             let contenders =
                 [online("lru", outcome(50, 20, 0, 9)), online("lazy", outcome(50, 4, left, 1))];
-            Verdict::of(&contenders).unwrap().writes.unwrap().fewest_nonsequential
+            Verdict::new(&contenders).unwrap().writes.unwrap().fewest_nonsequential
         };
         assert_eq!(verdict(4).unwrap().policies, ["lazy"]);
         assert_eq!(verdict(5), None);
@@ -360,17 +360,17 @@ mod tests {
 
     #[test]
     fn the_verdict_omits_respects_without_data() {
-        assert_eq!(Verdict::of(&[]), None);
-        assert_eq!(Verdict::of(&[belady(3)]), None);
+        assert_eq!(Verdict::new(&[]), None);
+        assert_eq!(Verdict::new(&[belady(3)]), None);
         let reads = Outcome { read_accesses: 10, read_hits: 4, ..Default::default() };
-        let verdict = Verdict::of(&[online("fifo", reads), online("a", reads)]).unwrap();
+        let verdict = Verdict::new(&[online("fifo", reads), online("a", reads)]).unwrap();
         assert_eq!(
             (verdict.writes.is_none(), verdict.left_to_gain(), verdict.gap_closed()),
             (true, None, None)
         );
         assert_eq!(verdict.hits.reference, None);
         // The reference has as many hits as the bound.
-        let verdict = Verdict::of(&[online("lru", outcome(5, 0, 0, 0)), belady(5)]).unwrap();
+        let verdict = Verdict::new(&[online("lru", outcome(5, 0, 0, 0)), belady(5)]).unwrap();
         assert_eq!((verdict.left_to_gain(), verdict.gap_closed()), (Some(0.0), None));
     }
 
@@ -387,8 +387,8 @@ mod tests {
             ("sieve", Kind::Online, 11.0),
         ];
         let least = LeastCpu { policies: vec!["sieve", "fifo"], ns_per_access: 9.5 };
-        assert_eq!(LeastCpu::of(costs.into_iter()), Some(least));
-        assert_eq!(LeastCpu::of(costs[3..4].iter().copied()), None);
+        assert_eq!(LeastCpu::new(costs.into_iter()), Some(least));
+        assert_eq!(LeastCpu::new(costs[3..4].iter().copied()), None);
     }
 
     proptest! {
@@ -405,7 +405,7 @@ mod tests {
                 .zip(&outcomes)
                 .map(|(name, (hits, written, left, nonsequential))| online(name, outcome(*hits, *written, *left, *nonsequential)))
                 .collect();
-            let verdict = Verdict::of(&all).unwrap();
+            let verdict = Verdict::new(&all).unwrap();
             let writes = verdict.writes.as_ref().unwrap();
             let as_good = |one: &Outcome, other: &Outcome| {
                 one.hits() >= other.hits() && one.writes_due() <= other.writes_due()
@@ -431,7 +431,7 @@ mod tests {
             }
             let turn = turn % all.len();
             all.rotate_left(turn);
-            let turned = Verdict::of(&all).unwrap();
+            let turned = Verdict::new(&all).unwrap();
             prop_assert_eq!((turned.hits.count, turned.hits.all_alike), (verdict.hits.count, verdict.hits.all_alike));
             let turned: Vec<_> = turned.writes.unwrap().pareto_front.iter().map(|name| of_turned(&all, name)).collect();
             let before: Vec<_> = writes.pareto_front.iter().map(|name| of_turned(&all, name)).collect();

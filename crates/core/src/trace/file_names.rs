@@ -25,7 +25,7 @@ impl FileNames {
     }
 
     /// Returns the last name of a file.
-    pub(super) fn of(&self, file: FileId) -> Option<&str> {
+    pub(super) fn get(&self, file: FileId) -> Option<&str> {
         self.names.get(&file).map(AsRef::as_ref)
     }
 
@@ -67,11 +67,11 @@ mod tests {
         names.push(&Action::Bind { file, name: name("/a/x.tmp") });
         names.push(&Action::Rename { file, names: Renamed::owned("/a/x.tmp", "/a/x") });
         names.push(&Action::Bind { file: FileId(2), name: name("/ab/x") });
-        assert_eq!(names.of(file), Some("/a/x"));
+        assert_eq!(names.get(file), Some("/a/x"));
         // `/ab` is another directory.
         names.push(&Action::RenameDirectory { names: Renamed::owned("/a", "/longer") });
-        assert_eq!((names.of(file), names.of(FileId(2))), (Some("/longer/x"), Some("/ab/x")));
-        assert_eq!(names.of(FileId(3)), None);
+        assert_eq!((names.get(file), names.get(FileId(2))), (Some("/longer/x"), Some("/ab/x")));
+        assert_eq!(names.get(FileId(3)), None);
         assert_eq!(names.text_bytes, "/longer/x/ab/x".len());
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Files {
 
 impl Files {
     /// Units without a place (whole requests) all belong to one file.
-    pub(crate) fn of(runs: &[Run], pages: u32) -> Self {
+    pub(crate) fn new(runs: &[Run], pages: u32) -> Self {
         let mut firsts: Vec<u32> =
             runs.chunk_by(|one, next| one.file == next.file).map(|file| file[0].first).collect();
         if firsts.is_empty() && pages > 0 {
@@ -91,7 +91,7 @@ mod tests {
                 runs.push(Run { first, pages, file: FileId(u64::from(file) * 3), page: n as u64 * 1000 });
                 wanted.extend((0..pages).map(|_| file));
             }
-            let files = Files::of(&runs, wanted.len() as u32);
+            let files = Files::new(&runs, wanted.len() as u32);
             prop_assert_eq!(files.count(), wanted.last().map_or(0, |last| last + 1));
             for (page, file) in wanted.iter().enumerate() {
                 prop_assert_eq!(files.of_page(Page(page as u32)).0, *file);
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn units_without_a_place_belong_to_one_file() {
-        let files = Files::of(&[], 70);
+        let files = Files::new(&[], 70);
         assert_eq!((files.count(), files.of_page(Page(69)).0, files.pages(File(0))), (1, 0, 0..70));
-        assert_eq!(Files::of(&[], 0).count(), 0);
+        assert_eq!(Files::new(&[], 0).count(), 0);
     }
 }

@@ -42,7 +42,7 @@ impl RecordedPlaces {
     /// recorded until then; if there is none, the next one. A place belongs to the page only
     /// between two removals.
     pub(crate) fn at(&self, page: Page, now_us: Micros) -> Option<Lba> {
-        let records = self.of(page);
+        let records = self.get(page);
         let next = records.partition_point(|record| record.at_us <= now_us);
         let newest = next.checked_sub(1).and_then(|newest| records[newest].place());
         newest.or_else(|| records.get(next)?.place())
@@ -51,7 +51,7 @@ impl RecordedPlaces {
     /// Returns the place that the end of the recording tells, if no event gives the page one before
     /// or removes it: the page had it from the beginning if its file existed then.
     pub(crate) fn only_at_the_end(&self, page: Page) -> Option<Lba> {
-        let first = self.of(page).first().filter(|first| first.at_us >= self.duration_us)?;
+        let first = self.get(page).first().filter(|first| first.at_us >= self.duration_us)?;
         first.place()
     }
 
@@ -76,7 +76,7 @@ impl RecordedPlaces {
         self.unaligned
     }
 
-    fn of(&self, page: Page) -> &[Record] {
+    fn get(&self, page: Page) -> &[Record] {
         let [first, end] = [page.0, page.0 + 1].map(|page| self.firsts[page as usize] as usize);
         &self.records[first..end]
     }

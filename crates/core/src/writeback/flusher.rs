@@ -5,7 +5,7 @@
 //! enough to evict no dirty page. It counts data only. Names, attributes and the journal of a file
 //! system are not modelled.
 //!
-//! Three things differ from [`Machine`](super::Machine). It needs no trace: files and pages come
+//! Three things differ from [`DirtyPages`](super::DirtyPages). It needs no trace: files and pages come
 //! as they are. It only counts: no page has a place. And its memory is bounded: if more than
 //! [`BLOCKS_MAX`] blocks of 64 pages are dirty, or more than [`FILES_MAX`] files have an age, the
 //! oldest files are written early, and counted as such ([`WrittenPages::early`]).
@@ -121,7 +121,7 @@ impl WrittenPages {
         expired + background + synced + synced_all + direct + replacing + early
     }
 
-    fn of(&mut self, why: FlushReason) -> &mut u64 {
+    fn get_mut(&mut self, why: FlushReason) -> &mut u64 {
         match why {
             FlushReason::Expired => &mut self.expired,
             FlushReason::Background => &mut self.background,
@@ -386,7 +386,7 @@ impl Flusher {
     fn write_pages(&mut self, file: FileId, pages: Range<u64>, why: FlushReason) {
         // Without a log only the number counts.
         if self.log.is_none() {
-            *self.written.of(why) += self.clean(file, pages);
+            *self.written.get_mut(why) += self.clean(file, pages);
             return;
         }
         let mut written: Vec<(u32, Range<u64>)> = Vec::new();
@@ -400,7 +400,7 @@ impl Flusher {
 
     fn reached(&mut self, file: FileId, dirtier: u32, pages: Range<u64>, why: FlushReason) {
         let (first_page, pages) = (pages.start, pages.end - pages.start);
-        *self.written.of(why) += pages;
+        *self.written.get_mut(why) += pages;
         let Some(log) = self.log.as_mut().filter(|_| pages > 0) else { return };
         let entry = Reached { at_us: self.now_us, file, dirtier, first_page, pages, why };
         match log.last_mut() {

@@ -55,15 +55,15 @@ use crate::{
 use std::{fmt, str::FromStr};
 
 mod default;
+mod dirty_pages;
 pub mod flusher;
-mod machine;
 
 #[cfg(test)]
 mod tests;
 
 pub use default::{DefaultModes, DefaultReason};
-pub use machine::Machine;
-pub(crate) use machine::{OnEviction, WriteBack};
+pub use dirty_pages::DirtyPages;
+pub(crate) use dirty_pages::{OnEviction, WriteBack};
 
 /// Which modes are on. The default is none of them: dirty pages are written when they are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub enum First {
 
 impl Cluster {
     /// Ranges of this many pages that are written on eviction only.
-    pub fn of(pages: u32) -> Self {
+    pub fn new(pages: u32) -> Self {
         Self { pages, idle_us: None, ratio: None, first: First::Fullest }
     }
 
@@ -239,7 +239,7 @@ impl FromStr for Modes {
             match (name.to_ascii_lowercase().as_str(), value) {
                 ("periodic", Some(every)) => modes.periodic_us = Some(parse_us(every)?),
                 ("cluster", Some(size)) => {
-                    modes.cluster = Some(Cluster::of(cluster_pages(size)?));
+                    modes.cluster = Some(Cluster::new(cluster_pages(size)?));
                     mode = Parametrised::Cluster;
                 }
                 ("expire", Some(after)) => {
@@ -411,7 +411,7 @@ impl fmt::Display for Caveat {
     }
 }
 
-/// Returns the most memory that a [`Machine`] takes: half a byte per page, for dirty pages and
+/// Returns the most memory that a [`DirtyPages`] takes: half a byte per page, for dirty pages and
 /// their files, and 20 bytes per file. A trace has no more files than runs.
 pub fn machine_bytes(trace: &Trace) -> u64 {
     u64::from(trace.pages()) / 2 + trace.runs().len() as u64 * 20

@@ -77,7 +77,7 @@ pub fn listed(holders: &[Holder]) -> String {
 /// # Errors
 ///
 /// `/proc` cannot be read.
-pub fn of(mount: &Mount) -> io::Result<Vec<Holder>> {
+pub fn holders_of(mount: &Mount) -> io::Result<Vec<Holder>> {
     let ours = fs::read_link("/proc/self/ns/mnt")?;
     // By namespace, where it has the copy; with those of processes that have none.
     let mut places: BTreeMap<PathBuf, Option<Copy>> = BTreeMap::new();

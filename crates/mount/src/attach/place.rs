@@ -235,9 +235,9 @@ fn suitable(
 /// Processes that use a directory in two consecutive looks: a process that was forked and is about
 /// to run another program has its parent's descriptors for a moment.
 fn used(place: &Path) -> io::Result<Found> {
-    let mut found = users::of(place)?;
+    let mut found = users::users_of(place)?;
     if !found.users.is_empty() {
-        let again = users::of(place)?;
+        let again = users::users_of(place)?;
         found.users.retain(|user| again.users.iter().any(|still| still.pid == user.pid));
     }
     Ok(found)
@@ -268,7 +268,7 @@ fn directory(path: &Path) -> Result<PathBuf, Refused> {
 }
 
 fn mount_of(path: &Path) -> Result<Mount, Refused> {
-    mounts::of(path).map_err(|why| Refused::at(path, "which mount it is on", why))
+    mounts::mount_of(path).map_err(|why| Refused::at(path, "which mount it is on", why))
 }
 
 fn related(backing: &Path, mountpoint: &Path) -> Result<(), Refused> {
@@ -346,7 +346,7 @@ pub struct Lock {
     file: Arc<File>,
 }
 
-/// Content of the lock for daemons that want the same BACKING: `PID`, and in the next line the
+/// FileState of the lock for daemons that want the same BACKING: `PID`, and in the next line the
 /// state of its holder. The length is constant, so that the content fits on a full file system too.
 #[derive(Clone, Debug)]
 pub struct Sign(Arc<File>);

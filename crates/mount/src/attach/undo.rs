@@ -66,7 +66,7 @@ pub fn unmount_unused(point: &Path, is_idle: impl Fn() -> bool) -> io::Result<Op
             return Ok(None);
         }
         // It may be another user's mount, which is closed even to root.
-        found = users::of(point).unwrap_or_default();
+        found = users::users_of(point).unwrap_or_default();
         if !found.users.is_empty() {
             return Ok(Some(found));
         }
@@ -210,7 +210,7 @@ pub(crate) fn is_mounted(number: u32) -> bool {
 ///
 /// The connection cannot be aborted by a plain user, or if fusectl is not mounted.
 pub fn cut_off(mount: &Mount) -> io::Result<()> {
-    match Connection::of(mount) {
+    match Connection::new(mount) {
         // The connection has ended already.
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
         connection => connection?.cut_off(),
@@ -232,7 +232,7 @@ impl Connection {
     ///
     /// It has ended (`ENOENT`). A plain user can have it only if it is the user's own and fusectl
     /// is mounted.
-    pub fn of(mount: &Mount) -> io::Result<Self> {
+    pub fn new(mount: &Mount) -> io::Result<Self> {
         let number = minor(mount.dev).to_string();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let there = rustix::fs::open(Path::new(CONNECTIONS).join(&number), flags, Mode::empty());

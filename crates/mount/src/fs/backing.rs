@@ -177,7 +177,7 @@ impl Backing {
         }
         let of_temps = flags(&temps);
         let state = FlashState::new(&hidden)?;
-        let volume = Volume::of(root.as_fd())?;
+        let volume = Volume::new(root.as_fd())?;
         let mut backing = Backing {
             root,
             root_ino: stat.st_ino,

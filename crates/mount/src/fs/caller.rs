@@ -76,7 +76,7 @@ pub(crate) fn as_user<T>(user: User, make: impl FnOnce() -> Result<T>) -> Result
     if !geteuid().is_root() || user == User::ROOT {
         return make();
     }
-    let _back = Back;
+    let _back = RestoreRoot;
     set_thread_res_gid(None, Gid::from_raw(user.gid), None)?;
     set_thread_res_uid(None, Uid::from_raw(user.uid), None)?;
     let mut sets = capabilities(None)?;
@@ -113,9 +113,9 @@ fn may_keep_setgid(status: &str, group: u32, capable_here: bool) -> bool {
 }
 
 /// Restores root when dropped, also if `make` panics.
-struct Back;
+struct RestoreRoot;
 
-impl Drop for Back {
+impl Drop for RestoreRoot {
     fn drop(&mut self) {
         let user = set_thread_res_uid(None, Uid::ROOT, None);
         let group = set_thread_res_gid(None, Gid::ROOT, None);

@@ -8,7 +8,7 @@
 
 use super::Fs;
 use super::failures::{Step, WriteBackError, WriteBackFailures};
-use super::table::{self, Is};
+use super::table::{self, NodeState};
 use super::types::Ino;
 use super::write_back::Job;
 use flashsift_core::event::{FileId, Micros};
@@ -172,7 +172,10 @@ impl Fs {
     }
 
     fn lives_in_ram(&self, file: FileId) -> bool {
-        matches!(self.table().node(table::number(file)).map(|node| &node.is), Some(Is::Ram))
+        matches!(
+            self.table().node(table::number(file)).map(|node| &node.state),
+            Some(NodeState::Ram)
+        )
     }
 
     /// Reports that this file reached flash without a decision.

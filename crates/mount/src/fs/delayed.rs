@@ -19,10 +19,10 @@ pub(crate) mod recovery;
 
 use super::Fs;
 use super::backing::Backing;
-use super::content::Content;
 use super::events;
+use super::file_state::FileState;
 use super::open_files::errno;
-use super::table::{Is, Name, Table};
+use super::table::{Name, NodeState, Table};
 use super::types::{DelayedStatus, Ino};
 pub(crate) use file::{Change, Covered, DelayedFile};
 use flashsift_core::delayed::groups::Groups;
@@ -312,8 +312,8 @@ impl Fs {
     }
 
     /// The group of an open file, if it has one: adopts the file if BACKING still has it alone.
-    pub(crate) fn join_group(&self, ino: Ino, content: &Content) -> Result<()> {
-        if !content.is_in_group() || !content.place.read().settled {
+    pub(crate) fn join_group(&self, ino: Ino, file_state: &FileState) -> Result<()> {
+        if !file_state.is_in_group() || !file_state.place.read().settled {
             return Ok(());
         }
         self.bound_open_files();
@@ -329,14 +329,14 @@ impl Fs {
             adopted => adopted?,
         };
         if !adopted {
-            content.leaves_group();
+            file_state.leaves_group();
         }
         Ok(())
     }
 
     /// Whether a file in RAM belongs to a group.
     pub(crate) fn is_delayed(&self, table: &Table, ino: Ino) -> bool {
-        matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram))
+        matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram))
             && self.delayed.file(ino).is_some()
     }
 

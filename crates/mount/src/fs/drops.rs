@@ -11,7 +11,7 @@
 //! which the kernel holds the directory's lock.
 
 use super::Fs;
-use super::table::{Is, Table};
+use super::table::{NodeState, Table};
 use super::types::{Attr, Ino, ROOT};
 use flashsift_core::sift::Blocked;
 use parking_lot::{Condvar, Mutex};
@@ -58,10 +58,10 @@ impl Fs {
     /// The file is open, or BACKING refuses to lose a file that one of the names hides. It is all
     /// there then.
     pub(crate) fn drop_file(&self, ino: Ino) -> std::result::Result<(), Blocked> {
-        let at = self.arrived(0);
+        let at = self.begin(0);
         let mut table = self.table();
         let names = match table.node(ino) {
-            Some(node) if !matches!(node.is, Is::Ram) => return Ok(()),
+            Some(node) if !matches!(node.state, NodeState::Ram) => return Ok(()),
             Some(node) if node.opens > 0 => return Err(Blocked::InUse),
             Some(node) => node.names.clone(),
             None => return Ok(()),

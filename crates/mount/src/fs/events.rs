@@ -4,7 +4,7 @@
 //! through a bounded queue that takes no lock and allocates nothing. An operation queues its event
 //! before it returns, and each delivery empties the queue first. So the events of one file, and of
 //! one name, are in the order in which they took effect. Operations that change a file's bytes hold
-//! the file's own lock ([`Content::order`](super::content::Content)) until their event is queued;
+//! the file's own lock ([`FileState::order`](super::file_state::FileState)) until their event is queued;
 //! reads of a file in RAM share it.
 //!
 //! For files that the kernel reads and writes itself (passthrough), only opens and closes are seen.
@@ -76,7 +76,7 @@ impl Stream {
     /// that took long gets the time of the event before it, so that times never go back.
     fn deliver(&mut self, mut event: Event<'_>, processes: &Processes) {
         event.at_us = self.now(event.at_us);
-        event.pid = processes.of(event.tid);
+        event.pid = processes.get(event.tid);
         if let Some(sink) = &mut self.sink {
             sink(&event);
         }
@@ -198,7 +198,7 @@ impl Events {
     }
 
     /// It gets them again.
-    pub(crate) fn heed(&self, file: FileId) {
+    pub(crate) fn unignore(&self, file: FileId) {
         let mut stream = self.stream.lock();
         self.deliver_queued(&mut stream);
         stream.ignored.remove(&file);
@@ -259,13 +259,13 @@ impl Fs {
     }
 
     /// Notes the time and thread of an operation that begins.
-    pub(crate) fn arrived(&self, tid: u32) -> At {
+    pub(crate) fn begin(&self, tid: u32) -> At {
         At { us: self.events.now(), tid }
     }
 
     /// The same, for operations that open or create: the thread's process is looked up.
-    pub(crate) fn arrived_to_open(&self, tid: u32) -> At {
-        let at = self.arrived(tid);
+    pub(crate) fn begin_open(&self, tid: u32) -> At {
+        let at = self.begin(tid);
         if let Some(named) = self.events.processes.look_up(tid, at.us) {
             let process = |name: &str| Action::Process { name: MaybeOwned::owned_str(name) };
             self.events.push(at.us, tid, process(&named.name));
@@ -274,12 +274,12 @@ impl Fs {
     }
 
     /// Queues an event without a name.
-    pub(crate) fn saw(&self, at: At, action: Action<'static>) {
+    pub(crate) fn emit(&self, at: At, action: Action<'static>) {
         self.events.push(at.us, at.tid, action);
     }
 
     /// Delivers an event about a name of a file.
-    pub(crate) fn saw_name(
+    pub(crate) fn emit_name(
         &self,
         table: &Table,
         at: At,
@@ -311,7 +311,7 @@ impl Fs {
     }
 
     /// Delivers the creation of a file.
-    pub(crate) fn saw_create(
+    pub(crate) fn emit_create(
         &self,
         table: &Table,
         at: At,
@@ -329,7 +329,7 @@ impl Fs {
     }
 
     /// The file of this number, if it has one, moved; or a directory did.
-    pub(crate) fn saw_rename(
+    pub(crate) fn emit_rename(
         &self,
         table: &Table,
         at: At,
@@ -355,24 +355,24 @@ impl Fs {
     }
 
     /// The file has no name and no open any more.
-    pub(crate) fn saw_end(&self, table: &mut Table, at: At, ino: Ino) {
+    pub(crate) fn emit_end(&self, table: &mut Table, at: At, ino: Ino) {
         if let Some(file) = table.end_file(ino) {
-            self.saw(at, Action::Gone { file });
+            self.emit(at, Action::Gone { file });
         }
     }
 
     /// The file's identity in the stream; a file that existed before is introduced by its names and
     /// its size.
-    pub(crate) fn meet(&self, table: &mut Table, at: At, ino: Ino, size: u64) -> FileId {
+    pub(crate) fn introduce(&self, table: &mut Table, at: At, ino: Ino, size: u64) -> FileId {
         if let Some(file) = table.file(ino) {
             return file;
         }
-        let file = table.meet(ino);
+        let file = table.identify(ino);
         let names = table.node(ino).map(|node| node.names.clone()).unwrap_or_default();
         for (dir, name) in names {
-            self.saw_name(table, at, (dir, &name), |name| Action::Bind { file, name });
+            self.emit_name(table, at, (dir, &name), |name| Action::Bind { file, name });
         }
-        self.saw(at, Action::Size { file, size });
+        self.emit(at, Action::Size { file, size });
         file
     }
 }

@@ -7,11 +7,11 @@
 use super::Fs;
 use super::backing::{self, HIDDEN, proc_path};
 use super::caller::{User, as_caller};
-use super::content::{Content, Place};
 use super::events::At;
+use super::file_state::{FileState, Location};
 use super::open_files::asks_for_sync;
 use super::reservation::spare_files;
-use super::table::{self, InRam, Is, Name, Table};
+use super::table::{self, InRam, Name, NodeState, Table};
 use super::temps::is_temporary;
 use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
 use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
@@ -76,7 +76,7 @@ impl Fs {
         flags: i32,
     ) -> Result<(Attr, OpenId, Opened)> {
         permitted(parent, name)?;
-        let at = self.arrived_to_open(caller.tid);
+        let at = self.begin_open(caller.tid);
         let opening = OFlags::from_bits_retain(flags as u32);
         self.make_room_for_file();
         let mut table = self.table();
@@ -93,19 +93,19 @@ impl Fs {
         }
         let (ino, id, file) =
             self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
-        let settled = !matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram));
+        let settled = !matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram));
         let delayed = if settled { None } else { self.delayed.file(ino) };
         let in_group = delayed.is_some();
-        let place = Place { file: Some(Arc::new(file)), settled, handed_over: false, delayed };
-        let content = Arc::new(match in_group {
-            true => Content::in_group(place),
-            false => Content::new(place),
+        let place = Location { file: Some(Arc::new(file)), settled, handed_over: false, delayed };
+        let file_state = Arc::new(match in_group {
+            true => FileState::in_group(place),
+            false => FileState::new(place),
         });
         if let Some(node) = table.node_mut(ino) {
             node.opens = 1;
-            node.content = Some(content.clone());
+            node.file_state = Some(file_state.clone());
         }
-        let open = self.opened(at, ino, id, content, true);
+        let open = self.opened(at, ino, id, file_state, true);
         let attr = self.looked_up(&mut table, ino)?;
         Ok((attr, open, if settled { Opened::Settled { first: true } } else { Opened::InRam }))
     }
@@ -157,7 +157,7 @@ impl Fs {
                     self.dir_changed(table, parent);
                     self.counters.lock().born += 1;
                     self.account_birth(number);
-                    self.saw_create(table, at, created.name, |name| {
+                    self.emit_create(table, at, created.name, |name| {
                         created.with(name, owner, masked)
                     });
                     return Ok((number, created.file, file));
@@ -185,10 +185,10 @@ impl Fs {
         let ino = table.settled(stat.st_ino);
         table.name(ino, parent, &Name::from(name));
         self.counters.lock().born_settled += 1;
-        table.meet_as(ino, number);
+        table.identify_as(ino, number);
         let owner = FileOwner { uid: stat.st_uid, gid: stat.st_gid };
         let mode = Mode::from_raw_mode(stat.st_mode);
-        self.saw_create(table, at, created.name, |name| created.with(name, owner, mode));
+        self.emit_create(table, at, created.name, |name| created.with(name, owner, mode));
         if birth == Birth::Ram && delay_us.is_none() {
             self.is_on_flash(created.file);
         }
@@ -270,7 +270,7 @@ impl Fs {
             table.drop_unused(ino);
             return Err(Errno::EXIST);
         }
-        let at = self.arrived_to_open(caller.tid);
+        let at = self.begin_open(caller.tid);
         let (ino, ..) = self.make_file(&mut table, at, caller, parent, name, mode, false)?;
         self.looked_up(&mut table, ino)
     }
@@ -354,7 +354,7 @@ impl Fs {
     /// `EEXIST`, `EMLINK`, and the errors of BACKING's file system.
     pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
         permitted(parent, name)?;
-        let at = self.arrived(tid);
+        let at = self.begin(tid);
         self.bound_open_files();
         loop {
             let mut table = self.table();
@@ -374,15 +374,15 @@ impl Fs {
                 }
             }
             let node = table.node(ino).ok_or(Errno::STALE)?;
-            match node.is {
-                Is::Gone(_) => return Err(Errno::NOENT),
-                Is::Ram if node.names.is_empty() => return Err(Errno::NOENT),
-                Is::Ram if node.names.len() >= LINKS || dir.apart => {
+            match node.state {
+                NodeState::Gone(_) => return Err(Errno::NOENT),
+                NodeState::Ram if node.names.is_empty() => return Err(Errno::NOENT),
+                NodeState::Ram if node.names.len() >= LINKS || dir.apart => {
                     drop(table);
                     self.settle_now(&[ino])?;
                     continue;
                 }
-                Is::Ram => {
+                NodeState::Ram => {
                     self.refuse_if_read_only()?;
                     dir.permits(false)?;
                     self.reserve_name(&table, (parent, name))?;
@@ -394,10 +394,12 @@ impl Fs {
                     self.dir_changed(&mut table, parent);
                     self.renamed_in_ram(ino)?;
                 }
-                Is::Settled(_) => return self.link_in_backing(&mut table, at, ino, (parent, name)),
+                NodeState::Settled(_) => {
+                    return self.link_in_backing(&mut table, at, ino, (parent, name));
+                }
             }
             if let Some(file) = table.file(ino) {
-                self.saw_name(&table, at, (parent, name), |name| Action::Link { file, name });
+                self.emit_name(&table, at, (parent, name), |name| Action::Link { file, name });
             }
             return self.looked_up(&mut table, ino);
         }
@@ -418,7 +420,7 @@ impl Fs {
         rustix::fs::linkat(rustix::fs::CWD, proc_path(&path), &dir, name, flags)?;
         table.name(ino, parent, &Name::from(name));
         if let Some(file) = table.file(ino) {
-            self.saw_name(table, at, (parent, name), |name| Action::Link { file, name });
+            self.emit_name(table, at, (parent, name), |name| Action::Link { file, name });
         }
         self.looked_up(table, ino)
     }
@@ -457,7 +459,7 @@ impl Fs {
         if let Some(answer) = self.announced(tid, parent, name) {
             return answer;
         }
-        let at = self.arrived(tid);
+        let at = self.begin(tid);
         let mut table = self.table();
         let dir = self.dir(&mut table, parent)?;
         if self.unlink_delayed(&mut table, at, parent, name)? {
@@ -501,7 +503,7 @@ impl Fs {
     ) -> Result<()> {
         let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
         let ino = removed.ino;
-        self.saw_lost(table, at, ino, (parent, name));
+        self.emit_lost(table, at, ino, (parent, name));
         table.unname(ino, parent, name);
         let Some(node) = table.node(ino) else { return Ok(()) };
         let (named, open) = (!node.names.is_empty(), node.opens > 0);
@@ -524,7 +526,7 @@ impl Fs {
         // If this fails, the file takes space until the next start; nothing else depends on it.
         let _ = self.store.remove(ino);
         self.delayed.forget(ino);
-        self.saw_end(table, at, ino);
+        self.emit_end(table, at, ino);
     }
 
     /// Records that BACKING has lost a name of this file.
@@ -535,13 +537,13 @@ impl Fs {
             table.temps.forget(ino);
         }
         let last = directory || was.st_nlink as u32 <= table.hidden_names(was.st_ino) + 1;
-        let known = matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == was.st_ino);
+        let known = matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Settled(known)) if *known == was.st_ino);
         if known {
-            self.saw_lost(table, at, ino, (parent, name));
+            self.emit_lost(table, at, ino, (parent, name));
             table.unname(ino, parent, name);
             if last {
                 if table.node(ino).is_some_and(|node| node.opens == 0) {
-                    self.saw_end(table, at, ino);
+                    self.emit_end(table, at, ino);
                 }
                 table.is_gone(ino, Attr::new(ino, was));
             }
@@ -549,20 +551,20 @@ impl Fs {
             let forgotten = table.node(ino).is_none();
             // The kernel has forgotten it; the event stream has not.
             if forgotten {
-                self.saw_lost(table, at, ino, (parent, name));
+                self.emit_lost(table, at, ino, (parent, name));
             }
             if last {
                 if forgotten {
-                    self.saw_end(table, at, ino);
+                    self.emit_end(table, at, ino);
                 }
                 table.forget_number(was.st_ino);
             }
         }
     }
 
-    fn saw_lost(&self, table: &Table, at: At, ino: Ino, name: (Ino, &OsStr)) {
+    fn emit_lost(&self, table: &Table, at: At, ino: Ino, name: (Ino, &OsStr)) {
         if let Some(file) = table.file(ino) {
-            self.saw_name(table, at, name, |name| Action::Unbind { file, name });
+            self.emit_name(table, at, name, |name| Action::Unbind { file, name });
         }
     }
 
@@ -601,7 +603,7 @@ impl Fs {
             }
             done => done?,
         }
-        self.lost_name(&mut table, self.arrived(0), parent, name, &stat);
+        self.lost_name(&mut table, self.begin(0), parent, name, &stat);
         drop(closer);
         Ok(())
     }
@@ -620,7 +622,7 @@ impl Fs {
         flags: RenameFlags,
     ) -> Result<()> {
         permitted(to.0, to.1)?;
-        let at = self.arrived(tid);
+        let at = self.begin(tid);
         self.bound_open_files();
         loop {
             let mut table = self.table();
@@ -708,7 +710,7 @@ impl Fs {
             // The file stays in BACKING, but it is hidden from now on.
             self.lost_name(table, at, to.0, to.1, stat);
         }
-        self.saw_rename(table, at, table.file(source.ino), from, to);
+        self.emit_rename(table, at, table.file(source.ino), from, to);
         table.remove_in_ram(from.0, from.1);
         table.unname(source.ino, from.0, from.1);
         let hides = hidden.and_then(|stat| NonZero::new(stat.st_ino));
@@ -783,12 +785,12 @@ impl Fs {
         }
         let known = |table: &Table, backing_ino| {
             let ino = table.known_as(backing_ino);
-            let known = matches!(table.node(ino).map(|node| &node.is), Some(Is::Settled(known)) if *known == backing_ino);
+            let known = matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Settled(known)) if *known == backing_ino);
             known.then_some(ino)
         };
         match &there {
             Some(there) if flags.contains(RenameFlags::EXCHANGE) => {
-                self.saw_exchange(table, at, (&source, from), (there, to));
+                self.emit_exchange(table, at, (&source, from), (there, to));
                 if let Some(ino) = known(table, there.st_ino) {
                     table.unname(ino, to.0, to.1);
                     table.name(ino, from.0, &Name::from(from.1));
@@ -798,7 +800,7 @@ impl Fs {
             _ => (),
         }
         if !flags.contains(RenameFlags::EXCHANGE) {
-            self.saw_moved(table, at, &source, from, to);
+            self.emit_moved(table, at, &source, from, to);
         }
         if let Some(ino) = known(table, source.st_ino) {
             table.unname(ino, from.0, from.1);
@@ -809,15 +811,22 @@ impl Fs {
 
     /// Reports a rename that BACKING has performed, of a directory or of a file that the event
     /// stream knows.
-    fn saw_moved(&self, table: &Table, at: At, was: &Stat, from: (Ino, &OsStr), to: (Ino, &OsStr)) {
+    fn emit_moved(
+        &self,
+        table: &Table,
+        at: At,
+        was: &Stat,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+    ) {
         let file = table.file(table.known_as(was.st_ino));
         if file.is_some() || FileType::from_raw_mode(was.st_mode) == FileType::Directory {
-            self.saw_rename(table, at, file, from, to);
+            self.emit_rename(table, at, file, from, to);
         }
     }
 
     /// Three moves, through a name that no application can use: each event is about one.
-    fn saw_exchange(
+    fn emit_exchange(
         &self,
         table: &Table,
         at: At,
@@ -825,9 +834,9 @@ impl Fs {
         (other, other_name): (&Stat, (Ino, &OsStr)),
     ) {
         let between = (ROOT, OsStr::new(HIDDEN));
-        self.saw_moved(table, at, one, name, between);
-        self.saw_moved(table, at, other, other_name, name);
-        self.saw_moved(table, at, one, between, other_name);
+        self.emit_moved(table, at, one, name, between);
+        self.emit_moved(table, at, other, other_name, name);
+        self.emit_moved(table, at, one, between, other_name);
     }
 
     /// All names in a directory, without `.` and `..`; and the number of the one it is in.
@@ -864,14 +873,14 @@ impl Fs {
     ///
     /// A file in RAM below it cannot be written back, or the directory cannot be synced.
     pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
-        let at = self.arrived(tid);
+        let at = self.begin(tid);
         self.account_directory_sync();
         let (dir, in_ram, waits) = {
             let mut table = self.table();
             let waits = self.is_delayed_directory(&table, ino);
             let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
             for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
-                self.saw(at, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
+                self.emit(at, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
             }
             (self.dir(&mut table, ino)?, in_ram, waits)
         };

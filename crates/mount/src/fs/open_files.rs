@@ -2,11 +2,11 @@
 
 use super::Fs;
 use super::caller::{User, as_user};
-use super::content::{Content, Place};
 use super::delayed::{Change, Covered};
 use super::events::At;
+use super::file_state::{FileState, Location};
 use super::opens::Open;
-use super::table::{Is, Table};
+use super::table::{NodeState, Table};
 use super::types::{Access, Ino, Opened};
 use super::write_back::Job;
 use flashsift_core::event::{Action, FileId, OpenId};
@@ -26,11 +26,11 @@ impl Fs {
     ///
     /// `ESTALE`: the file is gone from BACKING. The errors of opening it there.
     pub fn open(&self, tid: u32, ino: Ino) -> Result<(OpenId, Opened)> {
-        let at = self.arrived_to_open(tid);
+        let at = self.begin_open(tid);
         let mut table = self.table();
-        let (content, opened) = self.hold(&mut table, ino)?;
-        match self.met(&mut table, at, ino, &content) {
-            Ok(file) => Ok((self.opened(at, ino, file, content, false), opened)),
+        let (file_state, opened) = self.hold(&mut table, ino)?;
+        match self.identity(&mut table, at, ino, &file_state) {
+            Ok(file) => Ok((self.opened(at, ino, file, file_state, false), opened)),
             Err(error) => {
                 self.unhold(&mut table, at, ino);
                 Err(error)
@@ -44,39 +44,47 @@ impl Fs {
         at: At,
         ino: Ino,
         file: FileId,
-        content: Arc<Content>,
+        file_state: Arc<FileState>,
         created: bool,
     ) -> OpenId {
         let open =
-            self.opens.insert(Open { ino, file, content, passthrough: AtomicBool::new(false) });
-        self.saw(at, Action::Open { file, open: Some(open), created });
+            self.opens.insert(Open { ino, file, file_state, passthrough: AtomicBool::new(false) });
+        self.emit(at, Action::Open { file, open: Some(open), created });
         open
     }
 
     /// Its identity in the event stream.
-    fn met(&self, table: &mut Table, at: At, ino: Ino, content: &Content) -> Result<FileId> {
+    fn identity(
+        &self,
+        table: &mut Table,
+        at: At,
+        ino: Ino,
+        file_state: &FileState,
+    ) -> Result<FileId> {
         if let Some(file) = table.file(ino) {
             return Ok(file);
         }
-        let place = content.place.read();
+        let place = file_state.place.read();
         let size = rustix::fs::fstat(place.file.as_ref().ok_or(Errno::BADF)?)?.st_size as u64;
-        Ok(self.meet(table, at, ino, size))
+        Ok(self.introduce(table, at, ino, size))
     }
 
     /// The file is open once more, if only for this program itself.
-    fn hold(&self, table: &mut Table, ino: Ino) -> Result<(Arc<Content>, Opened)> {
-        let content = self.content(table, ino)?;
-        let mut place = content.place.write();
+    fn hold(&self, table: &mut Table, ino: Ino) -> Result<(Arc<FileState>, Opened)> {
+        let file_state = self.file_state(table, ino)?;
+        let mut place = file_state.place.write();
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let (is, opens) = (node.is.clone(), node.opens);
+        let (is, opens) = (node.state.clone(), node.opens);
         if place.file.is_none() {
             place.file = Some(match is {
-                Is::Ram => self.store.open(ino)?,
-                Is::Settled(backing_ino) => Arc::new(self.open_settled(table, ino, backing_ino)?),
-                Is::Gone(_) => return Err(Errno::STALE),
+                NodeState::Ram => self.store.open(ino)?,
+                NodeState::Settled(backing_ino) => {
+                    Arc::new(self.open_settled(table, ino, backing_ino)?)
+                }
+                NodeState::Gone(_) => return Err(Errno::STALE),
             });
         }
-        let opened = if place.settled && !content.is_in_group() {
+        let opened = if place.settled && !file_state.is_in_group() {
             Opened::Settled { first: opens == 0 && self.names_are_durable(table, ino) }
         } else {
             Opened::InRam
@@ -85,7 +93,7 @@ impl Fs {
             node.opens += 1;
         }
         drop(place);
-        Ok((content, opened))
+        Ok((file_state, opened))
     }
 
     /// Whether an open with these flags of `open` may change its file: BACKING may be read-only, or
@@ -140,7 +148,7 @@ impl Fs {
     /// RAM.
     pub fn settled_file(&self, open: OpenId) -> Option<Arc<File>> {
         let open = self.opens.get(open)?;
-        let place = open.content.place.read();
+        let place = open.file_state.place.read();
         if place.settled { place.file.clone() } else { None }
     }
 
@@ -156,12 +164,12 @@ impl Fs {
 
     /// Ends an open. Returns whether it had passthrough.
     pub fn release(&self, tid: u32, open: OpenId) -> bool {
-        let at = self.arrived(tid);
+        let at = self.begin(tid);
         let content = self.content_key(open);
         let mut table = self.table();
         let Some(ended) = self.opens.get(open) else { return false };
         // The number is free for others after its close.
-        self.saw(at, Action::Close { file: ended.file, open: Some(open) });
+        self.emit(at, Action::Close { file: ended.file, open: Some(open) });
         drop(self.opens.remove(open));
         let (ino, passthrough) = (ended.ino, ended.passthrough.load(Ordering::Relaxed));
         let file = ended.file;
@@ -182,7 +190,7 @@ impl Fs {
             return None;
         }
         let open = self.opens.get(open)?;
-        let (file, in_ram) = open.content.open().ok()?;
+        let (file, in_ram) = open.file_state.open().ok()?;
         in_ram.as_ref()?;
         let size = file.metadata().ok()?.len();
         let mut parts = [[0; ContentKey::PART_BYTES]; 2];
@@ -190,7 +198,7 @@ impl Fs {
         for (part, at) in parts.iter_mut().zip(at) {
             file.read_exact_at(part, at).ok()?;
         }
-        ContentKey::of(size, &parts[0], &parts[1])
+        ContentKey::new(size, &parts[0], &parts[1])
     }
 
     /// It is open once less.
@@ -200,17 +208,17 @@ impl Fs {
         if node.opens > 0 {
             return;
         }
-        if let Some(content) = &node.content {
-            content.place.write().file = None;
-            if Arc::strong_count(content) == 1 && node.checkpoint.is_none() {
-                node.content = None;
+        if let Some(file_state) = &node.file_state {
+            file_state.place.write().file = None;
+            if Arc::strong_count(file_state) == 1 && node.checkpoint.is_none() {
+                node.file_state = None;
             }
         }
-        if matches!(node.is, Is::Ram) && node.names.is_empty() {
+        if matches!(node.state, NodeState::Ram) && node.names.is_empty() {
             self.remove_from_ram(table, at, ino);
         } else {
-            if matches!(node.is, Is::Gone(_)) {
-                self.saw_end(table, at, ino);
+            if matches!(node.state, NodeState::Gone(_)) {
+                self.emit_end(table, at, ino);
             }
             table.drop_unused(ino);
         }
@@ -233,12 +241,12 @@ impl Fs {
         offset: u64,
         bytes: &mut [u8],
     ) -> Result<usize> {
-        let at = self.arrived(access.tid);
+        let at = self.begin(access.tid);
         let it = self.at_open(open)?;
-        let (file, stays) = it.content.open()?;
+        let (file, stays) = it.file_state.open()?;
         // On flash a read does not wait for a slow write, so a read may follow a truncation that it
         // overlaps.
-        let _order = stays.is_some().then(|| it.content.order.read());
+        let _order = stays.is_some().then(|| it.file_state.order.read());
         let delayed = stays.as_ref().and_then(|place| place.delayed.clone());
         let mut read = match &delayed {
             Some(delayed) => delayed.read(&file, offset, bytes)?,
@@ -254,7 +262,7 @@ impl Fs {
             }
         }
         let (file, open, len) = (it.file, Some(open), read as u64);
-        self.saw(
+        self.emit(
             at,
             match access.is_direct() {
                 true => Action::Direct { file, open, offset, len, write: false },
@@ -273,7 +281,7 @@ impl Fs {
     /// what it keeps for root; `EROFS` if BACKING is read-only, unless the kernel had accepted the
     /// bytes before; `EFBIG`; any error of the sync or of BACKING.
     pub fn write(&self, access: Access, open: OpenId, offset: u64, bytes: &[u8]) -> Result<usize> {
-        let at = self.arrived(access.tid);
+        let at = self.begin(access.tid);
         let it = self.at_open(open)?;
         let sync = asks_for_sync(access.flags);
         let user = match access.cached {
@@ -290,7 +298,7 @@ impl Fs {
             let offset = offset + written as u64;
             let saw = |_: &File, len: &usize| {
                 let (file, open, len) = (it.file, Some(open), *len as u64);
-                self.saw(
+                self.emit(
                     at,
                     match access.is_direct() {
                         true => Action::Direct { file, open, offset, len, write: true },
@@ -301,14 +309,14 @@ impl Fs {
             let end = offset.saturating_add(rest.len() as u64);
             let write = |file: &File| file.write_at(rest, offset).map_err(|error| errno(&error));
             let change = Change::Write { offset, len: rest.len() as u64 };
-            let of = (it.ino, &*it.content);
-            match self.in_place(user, of, change, rest.len() as u64, end, write, saw) {
+            let of = (it.ino, &*it.file_state);
+            match self.change_bytes(user, of, change, rest.len() as u64, end, write, saw) {
                 Ok(more) => written += more,
                 Err(Errno::INTR) => (),
                 Err(Errno::NOSPC) if self.continues_on_flash(user, &it) => (),
                 Err(error) => {
                     if access.cached {
-                        it.content.loses(error);
+                        it.file_state.loses(error);
                     }
                     match written {
                         0 => return Err(error),
@@ -328,14 +336,14 @@ impl Fs {
     fn continues_on_flash(&self, user: User, open: &Open) -> bool {
         let flash = self.backing.root.as_fd();
         user.may_use_reserved()
-            && !open.content.place.read().settled
+            && !open.file_state.place.read().settled
             && self.reservation.has_space_for_root(flash, &self.store)
             && self.settle(&[Job::later(open.ino)]).is_ok()
-            && open.content.place.read().settled
+            && open.file_state.place.read().settled
     }
 
     fn owner_of(&self, open: &Open) -> Result<User> {
-        let (file, _stays) = open.content.open()?;
+        let (file, _stays) = open.file_state.open()?;
         let stat = rustix::fs::fstat(&file)?;
         Ok(User { uid: stat.st_uid, gid: stat.st_gid })
     }
@@ -344,36 +352,36 @@ impl Fs {
     /// order still held. If RAM is full, the oldest files are written back first; if flash is full,
     /// the change fails. The space on flash is that user's.
     #[expect(clippy::too_many_arguments, reason = "a change, and what it needs")]
-    fn in_place<T: Covered>(
+    fn change_bytes<T: Covered>(
         &self,
         user: User,
-        (ino, content): (Ino, &Content),
+        (ino, file_state): (Ino, &FileState),
         change: Change,
         bytes: u64,
         end: u64,
         act: impl Fn(&File) -> Result<T>,
-        saw: impl Fn(&File, &T),
+        emit: impl Fn(&File, &T),
     ) -> Result<T> {
-        let in_order = |file: &File, place: Option<&Place>| {
-            let _order = content.order.write();
+        let in_order = |file: &File, place: Option<&Location>| {
+            let _order = file_state.order.write();
             let done = match place.and_then(|place| place.delayed.as_ref()) {
                 Some(delayed) => delayed.change(file, change, || act(file)),
                 None => act(file),
             };
             if let Ok(done) = &done {
-                saw(file, done);
+                emit(file, done);
             }
             done
         };
         let mut asked_for_room = false;
         loop {
-            self.join_group(ino, content)?;
-            let epoch = content.is_in_group().then(|| self.delayed.gate.read());
-            let gate = content.gate.read();
-            let (file, stays) = content.open()?;
+            self.join_group(ino, file_state)?;
+            let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
+            let gate = file_state.gate.read();
+            let (file, stays) = file_state.open()?;
             let Some(stays) = stays else {
                 drop(gate);
-                if content.is_in_group() {
+                if file_state.is_in_group() {
                     // It has just left RAM.
                     continue;
                 }
@@ -400,7 +408,7 @@ impl Fs {
                 true => as_user(user, || in_order(&file, None)),
                 false => in_order(&file, Some(&*stays)),
             };
-            content.changed();
+            file_state.changed();
             if stays.delayed.is_some() {
                 self.delayed_changed();
             }
@@ -440,20 +448,20 @@ impl Fs {
     pub(crate) fn resize(&self, at: At, ino: Ino, size: u64) -> Result<()> {
         // The process that has it open may be about to close it.
         let mut table = self.table();
-        let (content, _) = self.hold(&mut table, ino)?;
-        let file = self.met(&mut table, at, ino, &content);
+        let (file_state, _) = self.hold(&mut table, ino)?;
+        let file = self.identity(&mut table, at, ino, &file_state);
         drop(table);
         let done = file.and_then(|file| {
             let cut = |file: &File| rustix::fs::ftruncate(file, size);
-            let of = (ino, &*content);
-            self.in_place(User::ROOT, of, Change::Resize(size), 0, size, cut, |_, ()| {
-                self.saw(at, Action::Truncate { file, size })
+            let of = (ino, &*file_state);
+            self.change_bytes(User::ROOT, of, Change::Resize(size), 0, size, cut, |_, ()| {
+                self.emit(at, Action::Truncate { file, size })
             })
         });
         if done.is_ok() && size == 0 {
-            content.emptied();
+            file_state.emptied();
         }
-        drop(content);
+        drop(file_state);
         self.unhold(&mut self.table(), at, ino);
         done
     }
@@ -467,27 +475,27 @@ impl Fs {
     /// file is truncated to nothing or closed by all: the kernel itself reports it only once.
     pub fn fsync(&self, tid: u32, open: OpenId, data_only: bool) -> Result<()> {
         let it = self.at_open(open)?;
-        self.saw(
-            self.arrived(tid),
+        self.emit(
+            self.begin(tid),
             Action::Sync { file: it.file, offset: 0, len: u64::MAX, data_only },
         );
         self.make_durable_now(&it, data_only)?;
-        it.content.has_all()
+        it.file_state.check_lost_writes()
     }
 
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {
-        let delayed = open.content.place.read().delayed.clone();
+        let delayed = open.file_state.place.read().delayed.clone();
         if let Some(delayed) = delayed {
             return self.sync_delayed(&delayed);
         }
-        let was_in_ram = !open.content.place.read().settled;
+        let was_in_ram = !open.file_state.place.read().settled;
         self.settle_synced(&[open.ino])?;
-        let place = open.content.place.read().clone();
+        let place = open.file_state.place.read().clone();
         // Not held meanwhile: a sync may take long, and a file on flash does not move.
         match &place.file {
             // The file has no name, so no process can open it after a crash.
             Some(_) if !place.settled => Ok(()),
-            Some(file) => match open.content.synced().filter(|_| was_in_ram) {
+            Some(file) => match open.file_state.synced().filter(|_| was_in_ram) {
                 // The write-back, which came after this request, has made it durable, or could not.
                 Some(done) => done,
                 // It makes no name durable.
@@ -517,7 +525,7 @@ impl Fs {
         len: u64,
         mode: u32,
     ) -> Result<()> {
-        let at = self.arrived(access.tid);
+        let at = self.begin(access.tid);
         let user = User { uid: access.uid, gid: access.gid };
         self.refuse_if_read_only()?;
         let it = self.at_open(open)?;
@@ -536,21 +544,21 @@ impl Fs {
             Ok([before, size(file)?])
         };
         let saw = |_: &File, sizes: &[u64; 2]| {
-            self.saw_allocated(at, it.file, flags, (offset, len), *sizes)
+            self.emit_allocated(at, it.file, flags, (offset, len), *sizes)
         };
         let change = Change::Allocate { offset, len, flags };
-        let of = (it.ino, &*it.content);
-        let done = self.in_place(user, of, change, takes, end, allocate, saw);
-        if done == Err(Errno::OPNOTSUPP) && !it.content.place.read().settled {
+        let of = (it.ino, &*it.file_state);
+        let done = self.change_bytes(user, of, change, takes, end, allocate, saw);
+        if done == Err(Errno::OPNOTSUPP) && !it.file_state.place.read().settled {
             // tmpfs knows only some of what BACKING may know.
             self.settle(&[Job::later(it.ino)])?;
-            return self.in_place(user, of, change, takes, end, allocate, saw).map(drop);
+            return self.change_bytes(user, of, change, takes, end, allocate, saw).map(drop);
         }
         done.map(drop)
     }
 
     /// Ranges that were freed, zeroed or shifted hold none of the bytes that were written there.
-    fn saw_allocated(
+    fn emit_allocated(
         &self,
         at: At,
         file: FileId,
@@ -559,12 +567,12 @@ impl Fs {
         [before, after]: [u64; 2],
     ) {
         if flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
-            self.saw(at, Action::Punch { file, offset, len });
+            self.emit(at, Action::Punch { file, offset, len });
         } else if flags.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE) {
-            self.saw(at, Action::Punch { file, offset, len: before.saturating_sub(offset) });
+            self.emit(at, Action::Punch { file, offset, len: before.saturating_sub(offset) });
         }
         if before != after {
-            self.saw(at, Action::Truncate { file, size: after });
+            self.emit(at, Action::Truncate { file, size: after });
         }
     }
 
@@ -575,7 +583,7 @@ impl Fs {
     /// `ENXIO`: there is no more data or the offset is behind the end.
     pub fn seek(&self, open: OpenId, offset: u64, hole: bool) -> Result<u64> {
         let it = self.at_open(open)?;
-        let (file, stays) = it.content.open()?;
+        let (file, stays) = it.file_state.open()?;
         if stays.is_some_and(|place| place.delayed.is_some()) {
             // A hole in RAM may be data in BACKING. Everything counts as data.
             let size = rustix::fs::fstat(&file)?.st_size as u64;

@@ -3,7 +3,7 @@
 //! A lookup takes no lock but that of its own slot, so that reads of different opens never meet.
 //! Slots live in segments that double in size and never move.
 
-use super::content::Content;
+use super::file_state::FileState;
 use super::types::Ino;
 use flashsift_core::event::{FileId, OpenId};
 use parking_lot::{Mutex, RwLock};
@@ -21,7 +21,7 @@ const SEGMENTS: usize = 26;
 pub(crate) struct Open {
     pub(crate) ino: Ino,
     pub(crate) file: FileId,
-    pub(crate) content: Arc<Content>,
+    pub(crate) file_state: Arc<FileState>,
     /// The kernel reads and writes this open by itself.
     pub(crate) passthrough: AtomicBool,
 }
@@ -113,7 +113,7 @@ mod tests {
         let open = |ino| Open {
             ino,
             file: FileId(ino),
-            content: Arc::new(Content::default()),
+            file_state: Arc::new(FileState::default()),
             passthrough: AtomicBool::new(false),
         };
         let ids: Vec<_> = (0..1000).map(|ino| opens.insert(open(ino))).collect();

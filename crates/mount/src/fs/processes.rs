@@ -78,7 +78,7 @@ impl Processes {
     }
 
     /// The process of a thread, as it was last seen; the thread itself where it never was.
-    pub(crate) fn of(&self, tid: u32) -> u32 {
+    pub(crate) fn get(&self, tid: u32) -> u32 {
         self.0.lock().threads.get(&tid).map_or(tid, |thread| thread.pid)
     }
 }
@@ -107,7 +107,7 @@ mod tests {
         let leader = fs::read_to_string("/proc/self/comm").unwrap();
         let expected = Named { pid: std::process::id(), name: leader.trim_end().to_owned() };
         assert_eq!(processes.look_up(tid, 0), Some(expected));
-        assert_eq!(processes.of(tid), std::process::id());
+        assert_eq!(processes.get(tid), std::process::id());
         assert_eq!(processes.look_up(tid, 10), None, "it is known");
         assert_eq!(processes.look_up(tid, 2 * FRESH_US), None, "it has the same name");
         drop(done);

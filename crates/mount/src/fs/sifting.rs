@@ -43,7 +43,7 @@ impl SiftWish {
     }
 
     /// Returns the wish of this name.
-    pub fn of(name: &str) -> Option<SiftWish> {
+    pub fn new(name: &str) -> Option<SiftWish> {
         SiftWish::ALL.into_iter().find(|wish| wish.name() == name)
     }
 
@@ -158,7 +158,7 @@ impl Fs {
 
     /// Reports the share of time in which processes wait for memory, parts per million.
     pub fn memory_is_stalled(&self, stalled_ppm: u32) {
-        self.saw(self.arrived(0), Action::MemoryPressure { stalled_ppm });
+        self.emit(self.begin(0), Action::MemoryPressure { stalled_ppm });
         self.events.deliver();
     }
 
@@ -166,7 +166,7 @@ impl Fs {
     /// none.
     pub fn set_foreground(&self, program: &str) {
         let app = MaybeOwned::owned_str(program);
-        self.saw(self.arrived(0), Action::Foreground { app });
+        self.emit(self.begin(0), Action::Foreground { app });
         self.events.deliver();
         program.clone_into(&mut self.foreground.lock());
     }

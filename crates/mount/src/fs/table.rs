@@ -13,7 +13,7 @@
 //!   while nodes in it are here, or while its time is not yet written to BACKING.
 
 use super::backing::OpenDir;
-use super::content::Content;
+use super::file_state::FileState;
 use super::reservation::{ATTRIBUTES_BYTES, Metadata};
 use super::temps::Temps;
 use super::types::{Attr, Ino, ROOT, Time};
@@ -58,7 +58,7 @@ pub(crate) struct Table {
     named_at: HashMap<u64, Instant>,
     pub(crate) temps: Temps,
     /// Identities of files that existed before the mount and were named by an event.
-    met: HashMap<Ino, FileId>,
+    identities: HashMap<Ino, FileId>,
     next: Ino,
     next_replacement: Ino,
     root_ino: u64,
@@ -77,10 +77,10 @@ pub(crate) struct Node {
     holds: u32,
     /// A file in RAM for whose attributes space on flash is reserved.
     has_attributes: bool,
-    pub(crate) is: Is,
+    pub(crate) state: NodeState,
     /// Present while the file is open or being moved.
-    pub(crate) content: Option<Arc<Content>>,
-    /// For a file in RAM, the copy of it in BACKING; `content` stays meanwhile.
+    pub(crate) file_state: Option<Arc<FileState>>,
+    /// For a file in RAM, the copy of it in BACKING; `file_state` stays meanwhile.
     pub(crate) checkpoint: Option<Checkpoint>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Checkpoint {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Is {
+pub(crate) enum NodeState {
     /// In the store, under its number.
     Ram,
     /// In BACKING, with this number.
@@ -146,8 +146,8 @@ impl Table {
             opens: 0,
             holds: 0,
             has_attributes: false,
-            is: Is::Settled(root_ino),
-            content: None,
+            state: NodeState::Settled(root_ino),
+            file_state: None,
             checkpoint: None,
         };
         Table {
@@ -161,7 +161,7 @@ impl Table {
             dirs: HashMap::new(),
             named_at: HashMap::new(),
             temps: Temps::default(),
-            met: HashMap::new(),
+            identities: HashMap::new(),
             next: FIRST_NUMBER,
             next_replacement: FIRST_REPLACEMENT,
             root_ino,
@@ -187,26 +187,26 @@ impl Table {
     pub(crate) fn file(&self, ino: Ino) -> Option<FileId> {
         match (FIRST_NUMBER..FIRST_REPLACEMENT).contains(&ino) {
             true => Some(file_id(ino)),
-            false => self.met.get(&ino).copied(),
+            false => self.identities.get(&ino).copied(),
         }
     }
 
     /// Gives a file that existed before the mount an identity in the event stream.
-    pub(crate) fn meet(&mut self, ino: Ino) -> FileId {
+    pub(crate) fn identify(&mut self, ino: Ino) -> FileId {
         let number = self.next_number();
-        self.meet_as(ino, number)
+        self.identify_as(ino, number)
     }
 
     /// The same with a number that was reserved for it.
-    pub(crate) fn meet_as(&mut self, ino: Ino, number: Ino) -> FileId {
-        self.met.insert(ino, file_id(number));
+    pub(crate) fn identify_as(&mut self, ino: Ino, number: Ino) -> FileId {
+        self.identities.insert(ino, file_id(number));
         file_id(number)
     }
 
     /// Ends the identity of a deleted file: BACKING may reuse its number.
     pub(crate) fn end_file(&mut self, ino: Ino) -> Option<FileId> {
         let file = self.file(ino);
-        self.met.remove(&ino);
+        self.identities.remove(&ino);
         file
     }
 
@@ -222,7 +222,8 @@ impl Table {
     /// The node of this file of BACKING; it is created if there is none.
     pub(crate) fn settled(&mut self, backing_ino: u64) -> Ino {
         let mut ino = self.known_as(backing_ino);
-        let ours = |node: &Node| matches!(node.is, Is::Settled(known) if known == backing_ino);
+        let ours =
+            |node: &Node| matches!(node.state, NodeState::Settled(known) if known == backing_ino);
         let taken = match self.nodes.get(&ino) {
             Some(node) => !ours(node),
             None => !self.shown.contains_key(&backing_ino) && (ino == ROOT || ino >= FIRST_NUMBER),
@@ -239,8 +240,8 @@ impl Table {
             opens: 0,
             holds: 0,
             has_attributes: false,
-            is: Is::Settled(backing_ino),
-            content: None,
+            state: NodeState::Settled(backing_ino),
+            file_state: None,
             checkpoint: None,
         });
         ino
@@ -254,8 +255,8 @@ impl Table {
             opens: 0,
             holds: 0,
             has_attributes: false,
-            is: Is::Ram,
-            content: None,
+            state: NodeState::Ram,
+            file_state: None,
             checkpoint: None,
         };
         self.nodes.insert(ino, node);
@@ -265,7 +266,7 @@ impl Table {
     /// Makes a file that BACKING has a file in RAM, whose names hide it.
     pub(crate) fn is_adopted(&mut self, ino: Ino, backing_ino: u64) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
-        node.is = Is::Ram;
+        node.state = NodeState::Ram;
         let names = node.names.clone();
         self.named_in_ram.insert(ino);
         for (dir, name) in names {
@@ -326,7 +327,9 @@ impl Table {
     /// Whether space on flash is reserved for the attributes of this file; a file on flash needs
     /// none.
     pub(crate) fn has_space_for_attributes(&self, ino: Ino) -> bool {
-        self.nodes.get(&ino).is_none_or(|node| node.has_attributes || !matches!(node.is, Is::Ram))
+        self.nodes
+            .get(&ino)
+            .is_none_or(|node| node.has_attributes || !matches!(node.state, NodeState::Ram))
     }
 
     /// Records that this space is reserved.
@@ -353,7 +356,7 @@ impl Table {
         self.named_in_ram.remove(&ino);
         self.drop_attributes(ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
-        node.is = Is::Settled(backing_ino);
+        node.state = NodeState::Settled(backing_ino);
         node.checkpoint = None;
         let names = node.names.clone();
         for (dir, name) in names {
@@ -482,11 +485,11 @@ impl Table {
         self.dirs.remove(&ino);
         self.dir_times.remove(&ino);
         let Some(node) = self.nodes.get_mut(&ino) else { return };
-        if let Is::Settled(backing_ino) = node.is {
+        if let NodeState::Settled(backing_ino) = node.state {
             self.shown.remove(&backing_ino);
         }
         node.checkpoint = None;
-        node.is = Is::Gone(Box::new(Attr { nlink: 0, ..attr }));
+        node.state = NodeState::Gone(Box::new(Attr { nlink: 0, ..attr }));
         self.drop_unused(ino);
     }
 
@@ -498,8 +501,10 @@ impl Table {
     /// Removes the node if neither the kernel nor the table needs it.
     pub(crate) fn drop_unused(&mut self, ino: Ino) {
         let Some(node) = self.nodes.get(&ino) else { return };
-        let used =
-            node.lookups > 0 || node.opens > 0 || node.holds > 0 || matches!(node.is, Is::Ram);
+        let used = node.lookups > 0
+            || node.opens > 0
+            || node.holds > 0
+            || matches!(node.state, NodeState::Ram);
         if used || self.dir_times.contains_key(&ino) {
             return;
         }
@@ -535,8 +540,8 @@ impl Table {
                 *holds.entry(*dir).or_default() += 1;
                 assert!(self.nodes.contains_key(dir), "the directory {dir} of {ino} is here");
             }
-            match &node.is {
-                Is::Ram => {
+            match &node.state {
+                NodeState::Ram => {
                     assert!(
                         node.names.is_empty() != self.named_in_ram.contains(ino),
                         "{ino} has a name or not"
@@ -549,10 +554,10 @@ impl Table {
                         );
                     }
                 }
-                Is::Settled(backing_ino) => {
+                NodeState::Settled(backing_ino) => {
                     assert_eq!(self.known_as(*backing_ino), *ino, "number of {backing_ino}")
                 }
-                Is::Gone(attr) => {
+                NodeState::Gone(attr) => {
                     assert!(attr.nlink == 0 && node.names.is_empty(), "{ino} is gone")
                 }
             }
@@ -581,7 +586,7 @@ impl Table {
             assert!(!names.is_empty(), "{dir} has names in RAM");
             for (name, in_ram) in names {
                 let node = &self.nodes[&in_ram.ino];
-                assert!(matches!(node.is, Is::Ram), "{name:?} lives in RAM");
+                assert!(matches!(node.state, NodeState::Ram), "{name:?} lives in RAM");
                 assert!(
                     node.names.iter().any(|(other, known)| other == dir && known == name),
                     "{name:?} is known"
@@ -600,7 +605,7 @@ impl Table {
         }
         for ino in &self.named_in_ram {
             assert!(
-                matches!(self.nodes.get(ino), Some(Node { is: Is::Ram, .. })),
+                matches!(self.nodes.get(ino), Some(Node { state: NodeState::Ram, .. })),
                 "{ino} lives in RAM"
             );
         }

@@ -51,12 +51,12 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    pub(crate) fn of(dir: BorrowedFd<'_>) -> Result<Volume> {
+    pub(crate) fn new(dir: BorrowedFd<'_>) -> Result<Volume> {
         let (mut kind, mut committed) = (Kind::Other, COMMITTED);
         match rustix::fs::fstatfs(dir)?.f_type as u32 {
             EXT4 => {
                 let device = rustix::fs::fstat(dir)?.st_dev;
-                if let Some(ext4) = Ext4::of(device) {
+                if let Some(ext4) = Ext4::new(device) {
                     kind = Kind::Ext4 { fast_commit: ext4.fast_commit };
                     committed = ext4.interval.map_or(COMMITTED, |every| every * INTERVALS);
                 }
@@ -176,7 +176,7 @@ struct Ext4 {
 
 impl Ext4 {
     /// `None` for an ext4 without a journal of its own, and for an ext2.
-    fn of(device: u64) -> Option<Ext4> {
+    fn new(device: u64) -> Option<Ext4> {
         let numbers = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
         let block = std::fs::read_link(Path::new("/sys/dev/block").join(numbers)).ok()?;
         let name = block.file_name()?.to_str()?.to_owned();

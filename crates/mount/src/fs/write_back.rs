@@ -22,9 +22,9 @@ mod placing;
 
 use super::Fs;
 use super::backing::{OpenDir, keep_time};
-use super::content::Content;
 use super::failures::{Failed, In, Step, WriteBackError, WriteBackFailures};
-use super::table::{Is, Table};
+use super::file_state::FileState;
+use super::table::{NodeState, Table};
 use super::temps::Temp;
 use super::types::Ino;
 use super::volume::begin_flush;
@@ -46,7 +46,7 @@ const BATCH: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) ino: Ino,
-    /// Content and names are durable when it is done.
+    /// FileState and names are durable when it is done.
     pub(crate) durable: bool,
     /// A file with one name stays in RAM; its copy is in BACKING.
     pub(crate) keep: bool,
@@ -69,7 +69,7 @@ impl Job {
 /// A copy that has no final name yet.
 struct Staged {
     job: Job,
-    content: Arc<Content>,
+    file_state: Arc<FileState>,
     temp: Temp,
     file: Arc<File>,
     /// The file's change count when it was copied.
@@ -85,7 +85,7 @@ struct Staged {
 struct Placed {
     job: Job,
     backing_ino: u64,
-    content: Arc<Content>,
+    file_state: Arc<FileState>,
     file: Arc<File>,
 }
 
@@ -159,7 +159,7 @@ impl Fs {
         self.end_epoch(Ending::Asked).map_err(failed)?;
         let mut all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
         all.retain(|ino| self.delayed.file(*ino).is_none());
-        self.saw(self.arrived(0), Action::SyncAll);
+        self.emit(self.begin(0), Action::SyncAll);
         let done = self.perform();
         self.wait_until_performed(&all);
         done?;
@@ -224,8 +224,8 @@ impl Fs {
 
     /// Whether every name that this file got by its write-back outlives a power cut.
     pub(crate) fn names_are_durable(&self, table: &Table, ino: Ino) -> bool {
-        match table.node(ino).map(|node| &node.is) {
-            Some(Is::Settled(backing_ino)) => {
+        match table.node(ino).map(|node| &node.state) {
+            Some(NodeState::Settled(backing_ino)) => {
                 table.do_names_last(*backing_ino, self.committed_after())
             }
             _ => true,
@@ -242,7 +242,9 @@ impl Fs {
     pub(crate) fn fsync_settled(&self, ino: Ino, file: &File) -> Result<(), Errno> {
         self.fsync_in_backing(file, true)?;
         let mut table = self.table();
-        if let Some(Is::Settled(backing_ino)) = table.node(ino).map(|node| node.is.clone()) {
+        if let Some(NodeState::Settled(backing_ino)) =
+            table.node(ino).map(|node| node.state.clone())
+        {
             table.names_last(backing_ino);
         }
         Ok(())
@@ -349,7 +351,7 @@ impl Fs {
             }
             let mut table = self.table();
             for placed in batch.placed {
-                self.let_go(&mut table, placed.job.ino, placed.content);
+                self.release_content(&mut table, placed.job.ino, placed.file_state);
                 table.drop_unused(placed.job.ino);
             }
             let committed =
@@ -365,10 +367,10 @@ impl Fs {
 
     /// Writes back one file while its writers wait.
     fn settle_alone(&self, job: Job, batch: &mut Batch) -> Result<Outcome, Failed> {
-        let Ok(content) = self.content(&mut self.table(), job.ino) else {
+        let Ok(file_state) = self.file_state(&mut self.table(), job.ino) else {
             return Ok(Outcome::Nothing);
         };
-        let _closed = content.gate.write();
+        let _closed = file_state.gate.write();
         let Some(copy) = self.stage(job)? else { return Ok(Outcome::Nothing) };
         match self.flush(vec![copy], &mut batch.failed).pop() {
             Some(copy) => self.place(copy, batch),
@@ -432,7 +434,7 @@ impl Fs {
             .then(|| self.fsync_in_backing(&last.file, true));
         for placed in &waited {
             let done = last.unwrap_or_else(|| self.fsync_in_backing(&placed.file, true));
-            placed.content.set_synced(done);
+            placed.file_state.set_synced(done);
             match done.step(Step::Sync) {
                 Ok(()) => self.table().names_last(placed.backing_ino),
                 Err(error) => batch.failed.push((placed.job.ino, error)),
@@ -453,7 +455,7 @@ impl Fs {
             }
         }
         for placed in &batch.placed {
-            placed.content.set_synced(durable);
+            placed.file_state.set_synced(durable);
             if durable.is_ok() {
                 self.table().names_last(placed.backing_ino);
             }

@@ -57,7 +57,7 @@ pub(crate) struct BlockDevice {
 
 impl BlockDevice {
     /// `None` where the file system has no block device of its own, or /sys does not show it.
-    pub(crate) fn of(dir: impl AsFd) -> Option<BlockDevice> {
+    pub(crate) fn new(dir: impl AsFd) -> Option<BlockDevice> {
         let device = rustix::fs::fstat(dir).ok()?.st_dev;
         let numbers = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
         let block = Path::new("/sys/dev/block").join(numbers);

@@ -4,7 +4,7 @@ use super::Fs;
 use super::backing::proc_path;
 use super::caller::{User, as_user, keeps_setgid};
 use super::reservation::ATTRIBUTES_BYTES;
-use super::table::Is;
+use super::table::NodeState;
 use super::types::{Caller, Changes, Ino};
 use super::write_back::Job;
 use rustix::fs::{Mode, XattrFlags};
@@ -54,8 +54,9 @@ impl Fs {
     fn attributes(&self, ino: Ino) -> Result<Where> {
         let mut table = self.table();
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let open = node.content.as_ref().and_then(|content| content.place.read().file.clone());
-        if matches!(node.is, Is::Ram) {
+        let open =
+            node.file_state.as_ref().and_then(|file_state| file_state.place.read().file.clone());
+        if matches!(node.state, NodeState::Ram) {
             let held = self.store.handed_over(ino);
             let path = self.store.path(ino);
             return Ok(Where { path, _open: None, _handed_over: held, in_ram: true });
@@ -168,17 +169,17 @@ impl Fs {
         change: impl Fn(&Path) -> Result<()>,
     ) -> Result<()> {
         self.refuse_if_read_only()?;
-        let content = self.content(&mut self.table(), ino)?;
+        let file_state = self.file_state(&mut self.table(), ino)?;
         let done = loop {
-            let epoch = content.is_in_group().then(|| self.delayed.gate.read());
-            let gate = content.gate.read();
+            let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
+            let gate = file_state.gate.read();
             let at = self.attributes(ino)?;
             if at.in_ram && adds > 0 && !self.table().has_space_for_attributes(ino) {
                 let flash = self.backing.root.as_fd();
                 self.reservation.take_exactly(ATTRIBUTES_BYTES, flash, &self.store)?;
                 self.table().add_attributes(ino);
             }
-            let place = content.place.read();
+            let place = file_state.place.read();
             if at.in_ram == place.settled && at.in_ram {
                 // The file was written back just now.
                 continue;
@@ -188,7 +189,7 @@ impl Fs {
                 drop(gate);
                 if epoch.is_some() {
                     drop(epoch);
-                    self.leave_group(ino, &content)?;
+                    self.leave_group(ino, &file_state)?;
                     continue;
                 }
                 // Only BACKING knows its limit for attributes, also for a file without a name.
@@ -204,7 +205,7 @@ impl Fs {
                 true => change(&at.path),
                 false => as_user(user, || change(&at.path)),
             };
-            content.changed();
+            file_state.changed();
             drop(place);
             drop(gate);
             let in_group = epoch.is_some();
@@ -212,7 +213,7 @@ impl Fs {
             // Not every tmpfs supports every attribute, and its limit is lower.
             match done {
                 Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram && in_group => {
-                    self.leave_group(ino, &content)?;
+                    self.leave_group(ino, &file_state)?;
                 }
                 Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => {
                     self.settle(&[Job::later(ino)])?
@@ -222,7 +223,7 @@ impl Fs {
         };
         let mut table = self.table();
         table.close_dir(ino);
-        self.let_go(&mut table, ino, content);
+        self.release_content(&mut table, ino, file_state);
         done
     }
 }

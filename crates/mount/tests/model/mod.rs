@@ -20,27 +20,27 @@ const DIRS: usize = 3;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// A directory (by its number in [`Model::dirs`], as far as there is one) and a name in it.
-type Place = (usize, usize);
+type DirAndName = (usize, usize);
 
 #[derive(Clone, Debug)]
 enum Step {
-    Create(Place, bool),
-    Mknod(Place),
-    Mkdir(Place),
-    Symlink(Place),
-    Link(Place, Place),
-    Unlink(Place),
-    Rmdir(Place),
-    Rename(Place, Place, u8),
-    Open(Place),
+    Create(DirAndName, bool),
+    Mknod(DirAndName),
+    Mkdir(DirAndName),
+    Symlink(DirAndName),
+    Link(DirAndName, DirAndName),
+    Unlink(DirAndName),
+    Rmdir(DirAndName),
+    Rename(DirAndName, DirAndName, u8),
+    Open(DirAndName),
     /// The handle, of those that are open.
     Release(usize),
     Write(usize, u64, u8, u16),
     Read(usize),
-    Truncate(Place, u16),
-    Chmod(Place, u16),
-    SetXattr(Place, u8, u16),
-    RemoveXattr(Place, u8),
+    Truncate(DirAndName, u16),
+    Chmod(DirAndName, u16),
+    SetXattr(DirAndName, u8, u16),
+    RemoveXattr(DirAndName, u8),
     Punch(usize, u16, u16),
     Fsync(usize),
     FsyncDir(usize),
@@ -51,7 +51,7 @@ enum Step {
     Crash,
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn place() -> impl Strategy<Value = DirAndName> {
     (0..DIRS, 0..NAMES.len())
 }
 
@@ -124,13 +124,13 @@ enum Thing {
 /// The tree, and what BACKING may still have under names that have been taken over.
 #[derive(Debug)]
 struct Model {
-    names: BTreeMap<Place, Thing>,
+    names: BTreeMap<DirAndName, Thing>,
     files: Vec<File>,
     /// Its number on the other side, and where it is.
-    dirs: Vec<Option<(Ino, Option<Place>)>>,
+    dirs: Vec<Option<(Ino, Option<DirAndName>)>>,
     links: usize,
     handles: Vec<(usize, OpenId)>,
-    hidden: BTreeMap<Place, usize>,
+    hidden: BTreeMap<DirAndName, usize>,
 }
 
 /// The content of each file by its path from the mounted directory on.
@@ -150,7 +150,7 @@ struct Both {
     _temp: tempfile::TempDir,
 }
 
-fn name(at: Place) -> &'static OsStr {
+fn name(at: DirAndName) -> &'static OsStr {
     OsStr::new(NAMES[at.1])
 }
 
@@ -205,7 +205,7 @@ impl Both {
 
     /// The contents that the files have in the model.
     fn contents(&self) -> Contents {
-        let file = |(at, thing): (&Place, &Thing)| match thing {
+        let file = |(at, thing): (&DirAndName, &Thing)| match thing {
             Thing::File(file) => {
                 Some((self.path_in_mount(*at), self.model.files[*file].data.clone()))
             }
@@ -237,7 +237,7 @@ impl Both {
         self.model.dirs[dir].map(|(ino, _)| ino)
     }
 
-    fn file_at(&self, at: Place) -> Option<usize> {
+    fn file_at(&self, at: DirAndName) -> Option<usize> {
         match self.model.names.get(&at) {
             Some(Thing::File(file)) => Some(*file),
             _ => None,
@@ -249,7 +249,7 @@ impl Both {
         (!handles.is_empty()).then(|| handles[handle % handles.len()])
     }
 
-    fn new_file(&mut self, at: Place, ino: Ino) -> usize {
+    fn new_file(&mut self, at: DirAndName, ino: Ino) -> usize {
         let file = self.model.files.len();
         self.model.files.push(File { mode: 0o644, links: 1, ino, ..File::default() });
         self.model.names.insert(at, Thing::File(file));
@@ -257,7 +257,7 @@ impl Both {
     }
 
     /// The name is taken over, or goes.
-    fn lose(&mut self, at: Place, hides: bool) {
+    fn lose(&mut self, at: DirAndName, hides: bool) {
         if let Some(Thing::File(file)) = self.model.names.remove(&at) {
             self.model.files[file].links -= 1;
             if hides && self.model.files[file].settled {
@@ -527,7 +527,7 @@ impl Both {
         });
     }
 
-    fn rename(&mut self, from: Place, to: Place, flags: u8) -> Result<(), Errno> {
+    fn rename(&mut self, from: DirAndName, to: DirAndName, flags: u8) -> Result<(), Errno> {
         let (Some(dir), Some(new_dir)) = (self.dir(from.0), self.dir(to.0)) else { return Ok(()) };
         let flags = match flags {
             6 => RenameFlags::NOREPLACE,
@@ -540,8 +540,7 @@ impl Both {
             return Ok(());
         };
         // The kernel decides these cases before it asks the file system.
-        let into_itself =
-            |thing: Thing, at: Place| matches!(thing, Thing::Dir(dir) if self.is_below(at.0, dir));
+        let into_itself = |thing: Thing, at: DirAndName| matches!(thing, Thing::Dir(dir) if self.is_below(at.0, dir));
         let exchange = flags == RenameFlags::EXCHANGE;
         if into_itself(source, to)
             || (exchange && target.is_none_or(|target| into_itself(target, from)))
@@ -610,7 +609,7 @@ impl Both {
         Ok(())
     }
 
-    fn moved(&mut self, thing: Thing, to: Place) {
+    fn moved(&mut self, thing: Thing, to: DirAndName) {
         if let Thing::Dir(dir) = thing
             && let Some((_, at)) = &mut self.model.dirs[dir]
         {
@@ -619,7 +618,7 @@ impl Both {
     }
 
     /// As the kernel does before it asks for more.
-    fn look_up(&self, at: Place) -> Result<(), Errno> {
+    fn look_up(&self, at: DirAndName) -> Result<(), Errno> {
         let dir = self.dir(at.0).unwrap();
         let attr = self.fs.lookup(dir, name(at))?;
         match self.model.names[&at] {
@@ -723,7 +722,7 @@ impl Both {
     }
 
     /// From the mounted directory on.
-    fn path_in_mount(&self, at: Place) -> String {
+    fn path_in_mount(&self, at: DirAndName) -> String {
         let path = self.path(at);
         format!("/{}", path.strip_prefix(&self.backing).unwrap().to_str().unwrap())
     }
@@ -736,7 +735,7 @@ impl Both {
         Ok(())
     }
 
-    fn path(&self, at: Place) -> PathBuf {
+    fn path(&self, at: DirAndName) -> PathBuf {
         let dir = match self.model.dirs[at.0] {
             Some((_, Some(parent))) => self.path(parent),
             _ => self.backing.clone(),

@@ -60,7 +60,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    fn of(rounds: &mut [f64]) -> Self {
+    fn new(rounds: &mut [f64]) -> Self {
         rounds.sort_unstable_by(f64::total_cmp);
         let at = |n: usize| rounds.get(n).copied().unwrap_or(f64::NAN);
         Self {
@@ -88,7 +88,7 @@ fn rounds(mut once: impl FnMut() -> Result<f64, Error>) -> Result<Figure, Error>
     for _ in 0..ROUNDS {
         times.push(once()?);
     }
-    Ok(Figure::of(&mut times))
+    Ok(Figure::new(&mut times))
 }
 
 /// Result of a measurement.

@@ -110,7 +110,7 @@ pub(super) fn measure(
         transfers.push((more - one) / (READ - 1) as f64);
         Ok(one)
     })?;
-    let transfer = Figure::of(&mut transfers);
+    let transfer = Figure::new(&mut transfers);
 
     say("idle time of the device");
     device.rest()?;

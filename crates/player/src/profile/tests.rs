@@ -279,7 +279,7 @@ fn simulated_devices_are_recovered() {
             erase_us: 2000.0,
             fill: Fill::InOrder,
         };
-        let profile = Profile::of(Model::OpenUnit(params.clone()));
+        let profile = Profile::new(Model::OpenUnit(params.clone()));
         let machine = AnyDevice::new(&profile).unwrap();
         let mut simulated = Simulated { machine, pages: (500 << 20) / PAGE_BYTES, now_ns: 0 };
         let found = measure(&mut simulated, 0, &mut |_| ()).unwrap();
@@ -297,7 +297,7 @@ fn simulated_devices_are_recovered() {
         assert!(fitted.unknown.iter().all(|text| text.contains("cycles")), "{:?}", fitted.unknown);
     }
     let flat =
-        Profile::of(Model::Latency(latency::LatencyParams { read_us: 90.0, write_us: 700.0 }));
+        Profile::new(Model::Latency(latency::LatencyParams { read_us: 90.0, write_us: 700.0 }));
     let machine = AnyDevice::new(&flat).unwrap();
     let found =
         measure(&mut Simulated { machine, pages: 1 << 17, now_ns: 0 }, 0, &mut |_| ()).unwrap();

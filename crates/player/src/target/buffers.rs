@@ -21,7 +21,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// Reads the stamp of a sector; `None` if it is too short.
-    pub fn of(sector: &[u8]) -> Option<Self> {
+    pub fn new(sector: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u64::from_le_bytes(sector.get(at..at + 8)?.try_into().ok()?));
         Some(Self { number: word(0)?, sector: word(8)? })
     }

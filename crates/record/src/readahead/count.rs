@@ -97,7 +97,7 @@ impl ReadAheadTally {
         (visible > 0).then(|| self.used_pages as f64 / visible as f64)
     }
 
-    fn of(&mut self, fate: Fate) -> &mut u64 {
+    fn get_mut(&mut self, fate: Fate) -> &mut u64 {
         match fate {
             Fate::Demanded => &mut self.demanded_pages,
             Fate::Used => &mut self.used_pages,
@@ -250,7 +250,7 @@ impl Counter {
         for (_, tally) in &self.programs {
             for fate in [Fate::Demanded, Fate::Used, Fate::Mapped, Fate::Dropped, Fate::Unused] {
                 let mut tally = *tally;
-                *total.of(fate) += *tally.of(fate);
+                *total.get_mut(fate) += *tally.get_mut(fate);
             }
         }
         let none = ReadAheadTally::default();
@@ -366,8 +366,8 @@ impl Counter {
                 self.ranges += 1;
             }
             if let Some(fate) = fate(&waiting) {
-                *file.tally.of(fate) += cut_end - cut_first;
-                *self.programs[waiting.program as usize].1.of(fate) += cut_end - cut_first;
+                *file.tally.get_mut(fate) += cut_end - cut_first;
+                *self.programs[waiting.program as usize].1.get_mut(fate) += cut_end - cut_first;
             }
         }
     }

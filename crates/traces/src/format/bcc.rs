@@ -363,7 +363,7 @@ impl Calls {
                 std::mem::replace(end, end.saturating_add(len))
             }
         };
-        let kind = AccessKind::of(op == b'W');
+        let kind = AccessKind::new(op == b'W');
         let open = None;
         events.access(Access { at_us, pid, tid: pid, file, open, offset, len, kind }).map(Ok)
     }

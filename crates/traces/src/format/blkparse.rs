@@ -199,7 +199,7 @@ enum Counts {
 }
 
 impl Counts {
-    fn of(action: &str) -> Option<Self> {
+    fn new(action: &str) -> Option<Self> {
         match action {
             "Q" => Some(Self::Queued),
             "D" => Some(Self::Issued),
@@ -234,7 +234,7 @@ impl Reader {
         let Some(line) = Line::parse(text) else {
             return Ok(Err(if is_summary(text) { SUMMARY } else { SHAPE }));
         };
-        let Some(kind) = Counts::of(line.action) else { return Ok(Err(self.beside(&line))) };
+        let Some(kind) = Counts::new(line.action) else { return Ok(Err(self.beside(&line))) };
         match self.counts {
             Some(counts) if counts == kind => self.request(kind, &line, events),
             Some(_) => Ok(Err(kind.beside())),
@@ -251,7 +251,7 @@ impl Reader {
     /// Decides which action counts, from the lines so far, and processes the held lines.
     fn settle(&mut self, events: &mut Events<'_>) -> Result<(), Error> {
         let kinds =
-            self.held.lines().filter_map(Line::parse).filter_map(|line| Counts::of(line.action));
+            self.held.lines().filter_map(Line::parse).filter_map(|line| Counts::new(line.action));
         let Some(counts) = self.counts.or(kinds.min()) else { return Ok(()) };
         self.counts = Some(counts);
         let now = events.line();

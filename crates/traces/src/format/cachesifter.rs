@@ -261,7 +261,7 @@ impl Reader {
         let offset = if after { position - len } else { position };
         self.processes.runs(tid, line.comm.as_bytes(), at_us, events)?;
         let mut out = Out { at_us, tid, events };
-        let file = self.files.of(line, after, &mut out)?;
+        let file = self.files.entry(line, after, &mut out)?;
         file.size = size;
         file.tid = tid;
         file.left = if write { size.max(offset.saturating_add(len)) } else { size };
@@ -316,7 +316,7 @@ struct Files {
 
 impl Files {
     /// Returns the file of the line, after the events that its path and size imply.
-    fn of(
+    fn entry(
         &mut self,
         line: &Line<'_>,
         after: bool,
@@ -437,7 +437,7 @@ mod tests {
     }
 
     /// The events of lines `write path asked size position inode tid`, without processes and times.
-    fn of(lines: &[(bool, &str, u64, u64, u64, u64, u32)]) -> (Vec<String>, String) {
+    fn events_of(lines: &[(bool, &str, u64, u64, u64, u64, u32)]) -> (Vec<String>, String) {
         let line = |(n, &(write, path, asked, size, position, inode, tid)): (usize, &_)| {
             let op = if write { "vfs_w" } else { "vfs_r" };
             format!("->{},{op},{path},{asked},{size},{position},{inode},{tid},x\n", 1000 + n)
@@ -492,9 +492,9 @@ mod tests {
     fn another_thread_may_print_before_a_write_is_done() {
         let (w, r, f) = (true, false, "/data/f");
         let (events, _) =
-            of(&[(w, f, 9, 0, 0, 5, 1), (r, f, 9, 0, 0, 5, 2), (r, f, 9, 9, 0, 5, 2)]);
+            events_of(&[(w, f, 9, 0, 0, 5, 1), (r, f, 9, 0, 0, 5, 2), (r, f, 9, 9, 0, 5, 2)]);
         assert_eq!(events, ["0 is /data/f", "0 had 0", "0 w 0 9", "0 r 0 9"]);
-        let (events, _) = of(&[(r, f, 9, 9, 0, 5, 1), (r, f, 9, 5, 0, 5, 2)]);
+        let (events, _) = events_of(&[(r, f, 9, 9, 0, 5, 1), (r, f, 9, 5, 0, 5, 2)]);
         assert_eq!(events, ["0 is /data/f", "0 had 9", "0 r 0 9", "0 cut 5", "0 r 0 5"]);
     }
 
@@ -503,7 +503,7 @@ mod tests {
         let (a, b, tmp) = ("/data/a", "/data/b", "/data/a.tmp");
         // The file was replaced by a rename: the former file loses its name and may still be read
         // through its descriptor.
-        let (events, _) = of(&[
+        let (events, _) = events_of(&[
             (false, a, 9, 9, 0, 1, 1),
             (true, tmp, 7, 0, 0, 2, 1),
             (false, a, 9, 7, 0, 2, 1),
@@ -525,10 +525,13 @@ mod tests {
             ]
         );
         // Two names of one file are one file; an empty file gives no evidence.
-        let (events, _) =
-            of(&[(false, a, 9, 9, 0, 1, 1), (false, b, 9, 9, 0, 1, 1), (false, a, 9, 9, 0, 1, 1)]);
+        let (events, _) = events_of(&[
+            (false, a, 9, 9, 0, 1, 1),
+            (false, b, 9, 9, 0, 1, 1),
+            (false, a, 9, 9, 0, 1, 1),
+        ]);
         assert!(events.iter().all(|event| event.starts_with("0 ")), "{events:?}");
-        let (events, _) = of(&[(false, a, 9, 0, 0, 1, 1), (true, b, 9, 0, 0, 1, 1)]);
+        let (events, _) = events_of(&[(false, a, 9, 0, 0, 1, 1), (true, b, 9, 0, 0, 1, 1)]);
         let had = |event: &String| event.contains(" had ");
         let (had, events): (Vec<_>, Vec<_>) = events.into_iter().partition(had);
         assert_eq!(had, ["0 had 0", "1 had 0"]);
@@ -554,12 +557,12 @@ mod tests {
             before.push((false, path, 8192, size, 0, inode, 2));
             after.push((false, path, 8192, size, size, inode, 2));
         }
-        let (mut events, skipped) = of(&before);
+        let (mut events, skipped) = events_of(&before);
         events.retain(|event| !event.ends_with(" had 0"));
         assert_eq!((events.len(), &*skipped), (40, ""));
-        assert_eq!(of(&after), (events, format!("1 × {AFTER} (first at 1)")));
+        assert_eq!(events_of(&after), (events, format!("1 × {AFTER} (first at 1)")));
         // Seven such files prove nothing.
-        let (_, skipped) = of(&after[..21]);
+        let (_, skipped) = events_of(&after[..21]);
         assert!(!skipped.contains(AFTER), "{skipped}");
     }
 

@@ -242,7 +242,7 @@ impl Time {
     }
 
     /// Returns a number of these digits and so many behind the point, if it is exact as parsed.
-    fn of((digits, behind): (u64, u32)) -> Option<Self> {
+    fn new((digits, behind): (u64, u32)) -> Option<Self> {
         const POWERS: [f64; 20] = [
             1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
             1e16, 1e17, 1e18, 1e19,
@@ -359,7 +359,7 @@ impl Requests {
         let mut ended = true;
         for holds in &mut columns {
             match holds {
-                Some(Holds::Time) => request.time = Some(Time::of(text.decimal()?)?),
+                Some(Holds::Time) => request.time = Some(Time::new(text.decimal()?)?),
                 Some(Holds::Offset) => request.offset = text.number()?.checked_mul(offset_bytes)?,
                 Some(Holds::Len) => request.len = text.number()?.checked_mul(len_bytes)?,
                 Some(Holds::Pid) => request.pid = u32::try_from(text.number()?).ok()?,
@@ -545,7 +545,7 @@ impl Requests {
         };
         match op {
             Op::Read | Op::Write => {
-                let kind = AccessKind::of(op == Op::Write);
+                let kind = AccessKind::new(op == Op::Write);
                 events.access(Access {
                     at_us,
                     pid,

@@ -152,7 +152,7 @@ impl Lines for Reader {
     }
 
     #[cfg(test)]
-    fn in_short<'a>(&self, mut line: Self::Line<'a>) -> Self::Line<'a> {
+    fn abbreviated<'a>(&self, mut line: Self::Line<'a>) -> Self::Line<'a> {
         if let Ok(Line { name, .. }) = &mut line
             && let Name::Text(text) = *name
             && let Some(file) = self.files.get(text)
@@ -282,7 +282,7 @@ impl Reader {
         let (at_us, held) = (self.at_us, self.times.is_none());
         let action = match action {
             Do::Read | Do::Write if !held => {
-                let kind = AccessKind::of(action == Do::Write);
+                let kind = AccessKind::new(action == Do::Write);
                 return events.access(Access {
                     at_us,
                     pid: 0,

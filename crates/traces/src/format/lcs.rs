@@ -47,7 +47,7 @@ struct Field {
 }
 
 impl Field {
-    fn of(self, record: &[u8]) -> u64 {
+    fn value(self, record: &[u8]) -> u64 {
         let bytes = record.get(self.at..self.at + self.bytes).unwrap_or_default();
         bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
@@ -112,7 +112,7 @@ fn layout(input: &mut Input<'_>) -> Result<Layout, Error> {
     let Some(short) = header.first_chunk::<SHORT_BYTES>() else {
         return Err(wrong("the header is cut off"));
     };
-    let word = |bytes: &[u8], at: usize| Field { at, bytes: 8 }.of(bytes);
+    let word = |bytes: &[u8], at: usize| Field { at, bytes: 8 }.value(bytes);
     let magic = u64::from_le_bytes(MAGIC);
     if word(short, 0) != magic {
         return Err(wrong("the file does not begin with its magic number"));
@@ -151,7 +151,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
         let cut = whole.remainder().len();
         for record in whole {
             number += 1;
-            let time_s = layout.time.map_or(0, |time| time.of(record));
+            let time_s = layout.time.map_or(0, |time| time.value(record));
             let at_us = time_s.saturating_sub(*first_s.get_or_insert(time_s));
             let at_us = at_us.saturating_mul(1_000_000);
             request(&layout, record, (number, at_us), events)?;
@@ -176,9 +176,9 @@ fn request(
     events: &mut Events<'_>,
 ) -> Result<(), Error> {
     events.at(number);
-    let file = FileId(layout.object.of(record));
-    let len = layout.size.map_or(1, |size| size.of(record));
-    let write = match layout.op.map_or(0, |op| op.of(record)) {
+    let file = FileId(layout.object.value(record));
+    let len = layout.size.map_or(1, |size| size.value(record));
+    let write = match layout.op.map_or(0, |op| op.value(record)) {
         // Unknown, get, gets and read.
         0..=2 | 12 => false,
         // Set, add, compare and swap, replace, append, prepend, incr, decr, write, update.
@@ -193,7 +193,7 @@ fn request(
         events.skip("request of size 0", number);
         return Ok(());
     }
-    let (pid, tid, open, offset, kind) = (0, 0, None, 0, AccessKind::of(write));
+    let (pid, tid, open, offset, kind) = (0, 0, None, 0, AccessKind::new(write));
     events.access(Access { at_us, pid, tid, file, open, offset, len, kind })
 }
 

@@ -121,12 +121,12 @@ impl Lines for Reader {
             Disk::Known(file) => file,
             Disk::Named(disk) => self.file(disk, at_us, events)?,
         };
-        let kind = AccessKind::of(write);
+        let kind = AccessKind::new(write);
         events.access(Access { at_us, pid: 0, tid: 0, file, open: None, offset, len, kind }).map(Ok)
     }
 
     #[cfg(test)]
-    fn in_short<'a>(&self, mut line: Self::Line<'a>) -> Self::Line<'a> {
+    fn abbreviated<'a>(&self, mut line: Self::Line<'a>) -> Self::Line<'a> {
         if let Ok(Request { disk, .. }) = &mut line
             && let Disk::Named(name) = *disk
             && Some(name) == self.devices.last()

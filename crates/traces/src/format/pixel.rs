@@ -143,7 +143,7 @@ impl Lines for Reader {
     }
 
     #[cfg(test)]
-    fn in_short<'a>(&self, mut line: Self::Line<'a>) -> Self::Line<'a> {
+    fn abbreviated<'a>(&self, mut line: Self::Line<'a>) -> Self::Line<'a> {
         if let Ok(Request { process, device, .. }) = &mut line {
             if let Process::Named { text, name, pid } = *process
                 && (pid == 0 || self.processes.is(pid, name) || name == PLACEHOLDER)

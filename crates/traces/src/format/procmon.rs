@@ -210,7 +210,7 @@ impl Reader {
         let number = |at| optional(at).parse().unwrap_or_default();
         let (pid, tid) = (number(columns.pid), number(columns.tid));
         let row = Row { at_us: self.now_us, pid, tid, operation, path, detail };
-        let kind = match Kind::of(&row) {
+        let kind = match Kind::new(&row) {
             Some(_) if columns.result.is_some() && optional(columns.result) != "SUCCESS" => {
                 return Ok(Err(FAILED));
             }
@@ -358,7 +358,7 @@ enum Kind<'a> {
 
 impl<'a> Kind<'a> {
     /// Returns the effect of a row; `None` if it has none on data or names.
-    fn of(row: &Row<'a>) -> Option<Result<Self, Skip>> {
+    fn new(row: &Row<'a>) -> Option<Result<Self, Skip>> {
         let detail = row.detail;
         let number_of = |key| value(detail, key).and_then(number).ok_or(UNREADABLE);
         let access = |write| {

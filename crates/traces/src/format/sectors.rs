@@ -92,7 +92,7 @@ impl Lines for Reader {
             Err(skip) => return Ok(Err(skip)),
         };
         let (file, offset, len) = (FileId(0), sector.saturating_mul(SECTOR_BYTES), SECTOR_BYTES);
-        let kind = AccessKind::of(write);
+        let kind = AccessKind::new(write);
         events
             .access(Access { at_us: 0, pid: 0, tid: 0, file, open: None, offset, len, kind })
             .map(Ok)

@@ -151,7 +151,7 @@ pub(super) enum Returned {
 
 impl Returned {
     /// The kernel returns an error as a small negative number.
-    pub(super) fn of(result: u64) -> Self {
+    pub(super) fn new(result: u64) -> Self {
         const ERRNO_MAX: u64 = 4095;
         if result > u64::MAX - ERRNO_MAX { Self::Failed } else { Self::Done(result) }
     }

@@ -161,7 +161,7 @@ impl Reader {
         let at_us = record.at_us.saturating_sub(*self.first_us.get_or_insert(record.at_us));
         let kind = match command {
             Command::Read => AccessKind::Read,
-            Command::Write => AccessKind::of(true),
+            Command::Write => AccessKind::new(true),
             Command::Flush => {
                 let (file, offset, len) = (FileId(0), 0, u64::MAX);
                 let action = Action::Sync { file, offset, len, data_only: false };

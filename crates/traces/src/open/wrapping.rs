@@ -23,7 +23,7 @@ const KEY: &[u8] = b"systemTraceEvents";
 
 impl Wrapping {
     /// Recognises the form by the first bytes.
-    pub(super) fn of(head: &[u8]) -> Option<Self> {
+    pub(super) fn new(head: &[u8]) -> Option<Self> {
         match head {
             [0xff, 0xfe, ..] => return Some(Self::Utf16 { big: false }),
             [0xfe, 0xff, ..] => return Some(Self::Utf16 { big: true }),
@@ -259,7 +259,7 @@ mod tests {
         let limits = Limits::default();
         let pieces = BufReader::with_capacity(piece, Cursor::new(bytes.to_vec()));
         let mut text = String::new();
-        let mut opened = Wrapping::of(bytes)?.open(Vec::new(), Box::new(pieces), &limits);
+        let mut opened = Wrapping::new(bytes)?.open(Vec::new(), Box::new(pieces), &limits);
         opened.read_to_string(&mut text).expect("UTF-8");
         Some(text)
     }
@@ -285,7 +285,7 @@ mod tests {
         cut.pop();
         assert_eq!(text(&cut, 3).as_deref(), Some("\u{feff}w 8 "), "half a character is left out");
         for other in [&b"w 8\nr 9\n"[..], b"\0\0\0\0\0\0\0\0", b"a\0b\0", b"a\0b\0c\0d\0\0\x01"] {
-            assert_eq!(Wrapping::of(other), None, "{other:?}");
+            assert_eq!(Wrapping::new(other), None, "{other:?}");
         }
     }
 
@@ -300,7 +300,7 @@ mod tests {
         for none in [r#"{"traceEvents": []}"#, r#"{"systemTraceEvents": {"type": "fuchsia"}}"#] {
             assert_eq!(text(none.as_bytes(), 7).as_deref(), Some(""));
         }
-        assert_eq!(Wrapping::of(br#"{"a": 1}"#), None);
+        assert_eq!(Wrapping::new(br#"{"a": 1}"#), None);
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
             (b"TRACE:\n\x78", None),
             (b"TRACE: \n\n\x78\x9c", None),
         ] {
-            let found = Wrapping::of(head);
+            let found = Wrapping::new(head);
             assert_eq!(found, from.map(|from| Wrapping::Zlib { from }), "{}", head.escape_ascii());
         }
     }

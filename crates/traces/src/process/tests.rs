@@ -494,9 +494,9 @@ fn random_histories_give_the_events_of_a_simple_kernel() {
 }
 
 /// Prints its text if the test panics.
-struct Place(String);
+struct PrintOnPanic(String);
 
-impl Drop for Place {
+impl Drop for PrintOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.0);
@@ -639,7 +639,7 @@ fn impossible_calls_keep_the_counts_right() {
                     _ => SystemCall::Unshare { files: d.one_in(2), fs: d.one_in(2) },
                 },
             };
-            let _place = Place(format!("seed {seed}, step {n}: {tid} {call:?}"));
+            let _place = PrintOnPanic(format!("seed {seed}, step {n}: {tid} {call:?}"));
             let _ = machine.call(n, tid, call, &mut out);
             machine.check(pins.len() as u32);
             if dice.one_in(8) {

@@ -43,7 +43,7 @@ enum Holds {
 }
 
 impl Places {
-    pub(super) fn of(schema: &SchemaDescriptor) -> Result<Self, Error> {
+    pub(super) fn new(schema: &SchemaDescriptor) -> Result<Self, Error> {
         let optional = |name: &str, holds: &[Holds]| -> Result<Option<usize>, Error> {
             let is_it = |column: &ColumnDescriptor| column.path().parts() == [name];
             let Some(n) = schema.columns().iter().position(|column| is_it(column)) else {
@@ -341,7 +341,7 @@ struct Column<T: DataType> {
 }
 
 impl<T: DataType> Column<T> {
-    /// The column has this type: [`Places::of`] has looked.
+    /// The column has this type: [`Places::new`] has looked.
     fn new(group: &Group<'_>, n: usize) -> Result<Self, Error> {
         let pages = group.pages(n)?;
         let reader = ColumnReaderImpl::new(group.about.column(n).column_descr_ptr(), pages);

@@ -17,7 +17,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Returns the type that the mode bits of `st_mode` encode.
-    pub(super) fn of(mode: u16) -> Self {
+    pub(super) fn new(mode: u16) -> Self {
         match mode & 0o170_000 {
             0o100_000 => Self::Regular,
             0o040_000 => Self::Directory,

@@ -29,7 +29,7 @@ pub(super) struct Maps {
 
 /// Location of a page fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FaultTarget {
     /// In a page of a file, and whether a store would change the file.
     File(Inode, u64, bool),
     /// In anonymous memory.
@@ -64,14 +64,16 @@ impl Maps {
         map.insert(mapping.start, mapping);
     }
 
-    pub(super) fn at(&self, pid: u32, address: u64) -> Place {
-        let Some(map) = self.of.get(&pid) else { return Place::Unknown };
+    pub(super) fn at(&self, pid: u32, address: u64) -> FaultTarget {
+        let Some(map) = self.of.get(&pid) else { return FaultTarget::Unknown };
         match map.range(..=address).next_back() {
             Some((_, m)) if address < m.end => match m.inode {
-                Some(inode) => Place::File(inode, (m.offset + (address - m.start)) >> 12, m.shared),
-                None => Place::Anonymous,
+                Some(inode) => {
+                    FaultTarget::File(inode, (m.offset + (address - m.start)) >> 12, m.shared)
+                }
+                None => FaultTarget::Anonymous,
             },
-            _ => Place::Unknown,
+            _ => FaultTarget::Unknown,
         }
     }
 

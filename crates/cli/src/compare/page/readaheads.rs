@@ -39,7 +39,7 @@ pub(super) fn section(run: &Comparison<'_>, lead: usize) -> Option<Section> {
     if rows.iter().all(|row| row.readahead.as_ref() == Some(first)) {
         return None;
     }
-    let series = Series::of(rows);
+    let series = Series::new(rows);
     let figure = |id: &str, title: &str, caption: &str, paper: &str, panels: &[Panel]| {
         let views = run.sizes().iter().filter_map(|size| {
             let panels: Vec<Chart> =
@@ -213,7 +213,7 @@ fn times(rows: &[ResultRow]) -> Vec<Panel> {
 /// Returns the largest window of a row, 0 without read-ahead.
 fn window_max_bytes(row: &ResultRow) -> Option<f64> {
     let selection = readahead::parse(row.readahead.as_deref()?).ok()?;
-    Some((ReadAheadModel::of(&selection).pages_max() * PAGE_BYTES) as f64)
+    Some((ReadAheadModel::new(&selection).pages_max() * PAGE_BYTES) as f64)
 }
 
 /// Parameters that give the largest window.
@@ -229,7 +229,7 @@ struct Series {
 }
 
 impl Series {
-    fn of(rows: &[ResultRow]) -> Self {
+    fn new(rows: &[ResultRow]) -> Self {
         let policies = rows.iter().any(|row| policy(row) != policy(&rows[0]));
         let mut series = Self { names: Vec::new(), policies, lines: false };
         for row in rows {

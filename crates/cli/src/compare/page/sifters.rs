@@ -2,7 +2,7 @@
 //! reaches flash by sifter and over time, and the time on devices.
 
 use super::super::sift::{Cell, SiftRun, UPPER_BOUND};
-use crate::{card, load::Input, size};
+use crate::{html_page, load::Input, size};
 use flashsift_core::{page::PAGE_BYTES, study::sifting::SiftSlice};
 use flashsift_report::{
     Axis, Bar, Block, Cell as Shown, Chart, Figure, Ink, Line, Marks, Page, Point, Scale, Section,
@@ -32,7 +32,7 @@ pub(in crate::compare) fn build(run: &SiftRun<'_>, name: &str, input: &Input) ->
     };
     Page {
         title: format!("{name}: which files sifters keep from flash"),
-        subtitle: card::requests(run.about, run.requests, run.end_us) + ".",
+        subtitle: html_page::requests(run.about, run.requests, run.end_us) + ".",
         lead: sifters.sentences(),
         sections: vec![
             section(
@@ -43,7 +43,7 @@ pub(in crate::compare) fn build(run: &SiftRun<'_>, name: &str, input: &Input) ->
             section("tables", "All numbers", tables.collect()),
             section("notes", "Limits of this comparison", vec![Block::Note(run.legend())]),
         ],
-        reproduce: card::reproduce(input, run.outcome),
+        reproduce: html_page::reproduce(input, run.outcome),
     }
 }
 
@@ -112,7 +112,7 @@ impl Sifters<'_> {
                 _ => {}
             }
             let x = Axis::new("fetched again, of the data without a sifter", Unit::Share);
-            let y = Axis::new("kept from flash, of the data without a sifter", Unit::Share);
+            let y = Axis::new("saved from flash, of the data without a sifter", Unit::Share);
             let chart = Chart { title: String::new(), x, y, marks };
             View { label: (*label).to_owned(), panels: vec![chart] }
         });
@@ -357,9 +357,9 @@ fn table(at: usize, cells: &[Cell]) -> Table {
         (title.to_owned(), unit, Box::new(of))
     };
     let mut columns = vec![
-        column("kept", Unit::Share, |cell, stock| cell.kept_share_all(stock)),
+        column("saved", Unit::Share, |cell, stock| cell.kept_share_all(stock)),
         column("again", Unit::Share, |cell, stock| cell.again_share(stock)),
-        column("later: kept", Unit::Share, |cell, stock| cell.kept_share_later(stock)),
+        column("later: saved", Unit::Share, |cell, stock| cell.kept_share_later(stock)),
         column("later: again", Unit::Share, |cell, stock| cell.again_share_later(stock)),
         column("to flash", Unit::Bytes, |cell, _| cell.sifted.droppable.all as f64),
         column("fetched again", Unit::Bytes, |cell, _| cell.sifted.fetched_again.all as f64),

@@ -67,7 +67,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    fn of(status: &Status) -> Totals {
+    fn new(status: &Status) -> Totals {
         let writes = status.writes.as_ref();
         let counts = status.sift.as_ref().map(|sift| &sift.counts);
         Totals {
@@ -151,7 +151,7 @@ impl State {
         let elapsed_s =
             self.read_at.map_or(0.0, |before| sample.at.duration_since(before).as_secs_f64());
         let rows = sample.mounts.into_iter().map(|Asked { mountpoint, backing, status }| {
-            let totals = status.as_ref().map_or_else(|_| Totals::default(), Totals::of);
+            let totals = status.as_ref().map_or_else(|_| Totals::default(), Totals::new);
             let before = self.rows.iter().find(|row| row.mountpoint == mountpoint);
             let rates = before.map_or_else(Rates::default, |before| {
                 Rates::between(&before.totals, &totals, elapsed_s)

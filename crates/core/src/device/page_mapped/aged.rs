@@ -113,11 +113,11 @@ impl Aged {
     }
 
     pub(super) fn place_of(&self, page: u32) -> u32 {
-        let number = self.units.forth(page / self.unit, 0);
+        let number = self.units.permute(page / self.unit, 0);
         let block = self.before.partition_point(|before| *before <= number) as u32 - 1;
         let rank = number - self.before[block as usize];
         let slot =
-            if block < self.full() { self.slots.forth(rank, u64::from(block)) } else { rank };
+            if block < self.full() { self.slots.permute(rank, u64::from(block)) } else { rank };
         (block * self.block_units + slot) * self.unit + page % self.unit
     }
 
@@ -126,7 +126,7 @@ impl Aged {
         let slot = place / self.unit;
         let (block, slot) = (slot / self.block_units, slot % self.block_units);
         let number = self.before[block as usize] + self.rank(block, slot);
-        self.units.back(number, 0) * self.unit + place % self.unit
+        self.units.inverse(number, 0) * self.unit + place % self.unit
     }
 
     /// Whether the page written to a place of a full block is no longer valid.
@@ -136,7 +136,7 @@ impl Aged {
 
     /// Number of a slot of a block in the order in which its valid slots come first.
     fn rank(&self, block: u32, slot: u32) -> u32 {
-        if block < self.full() { self.slots.back(slot, u64::from(block)) } else { slot }
+        if block < self.full() { self.slots.inverse(slot, u64::from(block)) } else { slot }
     }
 }
 
@@ -194,7 +194,7 @@ impl Shuffle {
     }
 
     /// Result of the permutation number `which`.
-    fn forth(&self, number: u32, which: u64) -> u32 {
+    fn permute(&self, number: u32, which: u64) -> u32 {
         let mut number = u64::from(number);
         loop {
             let (mut high, mut low) =
@@ -209,8 +209,8 @@ impl Shuffle {
         }
     }
 
-    /// Inverse of [`Shuffle::forth`].
-    fn back(&self, number: u32, which: u64) -> u32 {
+    /// Inverse of [`Shuffle::permute`].
+    fn inverse(&self, number: u32, which: u64) -> u32 {
         let mut number = u64::from(number);
         loop {
             let (mut high, mut low) =
@@ -281,11 +281,12 @@ mod tests {
     #[test]
     fn a_shuffle_has_no_order() {
         let shuffle = Shuffle::new(100_000, 7);
-        let rises =
-            (1..100_000).filter(|n| shuffle.forth(*n, 3) > shuffle.forth(n - 1, 3)).count() as f64;
+        let rises = (1..100_000)
+            .filter(|n| shuffle.permute(*n, 3) > shuffle.permute(n - 1, 3))
+            .count() as f64;
         assert!((rises / 99_999.0 - 0.5).abs() < 0.01, "{rises}");
         let near = (1..100_000)
-            .filter(|n| shuffle.forth(*n, 3).abs_diff(shuffle.forth(n - 1, 3)) < 1000)
+            .filter(|n| shuffle.permute(*n, 3).abs_diff(shuffle.permute(n - 1, 3)) < 1000)
             .count();
         assert!(near < 2500, "{near}");
     }

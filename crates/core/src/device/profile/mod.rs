@@ -163,7 +163,7 @@ const US_MAX: f64 = 1e8;
 
 impl Profile {
     /// Creates a profile of a model, with no other information.
-    pub fn of(model: Model) -> Self {
+    pub fn new(model: Model) -> Self {
         Self {
             what: String::new(),
             kind: StorageKind::Other,

@@ -13,7 +13,7 @@ fn every_profile_is_a_device_of_its_own_name() {
         // A write of a part of a unit, and a read of pages that no device has. Two devices of a
         // profile behave alike, and are busy for some time.
         let times = || {
-            let mut device = Prepared::new(&profile).unwrap().machine();
+            let mut device = Prepared::new(&profile).unwrap().new_device();
             let written = device.serve(&testing::write(7, 3), 0);
             let read = device.serve(&testing::read(u64::MAX - 9, 3), written);
             device.check();

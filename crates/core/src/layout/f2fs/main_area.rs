@@ -63,7 +63,7 @@ pub(super) struct Volume {
 impl Volume {
     /// A whole volume, as mkfs.f2fs 1.15 makes it; more segments than wanted if these are too few
     /// for the pages.
-    pub(super) fn of(segments: u32, pages: u32) -> Self {
+    pub(super) fn new(segments: u32, pages: u32) -> Self {
         let least = pages.div_ceil(SEGMENT_PAGES) + NODE_SEGMENTS + EXTRA_SEGMENTS;
         let segments = segments.max(least).max(16);
         let reserved_segments = reserved_segments(segments);
@@ -495,7 +495,7 @@ mod tests {
         ) {
             const PAGES: u32 = 4_000;
             let mut volume = match whole {
-                true => Volume::of(1, PAGES),
+                true => Volume::new(1, PAGES),
                 false => Volume::part_of_a_large_one(PAGES),
             };
             (volume.reuses, volume.few_segments) = (reuses, few);

@@ -63,7 +63,7 @@ fn cut_everywhere(ops: &[FileOp], frames: u32, fault: Option<Fault>) -> Result<(
     let history = History { seed: 0, files: 3, file_pages: 2, frames, settings, ops };
     for at in 0..=steps_of::<Fslru<Durable>>(&history, fault) {
         for seed in 0..32 {
-            let mut machine = Machine::<Fslru<Durable>>::new(&history, fault, at);
+            let mut machine = RunningSystem::<Fslru<Durable>>::new(&history, fault, at);
             machine.run(&history.ops);
             machine.cut(seed).map_err(|why| format!("after step {at}: {why}"))?;
         }
@@ -137,7 +137,7 @@ fn a_torn_header_is_not_completed_by_a_later_one() {
     // The last steps are the stores of the header, its flush and the fence.
     for (at, cut) in (steps - 8..steps).flat_map(|at| (0..16).map(move |n| (at, 3 + 4 * n))) {
         for (more, last) in (69..77).flat_map(|more| (0..16).map(move |n| (more, 3 + 4 * n))) {
-            let mut machine = Machine::<Nvlru<Durable>>::new(&history, None, at);
+            let mut machine = RunningSystem::<Nvlru<Durable>>::new(&history, None, at);
             machine.run(&history.ops);
             machine.cut(cut).unwrap();
             machine.power.renew(more);

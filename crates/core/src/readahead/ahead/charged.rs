@@ -57,7 +57,7 @@ impl<P: Policy> ReadAhead<PageCache<P>> for ChargedAhead<'_> {
         let fresh = self.charges.rows.len() as u32;
         self.present = *self.rows.entry((file, process)).or_insert(fresh);
         if self.present == fresh {
-            self.charges.rows.push(ReadAheadCharge::of(file, process));
+            self.charges.rows.push(ReadAheadCharge::new(file, process));
         }
         let before = self.ahead.counts;
         self.ahead.plan(trace, n, cache);
@@ -69,27 +69,32 @@ impl<P: Policy> ReadAhead<PageCache<P>> for ChargedAhead<'_> {
         <Ahead as ReadAhead<PageCache<P>>>::begins(&mut self.ahead, page)
     }
 
-    fn meet<B: Back>(&mut self, access: &Access, cache: &mut PageCache<P>, back: &mut B) -> Before {
+    fn before_access<B: Back>(
+        &mut self,
+        access: &Access,
+        cache: &mut PageCache<P>,
+        back: &mut B,
+    ) -> Before {
         let before = self.ahead.counts;
-        let met = self.ahead.meet(access, cache, back);
+        let state = self.ahead.before_access(access, cache, back);
         let made = self.ahead.counts - before;
         if made.used > 0 {
             let cause = self.causes[access.page.0 as usize];
             self.row(cause).counts += made;
         }
-        met
+        state
     }
 
     fn accessed<B: Back>(
         &mut self,
-        met: Before,
+        state: Before,
         hit: bool,
         read: bool,
         cache: &PageCache<P>,
         back: &B,
     ) {
         let before = self.ahead.counts;
-        self.ahead.accessed(met, hit, read, cache, back);
+        self.ahead.accessed(state, hit, read, cache, back);
         let made = self.ahead.counts - before;
         match read {
             true => self.row(self.present).counts += made,

@@ -43,7 +43,7 @@ pub(super) struct Row(u8);
 impl Row {
     /// Returns the row of a new file with this path. Components of a path that are numbers count as
     /// equal: applications spread the files of one kind over such directories.
-    pub(super) fn of(path: &str) -> Self {
+    pub(super) fn new(path: &str) -> Self {
         let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
         let mut hasher = FixedState::with_seed(0).build_hasher();
         for part in directory.split('/') {
@@ -72,7 +72,7 @@ impl Row {
 
     /// Returns this path's row with this row's number of uses.
     pub(super) fn moved(self, path: &str) -> Self {
-        Self(Self::of(path).0 + self.uses())
+        Self(Self::new(path).0 + self.uses())
     }
 
     pub(super) fn index(self) -> usize {
@@ -229,7 +229,7 @@ impl Chances {
     }
 
     /// Returns what probably becomes of a file of this row and level.
-    pub(super) fn of(&mut self, row: Row, level: u8) -> Chance {
+    pub(super) fn get(&mut self, row: Row, level: u8) -> Chance {
         if self.chances[row.index()].0 != self.generation {
             self.chances[row.index()] = (self.generation, self.computed(row));
         }

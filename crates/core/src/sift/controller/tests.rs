@@ -66,7 +66,7 @@ fn levels_are_halves_of_doublings() {
 fn chances_are_the_shares_of_the_files_that_were_used() {
     for share in [0.1, 0.5, 0.9] {
         let mut chances = Chances::new();
-        let (row, mut dice) = (Row::of("/h/.cache/a/x"), Dice::new(1));
+        let (row, mut dice) = (Row::new("/h/.cache/a/x"), Dice::new(1));
         chances.advance(0);
         for _ in 0..4000 {
             chances.begins(row);
@@ -81,10 +81,10 @@ fn chances_are_the_shares_of_the_files_that_were_used() {
         chances.advance(86_400 * SECOND_US);
         chances.check();
         for level in [0, 5, 9] {
-            let found = f64::from(chances.of(row, level).later);
+            let found = f64::from(chances.get(row, level).later);
             assert!((found - share).abs() < 0.05, "{found} of {share} in level {level}");
         }
-        assert!(chances.of(row, 10).later < 0.1);
+        assert!(chances.get(row, 10).later < 0.1);
     }
 }
 
@@ -94,21 +94,21 @@ fn chances_are_the_shares_of_the_files_that_were_used() {
 fn levels_far_beyond_the_time_since_the_start_do_not_count() {
     let mut chances = Chances::new();
     chances.advance(0);
-    chances.begins(Row::of("/a/b"));
-    let first = chances.of(Row::of("/a/b"), 0).later;
+    chances.begins(Row::new("/a/b"));
+    let first = chances.get(Row::new("/a/b"), 0).later;
     chances.advance(86_400 * SECOND_US);
-    let later = chances.of(Row::of("/a/b"), 0).later;
+    let later = chances.get(Row::new("/a/b"), 0).later;
     assert!(first < later, "{first} {later}: {AHEAD} levels more than have been seen");
 }
 
 /// Directories have rows of their own, but for those whose names are numbers.
 #[test]
 fn rows_are_of_directories_and_uses() {
-    assert_eq!(Row::of("/m/tiles/16/a3/5.png"), Row::of("/m/tiles/17/4/6.png"));
-    assert_ne!(Row::of("/m/tiles/16/5.png"), Row::of("/m/other/16/5.png"));
-    let row = Row::of("/m/tiles/16/5.png");
+    assert_eq!(Row::new("/m/tiles/16/a3/5.png"), Row::new("/m/tiles/17/4/6.png"));
+    assert_ne!(Row::new("/m/tiles/16/5.png"), Row::new("/m/other/16/5.png"));
+    let row = Row::new("/m/tiles/16/5.png");
     assert_eq!([row.uses(), row.used().uses(), row.used().used().used().uses()], [0, 1, 2]);
-    assert_eq!(row.used().moved("/m/other/1"), Row::of("/m/other/1").used());
+    assert_eq!(row.used().moved("/m/other/1"), Row::new("/m/other/1").used());
 }
 
 /// One directory's files are read again 200 s after their creation, when they would have left RAM,
@@ -185,13 +185,16 @@ fn a_deleted_file_does_not_come_back() {
         Settings { again: 1.0, price: 1.0, cap_bytes: MIB, settle_us: DAY_US, trial_bytes: MIB },
         100,
     );
-    let known = controller.tracked.hold(0, FileId(1), Slot::default(), Row::of("/c/a"));
+    let known = controller.tracked.hold(0, FileId(1), Slot::default(), Row::new("/c/a"));
     controller.tracked.leave(known, Key::of_path("/c/a"), 3);
     assert_eq!(controller.tracked.dropped_bytes(), 3 * PAGE_BYTES);
     let name = MaybeOwned::owned_str("/c/a");
-    controller.elsewhere(SECOND_US, &event(SECOND_US, Action::Unbind { file: FileId(1), name }));
+    controller.observe_outside_ram(
+        SECOND_US,
+        &event(SECOND_US, Action::Unbind { file: FileId(1), name }),
+    );
     assert_eq!(controller.tracked.dropped_bytes(), 0);
-    assert_eq!(controller.back(2 * SECOND_US, "/c/a"), None);
+    assert_eq!(controller.fetched_again(2 * SECOND_US, "/c/a"), None);
     controller.tracked.check();
 }
 
@@ -205,7 +208,7 @@ fn files_that_left_are_forgotten_in_order() {
         3,
     );
     for n in 0..5 {
-        let known = controller.tracked.hold(n, FileId(n), Slot::default(), Row::of("/c/a"));
+        let known = controller.tracked.hold(n, FileId(n), Slot::default(), Row::new("/c/a"));
         controller.tracked.leave(known, Key::Written(FileId(n)), 1);
         controller.tracked.check();
     }
@@ -277,7 +280,7 @@ fn a_file_takes_few_bytes() {
         let (mut shelf, mut tracked) = (Shelf::<Known>::new(), Tracked::new(n as usize));
         for file in 0..n {
             let slot = shelf.insert(FileId(file), file, "/h/.cache/a/1x");
-            shelf[slot].state = tracked.hold(file, FileId(file), slot, Row::of("/h/.cache/a/1x"));
+            shelf[slot].state = tracked.hold(file, FileId(file), slot, Row::new("/h/.cache/a/1x"));
         }
         files += n as usize;
         held += shelf.heap_bytes() + tracked.heap_bytes();

@@ -45,15 +45,15 @@ impl Key {
 
 /// The place of a tracked file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Residence {
     Free,
     Ram(Slot),
     Left(Key),
 }
 
-/// The kind of a [`Place`].
+/// The kind of a [`Residence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PlaceKind {
+enum ResidenceKind {
     Free,
     Ram,
     Written,
@@ -74,22 +74,22 @@ pub(super) struct File {
     pub(super) level: u8,
     /// Level at which it left RAM.
     left_level: u8,
-    kind: PlaceKind,
+    kind: ResidenceKind,
 }
 
 impl File {
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Residence {
         match self.kind {
-            PlaceKind::Free => Place::Free,
-            PlaceKind::Ram => Place::Ram(Slot(self.slot_or_pages)),
-            PlaceKind::Written => Place::Left(Key::Written(self.id)),
-            PlaceKind::Dropped => Place::Left(Key::Dropped(self.path_hash)),
+            ResidenceKind::Free => Residence::Free,
+            ResidenceKind::Ram => Residence::Ram(Slot(self.slot_or_pages)),
+            ResidenceKind::Written => Residence::Left(Key::Written(self.id)),
+            ResidenceKind::Dropped => Residence::Left(Key::Dropped(self.path_hash)),
         }
     }
 
     /// Moves the file to RAM.
     fn enter(&mut self, slot: Slot) {
-        (self.kind, self.slot_or_pages) = (PlaceKind::Ram, slot.0);
+        (self.kind, self.slot_or_pages) = (ResidenceKind::Ram, slot.0);
     }
 
     /// Moves the file out of RAM, in which it had this many pages.
@@ -98,11 +98,11 @@ impl File {
         self.kind = match key {
             Key::Written(id) => {
                 debug_assert_eq!(id, self.id);
-                PlaceKind::Written
+                ResidenceKind::Written
             }
             Key::Dropped(hash) => {
                 self.path_hash = hash;
-                PlaceKind::Dropped
+                ResidenceKind::Dropped
             }
         };
     }
@@ -110,8 +110,8 @@ impl File {
     /// Returns its size when it left RAM, pages; 0 while it is there.
     fn left_pages(&self) -> u64 {
         match self.kind {
-            PlaceKind::Free | PlaceKind::Ram => 0,
-            PlaceKind::Written | PlaceKind::Dropped => self.slot_or_pages.into(),
+            ResidenceKind::Free | ResidenceKind::Ram => 0,
+            ResidenceKind::Written | ResidenceKind::Dropped => self.slot_or_pages.into(),
         }
     }
 
@@ -134,7 +134,7 @@ impl File {
     }
 
     pub(super) fn is_dropped(&self) -> bool {
-        self.kind == PlaceKind::Dropped
+        self.kind == ResidenceKind::Dropped
     }
 }
 
@@ -196,7 +196,7 @@ impl Tracked {
     }
 
     fn has_key(&self, item: u32, key: Key) -> bool {
-        self.files[item as usize].place() == Place::Left(key)
+        self.files[item as usize].place() == Residence::Left(key)
     }
 
     /// Returns the bytes of dropped files that should have come back by now.
@@ -222,7 +222,7 @@ impl Tracked {
             for (level, pages) in self.dropped_pages[row.index()].iter().enumerate() {
                 if *pages > 0 {
                     let bytes = (pages * PAGE_BYTES) as f64;
-                    expected += bytes * f64::from(chances.of(row, level as u8).later);
+                    expected += bytes * f64::from(chances.get(row, level as u8).later);
                 }
             }
         }
@@ -239,7 +239,7 @@ impl Tracked {
             row,
             level: 0,
             left_level: 0,
-            kind: PlaceKind::Ram,
+            kind: ResidenceKind::Ram,
         };
         let item = self.free.pop().unwrap_or_else(|| {
             self.rows.grow();
@@ -262,7 +262,7 @@ impl Tracked {
         let file = self.files[item as usize];
         self.rows.remove(item);
         self.levels.remove(item);
-        if let Place::Left(key) = file.place() {
+        if let Residence::Left(key) = file.place() {
             let found = self.index.find_entry(key.hash(), |other| *other == item);
             if let Ok(found) = found {
                 found.remove();
@@ -280,10 +280,10 @@ impl Tracked {
     fn put(&mut self, item: u32, file: File) {
         self.files[item as usize] = file;
         let list = match file.place() {
-            Place::Left(key) => {
+            Residence::Left(key) => {
                 let files = &self.files;
                 let hash_of = |item: &u32| match files[*item as usize].place() {
-                    Place::Left(key) => key.hash(),
+                    Residence::Left(key) => key.hash(),
                     place => unreachable!("{place:?} is not in the index"),
                 };
                 self.index.insert_unique(key.hash(), item, hash_of);
@@ -303,9 +303,9 @@ impl Tracked {
 
     /// Forgets a file.
     pub(super) fn forget(&mut self, file: Known) -> Option<File> {
-        self.get(file).filter(|file| file.place() != Place::Free)?;
+        self.get(file).filter(|file| file.place() != Residence::Free)?;
         let gone = self.lift(file.0);
-        self.files[file.0 as usize].kind = PlaceKind::Free;
+        self.files[file.0 as usize].kind = ResidenceKind::Free;
         self.free.push(file.0);
         Some(gone)
     }
@@ -365,7 +365,7 @@ impl Tracked {
         self.raise(file.0, level_of(idle_us), chances);
         let mut gone = self.forget(file)?;
         chances.ends(gone.row, gone.level, Fate::Used);
-        self.due_bytes += f64::from(chances.of(gone.row, gone.level).now) * gone.bytes() as f64;
+        self.due_bytes += f64::from(chances.get(gone.row, gone.level).now) * gone.bytes() as f64;
         gone.row = gone.row.used();
         Some(gone)
     }
@@ -400,7 +400,7 @@ impl Tracked {
         for passed in file.level..level {
             chances.ends(file.row, passed, Fate::Passed);
             if file.is_dropped() {
-                let now = chances.of(file.row, passed).now;
+                let now = chances.get(file.row, passed).now;
                 self.due_bytes += f64::from(now) * file.bytes() as f64;
             }
         }
@@ -441,7 +441,7 @@ impl Tracked {
         self.rows.newest_first(row.index()).filter_map(|item| {
             let file = &self.files[item as usize];
             match file.place() {
-                Place::Ram(slot) => Some((slot, file)),
+                Residence::Ram(slot) => Some((slot, file)),
                 _ => None,
             }
         })
@@ -463,12 +463,12 @@ impl Tracked {
             for item in self.rows.newest_first(list) {
                 let file = &self.files[item as usize];
                 let expected = match file.place() {
-                    Place::Ram(_) => file.row.index(),
-                    Place::Left(key) => {
+                    Residence::Ram(_) => file.row.index(),
+                    Residence::Left(key) => {
                         assert_eq!(self.find(key), Some(Known(item)), "{key:?}");
                         LEFT
                     }
-                    Place::Free => panic!("file {item} is in a list"),
+                    Residence::Free => panic!("file {item} is in a list"),
                 };
                 assert_eq!(list, expected, "{file:?}");
                 pages += file.dropped_pages();

@@ -41,7 +41,7 @@ pub enum Category {
 
 impl Category {
     /// Returns the category of a file with this active period.
-    pub fn of(active_us: Micros) -> Self {
+    pub fn new(active_us: Micros) -> Self {
         match active_us {
             ..TRANSIENT_US => Category::Bar,
             TRANSIENT_US..=LONG_LIVING_US => Category::Transient,
@@ -248,7 +248,7 @@ impl Candidate {
         example.lived_us = at_us.saturating_sub(example.window.born_us());
         example.deleted = deleted;
         example.active_us = self.accesses.map_or(0, |(first, last)| last - first);
-        example.category = Category::of(example.active_us);
+        example.category = Category::new(example.active_us);
         if example.reused.is_none() && (deleted || self.has_left) {
             example.reused = Some(false);
         }
@@ -313,7 +313,7 @@ mod tests {
             (90, Category::Transient),
             (91, Category::LongLiving),
         ] {
-            assert_eq!(Category::of(active_s * SECOND), category, "{active_s} s");
+            assert_eq!(Category::new(active_s * SECOND), category, "{active_s} s");
             let history =
                 [(5, create(1)), (6, write(1, 10)), (6 + active_s, read(1)), (1000, gone(9))];
             let example = &examples(100, &history)[0];

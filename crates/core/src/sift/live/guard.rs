@@ -45,7 +45,7 @@ impl ContentKey {
 
     /// Returns the key of a file of this size by its first and last [`Self::PART_BYTES`] bytes.
     /// `None` for a smaller file: short contents are equal too often.
-    pub fn of(size: u64, first: &[u8], last: &[u8]) -> Option<Self> {
+    pub fn new(size: u64, first: &[u8], last: &[u8]) -> Option<Self> {
         let is_long = size >= Self::PART_BYTES as u64;
         is_long.then(|| Self(FixedState::with_seed(2).hash_one((size, first, last))))
     }

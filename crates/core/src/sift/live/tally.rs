@@ -44,7 +44,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn of(&mut self, name: &str) -> &mut SiftedBy {
+    pub(super) fn entry(&mut self, name: &str) -> &mut SiftedBy {
         if !self.names.contains_key(name) {
             if self.names.len() >= NAMES_MAX {
                 self.forget_half();
@@ -117,7 +117,7 @@ impl Programs {
     }
 
     /// Returns the program of a process; an empty name if it is not known.
-    pub(super) fn of(&self, pid: u32) -> Arc<str> {
+    pub(super) fn get(&self, pid: u32) -> Arc<str> {
         Arc::clone(self.names.get(&pid).unwrap_or(&self.unknown))
     }
 
@@ -135,7 +135,7 @@ mod tests {
         let mut tally = Tally::default();
         for n in 0..5000_u64 {
             let (name, bytes) = if n % 3 == 0 { ("big".into(), 10) } else { (format!("d{n}"), 5) };
-            let of = tally.of(&name);
+            let of = tally.entry(&name);
             of.requested_bytes += bytes;
             of.dropped.add(bytes);
             tally.check();
@@ -156,7 +156,7 @@ mod tests {
             programs.named(pid, &format!("q{pid}"));
             programs.check();
         }
-        assert_eq!(&*programs.of(3 * PROCESSES_MAX as u32 - 1), "q12287");
-        assert_eq!(&*programs.of(0), "");
+        assert_eq!(&*programs.get(3 * PROCESSES_MAX as u32 - 1), "q12287");
+        assert_eq!(&*programs.get(0), "");
     }
 }

@@ -126,7 +126,7 @@ impl App {
         Self { live, now: 0, next: 0, dropped: Vec::new(), written: 0 }
     }
 
-    fn saw(&mut self, action: Action<'_>) {
+    fn observe(&mut self, action: Action<'_>) {
         self.now += 1000;
         self.live.handle(self.now, &Event { at_us: self.now, pid: 1, tid: 1, action });
         while let Some(decision) = self.live.poll() {
@@ -157,8 +157,8 @@ impl App {
         self.next += 1;
         let file = FileId(self.next);
         let create = Create { file, name: name.into(), owner: None, mode: None, sync: false };
-        self.saw(Action::Create(MaybeOwned::Borrowed(&create)));
-        self.saw(Action::Write { file, open: None, offset: 0, len, sync: false });
+        self.observe(Action::Create(MaybeOwned::Borrowed(&create)));
+        self.observe(Action::Write { file, open: None, offset: 0, len, sync: false });
     }
 }
 
@@ -213,13 +213,13 @@ fn a_file_that_gets_a_droppable_name_goes_to_the_sifter() {
         let file = FileId(app.next);
         let held = app.live.counts().held.files;
         if n % 2 == 0 {
-            app.saw(Action::Rename { file, names });
+            app.observe(Action::Rename { file, names });
         } else {
-            app.saw(Action::Open { file, open: None, created: false });
-            app.saw(Action::Rename { file, names });
+            app.observe(Action::Open { file, open: None, created: false });
+            app.observe(Action::Rename { file, names });
             assert_eq!(app.live.counts().held.files, held, "it is open");
             assert!(app.live.keep.has(file));
-            app.saw(Action::Close { file, open: None });
+            app.observe(Action::Close { file, open: None });
         }
         assert!(!app.live.keep.has(file));
     }
@@ -231,10 +231,10 @@ fn a_file_that_gets_a_droppable_name_goes_to_the_sifter() {
     // A second name, which is not droppable, keeps a file where it is.
     app.write("/home/a", 5_000);
     let file = FileId(app.next);
-    app.saw(Action::Link { file, name: "/home/b".into() });
-    app.saw(Action::Rename { file, names: Renamed::owned("/home/a", "/d0/a") });
+    app.observe(Action::Link { file, name: "/home/b".into() });
+    app.observe(Action::Rename { file, names: Renamed::owned("/home/a", "/d0/a") });
     assert!(app.live.keep.has(file));
-    app.saw(Action::Gone { file });
+    app.observe(Action::Gone { file });
     assert_eq!(app.live.latecomers.len(), 0);
 }
 
@@ -259,7 +259,7 @@ fn the_performance_of_a_drop_is_no_deletion_by_an_application() {
 #[test]
 fn content_that_comes_back_under_another_name_counts() {
     let mut app = App::new("drop-all");
-    let content = |n: u64| ContentKey::of(20_000, &n.to_le_bytes(), &[]).unwrap();
+    let content = |n: u64| ContentKey::new(20_000, &n.to_le_bytes(), &[]).unwrap();
     let write = |app: &mut App, name: &str, of: u64| {
         app.write(name, 20_000);
         app.live.closed(app.now, FileId(app.next), content(of));
@@ -282,7 +282,7 @@ fn content_that_comes_back_under_another_name_counts() {
         write(&mut app, &format!("/d0/again{n}"), n % 12);
     }
     assert!(app.live.suspended_until(app.now).is_some());
-    assert_eq!(ContentKey::of(4095, b"a", b"a"), None, "short files are equal too often");
+    assert_eq!(ContentKey::new(4095, b"a", b"a"), None, "short files are equal too often");
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl Judgement {
     ///
     /// # Panics
     /// If the numbers of slices differ.
-    pub fn of(baseline: &[f64], change: &[f64]) -> Self {
+    pub fn new(baseline: &[f64], change: &[f64]) -> Self {
         assert_eq!(baseline.len(), change.len(), "both were cut into the same slices");
         let works = |(base, change): &(&f64, &f64)| **base != 0.0 || **change != 0.0;
         let pairs = || baseline.iter().zip(change).filter(works);
@@ -99,13 +99,13 @@ mod tests {
     fn a_change_that_wins_everywhere_is_recommended() {
         let baseline = vec![10.0; 20];
         let change: Vec<f64> = (0..20).map(|n| 8.0 + f64::from(n % 2)).collect();
-        let found = Judgement::of(&baseline, &change);
+        let found = Judgement::new(&baseline, &change);
         assert_eq!((found.saving, found.wins, found.slices), (30.0, 20, 20));
         assert!(found.recommends());
         assert!(found.interval.0 >= 20.0 && found.interval.1 <= 40.0, "{found:?}");
         assert!(found.interval.0 < 30.0 && found.interval.1 > 30.0, "{found:?}");
         assert_eq!(found.share(found.saving), 0.15);
-        let worse = Judgement::of(&change, &baseline);
+        let worse = Judgement::new(&change, &baseline);
         assert!(!worse.recommends() && worse.saving == -30.0 && worse.interval.1 < 0.0);
     }
 
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn one_slice_does_not_recommend_a_change() {
         let baseline: Vec<f64> = (0..20).map(|n| if n == 7 { 1000.0 } else { 10.0 }).collect();
-        let found = Judgement::of(&baseline, &[10.0; 20]);
+        let found = Judgement::new(&baseline, &[10.0; 20]);
         assert!(found.saving == 990.0 && found.wins == 1 && !found.recommends(), "{found:?}");
         assert_eq!(found.interval.0, 0.0);
     }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn no_interval_ends_above_the_whole_baseline() {
         let baseline: Vec<f64> = (0..20).map(|n| if n < 2 { 90.0 } else { 1.0 }).collect();
-        let found = Judgement::of(&baseline, &[0.1; 20]);
+        let found = Judgement::new(&baseline, &[0.1; 20]);
         let savings: Vec<f64> = baseline.iter().map(|base| base - 0.1).collect();
         assert!(interval(&savings).1 > found.baseline, "{found:?}");
         assert_eq!((found.interval.1, found.share(found.interval.1)), (198.0, 1.0));
@@ -134,10 +134,10 @@ mod tests {
     // Promises: Recommend 3.
     #[test]
     fn no_difference_recommends_nothing() {
-        let found = Judgement::of(&[5.0; 20], &[5.0; 20]);
+        let found = Judgement::new(&[5.0; 20], &[5.0; 20]);
         assert_eq!((found.saving, found.interval, found.wins), (0.0, (0.0, 0.0), 0));
         assert!(!found.recommends());
-        let idle = Judgement::of(&[0.0; 20], &[0.0; 20]);
+        let idle = Judgement::new(&[0.0; 20], &[0.0; 20]);
         assert!(idle.slices == 0 && !idle.recommends() && idle.share(1.0) == 0.0);
     }
 
@@ -148,13 +148,13 @@ mod tests {
         let work = |slices: usize, cost: f64| -> Vec<f64> {
             (0..20).map(|n| if n < slices { cost } else { 0.0 }).collect()
         };
-        let ten = Judgement::of(&work(10, 4.0), &work(10, 3.0));
+        let ten = Judgement::new(&work(10, 4.0), &work(10, 3.0));
         assert!(ten.slices == 10 && ten.recommends());
-        let nine = Judgement::of(&work(9, 4.0), &work(9, 3.0));
+        let nine = Judgement::new(&work(9, 4.0), &work(9, 3.0));
         assert!(nine.interval.0 > 0.0 && nine.wins == 9 && !nine.recommends());
         // 17 of 20 slices are too few wins, although the interval is far above zero.
         let lost: Vec<f64> = (0..20).map(|n| if n < 17 { 1.0 } else { 4.1 }).collect();
-        let lost = Judgement::of(&[4.0; 20], &lost);
+        let lost = Judgement::new(&[4.0; 20], &lost);
         assert!(lost.interval.0 > 0.0 && !lost.recommends(), "{lost:?}");
     }
 

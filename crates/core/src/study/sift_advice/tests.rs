@@ -63,14 +63,14 @@ fn every_online_sifter() -> Vec<Selection> {
 }
 
 fn advice(events: &[Event<'static>], sifters: &[Selection], again_max: f64) -> SiftAdvice {
-    let slices = SiftSlices::of(events);
+    let slices = SiftSlices::new(events);
     let mut sifting = Sifting::new(events, about(), Droppable::caches()).unwrap();
     sifting.cut(slices.begins_us.clone());
     let run = |sifter: &Selection, ram| sifting.sift(sifter, ram, |_| ()).unwrap();
     let stock = run(&Selection::parse("none").unwrap(), 0);
     let judged = sifters.iter().map(|sifter| {
         let outcome = run(sifter, RAM_BYTES);
-        JudgedSifter::of(sifter.label(), sifter.is_offline(), &stock, outcome)
+        JudgedSifter::new(sifter.label(), sifter.is_offline(), &stock, outcome)
     });
     SiftAdvice { judged: judged.collect(), slices, stock, fetched_again_max: again_max }
 }
@@ -152,7 +152,7 @@ fn one_slice_recommends_nothing() {
 fn sessions_are_parted_by_pauses() {
     let touches = |times_s: &[u64]| {
         let times = times_s.iter().map(|second| read(second * SECOND, 1));
-        SiftSlices::of(&times.collect::<Vec<_>>())
+        SiftSlices::new(&times.collect::<Vec<_>>())
     };
     // Ten sessions of two requests, 599 s apart; the pause is 600 s.
     let times: Vec<u64> = (0..10).flat_map(|n| [n * 1199, n * 1199 + 599]).collect();
@@ -229,7 +229,7 @@ fn slices_add_up_to_the_whole_trace() {
 #[test]
 fn the_interval_is_of_the_share() {
     let of = |by_slice: &[(f64, f64)], at_end: (f64, f64)| {
-        ShareInterval::of(Parts { by_slice: by_slice.into(), at_end })
+        ShareInterval::new(Parts { by_slice: by_slice.into(), at_end })
     };
     let found = of(&[(0.0, 100.0), (30.0, 300.0)], (0.0, 0.0));
     assert_eq!(found.share, 0.075);

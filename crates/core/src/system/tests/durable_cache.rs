@@ -120,7 +120,7 @@ fn run(frames: u32, modes: &str, drain: bool, actions: &[Action]) -> (Outcome, D
         let (published, syncs) = (Vec::new(), Vec::new());
         let mut cache = Durable { slots: frames as usize, held, order, published, syncs };
         let back = Storage::new(layout_of(cell, &trace), Nowhere);
-        let machine = Machine::new(cell.writeback, &trace, frames);
+        let machine = DirtyPages::new(cell.writeback, &trace, frames);
         let outcome =
             System::new(&mut cache, back, machine, NoReadAhead).replay(cell, &trace, None);
         (outcome, cache)

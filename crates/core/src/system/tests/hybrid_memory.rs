@@ -10,7 +10,7 @@ fn run(fslru: bool, frames: u32, modes: &str, actions: &[Action]) -> Outcome {
     with_cell(frames, modes, true, |cell| {
         let trace = trace(actions);
         let back = Storage::new(layout_of(cell, &trace), Nowhere);
-        let machine = Machine::new(cell.writeback, &trace, frames);
+        let machine = DirtyPages::new(cell.writeback, &trace, frames);
         let settings = Settings { dram_share: 0.3, ..Settings::default() };
         if fslru {
             let memory = Counting::new(frames - Fslru::<Counting>::dram_frames(frames, settings));

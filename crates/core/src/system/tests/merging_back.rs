@@ -104,7 +104,7 @@ fn run(frames: u32, pages_max: u32, modes: &str, trace: &Trace) -> (Outcome, Vec
             at_us: 0,
             sent: &mut sent,
         };
-        let machine = Machine::new(cell.writeback, trace, frames);
+        let machine = DirtyPages::new(cell.writeback, trace, frames);
         let outcome = system(Lru(Vec::new()), cell, trace, back, machine).replay(cell, trace, None);
         (outcome, sent)
     })

@@ -16,18 +16,18 @@ use std::{
 };
 
 /// A page of the model: file and number.
-type Place = (u64, u64);
+type FilePage = (u64, u64);
 
 #[derive(Default)]
 struct Naive {
     frames: usize,
     /// Least recently used first.
-    order: Vec<Place>,
+    order: Vec<FilePage>,
     /// Order of the folio of each cached page, and whether it carries a marker.
-    folios: BTreeMap<Place, (u32, bool)>,
-    dirty: BTreeSet<Place>,
+    folios: BTreeMap<FilePage, (u32, bool)>,
+    dirty: BTreeSet<FilePage>,
     /// Prefetched and not accessed: the process whose read prefetched it.
-    fresh: BTreeMap<Place, u32>,
+    fresh: BTreeMap<FilePage, u32>,
     sizes: BTreeMap<u64, u64>,
     descriptors: BTreeMap<u64, Descriptor>,
     sequences: BTreeMap<u64, Sequence>,
@@ -89,7 +89,7 @@ impl FilePages for Decision<'_> {
 }
 
 impl Naive {
-    fn enter(&mut self, place: Place) {
+    fn enter(&mut self, place: FilePage) {
         if self.order.len() == self.frames {
             let victim = self.order.remove(0);
             self.writes += u64::from(self.dirty.remove(&victim));
@@ -100,7 +100,7 @@ impl Naive {
         self.order.push(place);
     }
 
-    fn access(&mut self, place: Place, read: bool) {
+    fn access(&mut self, place: FilePage, read: bool) {
         let was_there = self.order.contains(&place);
         let (evicted, written) = (self.counts.evicted, self.writes);
         if was_there {
@@ -136,7 +136,7 @@ impl Naive {
         self.charges.entry((file, process)).or_default()
     }
 
-    fn remove(&mut self, gone: impl Fn(&Place) -> bool) {
+    fn remove(&mut self, gone: impl Fn(&FilePage) -> bool) {
         self.order.retain(|place| !gone(place));
         self.dirty.retain(|place| !gone(place));
         self.fresh.retain(|place, _| !gone(place));
@@ -295,7 +295,7 @@ fn agrees_with_plain_lists() {
             "paper:16",
             "off",
         ][seed as usize % 5];
-        let model = ReadAheadModel::of(&parse(text).unwrap());
+        let model = ReadAheadModel::new(&parse(text).unwrap());
         let mut rng = Pcg64::seed_from_u64(seed);
         let actions = readers(&mut rng, 250);
         let trace = trace_of_readers(&actions, model, INTERVAL_US);
@@ -333,7 +333,7 @@ fn agrees_with_plain_lists() {
         assert_eq!(outcome.device.writes, naive.writes, "{context}");
         let of_case = |case: &ReadCase| naive.cases.iter().filter(|other| *other == case).count();
         assert_eq!(reads, ReadCase::ALL.map(|case| of_case(&case) as u64), "{context}");
-        let waits = Waits::of(&trace, &naive.cases, &requests);
+        let waits = Waits::new(&trace, &naive.cases, &requests);
         assert_eq!(times.elapsed_by_case_ns, waits.elapsed_by_case_ns, "{context}");
         assert_eq!(times.stall_by_case_ns, Some(waits.stall_by_case_ns), "{context}");
         assert_eq!(times.stall_ns, Some(waits.stall_ns), "{context}");
@@ -383,7 +383,7 @@ fn on_a_device(
 ) -> (Outcome, DeviceTimes, [u64; 4], Vec<Io>) {
     let constants =
         LatencyParams { read_us: READ_NS as f64 / 1e3, write_us: WRITE_NS as f64 / 1e3 };
-    let device = Prepared::new(&Profile::of(Model::Latency(constants))).unwrap();
+    let device = Prepared::new(&Profile::new(Model::Latency(constants))).unwrap();
     let mut clocks = Clocks::new(&device, true);
     let (log, mut requests) = (ReadLog::default(), Vec::new());
     let outcome = with_cell(frames, "evict", false, |cell| {
@@ -414,7 +414,7 @@ struct Waits {
 
 impl Waits {
     /// `cases`: of each read, in order.
-    fn of(trace: &Trace, cases: &[ReadCase], requests: &[Io]) -> Self {
+    fn new(trace: &Trace, cases: &[ReadCase], requests: &[Io]) -> Self {
         let mut waits = Self::default();
         let (mut now_ns, mut idle_ns) = (0, 0);
         let mut arrives_ns: BTreeMap<u32, u64> = BTreeMap::new();
@@ -464,7 +464,7 @@ impl Waits {
 // Promises: Read-ahead 9.
 #[test]
 fn reads_of_the_four_cases_take_all_the_time_of_reads() {
-    let model = ReadAheadModel::of(&parse("off").unwrap());
+    let model = ReadAheadModel::new(&parse("off").unwrap());
     let mut rng = Pcg64::seed_from_u64(1);
     let mut actions = readers(&mut rng, 500);
     actions.retain(|action| matches!(action, Action::Size { .. } | Action::Read { .. }));
@@ -483,7 +483,7 @@ fn reads_of_the_four_cases_take_all_the_time_of_reads() {
 // Promises: Read-ahead 4.
 #[test]
 fn reads_wait_for_pages_that_have_not_arrived() {
-    let model = ReadAheadModel::of(&parse("linux:128,kernel=6.12").unwrap());
+    let model = ReadAheadModel::new(&parse("linux:128,kernel=6.12").unwrap());
     let open = NonZeroU32::new(1).map(OpenId);
     let read = |page: u64| Action::Read {
         open,
@@ -511,7 +511,7 @@ fn reads_wait_for_pages_that_have_not_arrived() {
 // Promises: Read-ahead 9.
 #[test]
 fn a_read_waits_for_the_writes_of_pages_that_it_evicts() {
-    let model = ReadAheadModel::of(&parse("off").unwrap());
+    let model = ReadAheadModel::new(&parse("off").unwrap());
     let actions = [read(0, 0, 1), read(0, 1, 2), write(1, 0, 2), read(0, 3, 2), read(0, 3, 2)];
     let trace = trace_of_readers(&actions, model, 1_000_000);
     let (_, times, reads, _) = on_a_device(&trace, model, 2, 128);
@@ -536,7 +536,7 @@ fn charges_of(trace: &Trace, model: ReadAheadModel, frames: u32) -> (ReadAheadCh
 // Promises: Read-ahead 11.
 #[test]
 fn prefetches_are_charged_to_their_cause() {
-    let model = ReadAheadModel::of(&parse("linux:128,kernel=6.12").unwrap());
+    let model = ReadAheadModel::new(&parse("linux:128,kernel=6.12").unwrap());
     let read = |file: u64, page: u64, pages: u64| Action::Read {
         open: NonZeroU32::new(file as u32 + 1).map(OpenId),
         file: FileId(file),
@@ -597,7 +597,7 @@ fn prefetches_are_charged_to_their_cause() {
 // Promises: Read-ahead 4.
 #[test]
 fn a_window_is_one_request() {
-    let model = ReadAheadModel::of(&parse("linux:128,kernel=6.12").unwrap());
+    let model = ReadAheadModel::new(&parse("linux:128,kernel=6.12").unwrap());
     let open = NonZeroU32::new(1).map(OpenId);
     let read = |page: u64, pages: u64| Action::Read {
         open,

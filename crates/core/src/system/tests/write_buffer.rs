@@ -105,7 +105,7 @@ fn run(frames: u32, slots: usize, modes: &str, actions: &[Action]) -> (Outcome, 
             log: Vec::new(),
             reads: 0,
         };
-        let machine = Machine::new(cell.writeback, &trace, frames);
+        let machine = DirtyPages::new(cell.writeback, &trace, frames);
         let outcome =
             system(Lru(Vec::new()), cell, &trace, &mut buffer, machine).replay(cell, &trace, None);
         (outcome, buffer)

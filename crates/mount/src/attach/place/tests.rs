@@ -26,7 +26,7 @@ impl Two {
         for name in ["backing", "seen"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let even_on = vec![mounts::of(folder.path()).unwrap().kind];
+        let even_on = vec![mounts::mount_of(folder.path()).unwrap().kind];
         Self { _turn: turn, folder, even_on }
     }
 
@@ -166,7 +166,7 @@ fn directories_of_the_system_need_force() {
     let two = Two::new();
     let backing = two.path("backing");
     for system in ["/etc", "/usr/share", "/var"].map(Path::new) {
-        let even_on = [two.even_on.clone(), vec![mounts::of(system).unwrap().kind]].concat();
+        let even_on = [two.even_on.clone(), vec![mounts::mount_of(system).unwrap().kind]].concat();
         let take = |backing, mountpoint, force| {
             LockedPlace::take(&Wanted {
                 backing,

@@ -6,7 +6,7 @@ use super::recovery::born_ns;
 use crate::fs::Fs;
 use crate::fs::backing::proc_path;
 use crate::fs::events::At;
-use crate::fs::table::{Is, Table};
+use crate::fs::table::{NodeState, Table};
 use crate::fs::types::{Ino, Time};
 use crate::fs::xattrs;
 use flashsift_core::event::Micros;
@@ -27,8 +27,8 @@ impl Fs {
     pub(super) fn joins_from_ram(&self, table: &Table, ino: Ino, delay_us: Micros) -> Result<()> {
         let size = self.store.stat(ino)?.st_size as u64;
         let joined = Arc::new(DelayedFile::new(delay_us, size));
-        if let Some(content) = table.node(ino).and_then(|node| node.content.clone()) {
-            content.place.write().delayed = Some(joined.clone());
+        if let Some(file_state) = table.node(ino).and_then(|node| node.file_state.clone()) {
+            file_state.place.write().delayed = Some(joined.clone());
         }
         self.delayed.state.lock().files.insert(ino, joined);
         if let Some(file) = table.file(ino) {
@@ -46,19 +46,20 @@ impl Fs {
     ///
     /// RAM has no space; the file cannot be read.
     pub(crate) fn adopt(&self, table: &mut Table, ino: Ino) -> Result<bool> {
-        let Some(Is::Settled(backing_ino)) = table.node(ino).map(|node| node.is.clone()) else {
+        let Some(NodeState::Settled(backing_ino)) = table.node(ino).map(|node| node.state.clone())
+        else {
             return Ok(self.is_delayed(table, ino));
         };
         let Some(delay_us) = self.delay_of_file(table, ino) else { return Ok(false) };
         if self.delayed.was_changed_outside(backing_ino) {
             return Ok(false);
         }
-        let content = table.node(ino).and_then(|node| node.content.clone());
+        let file_state = table.node(ino).and_then(|node| node.file_state.clone());
         // Another kind of open may be under way, whose writes we do not see.
-        if content.as_ref().is_some_and(|content| !content.is_in_group()) {
+        if file_state.as_ref().is_some_and(|file_state| !file_state.is_in_group()) {
             return Ok(false);
         }
-        let mut place = content.as_ref().map(|content| content.place.write());
+        let mut place = file_state.as_ref().map(|file_state| file_state.place.write());
         let file = match place.as_ref().and_then(|place| place.file.clone()) {
             Some(file) => file,
             None => match self.open_settled(table, ino, backing_ino) {
@@ -94,14 +95,14 @@ impl Fs {
             };
         }
         let at = At { us: self.now_us(), tid: 0 };
-        let id = self.meet(table, at, ino, stat.st_size as u64);
+        let id = self.introduce(table, at, ino, stat.st_size as u64);
         if !self.names_are_durable(table, ino) {
             self.delayed.names_changed_below();
         }
-        let (born_ns, left) = (born_ns(&file), Left::of(&stat));
+        let (born_ns, left) = (born_ns(&file), Left::new(&stat));
         let counted = self.delayed.open_files.clone();
         let base = Base { file, ino: backing_ino, born_ns, names, left, counted };
-        let adopted = Arc::new(DelayedFile::of(delay_us, base, stat.st_size as u64));
+        let adopted = Arc::new(DelayedFile::with_base(delay_us, base, stat.st_size as u64));
         table.is_adopted(ino, backing_ino);
         if let Some(place) = &mut place {
             let is_open = place.file.is_some();
@@ -120,7 +121,7 @@ impl Fs {
     pub(super) fn release_delayed(&self, table: &mut Table, ino: Ino) -> Result<bool> {
         let Some(file) = self.delayed.file(ino) else { return Ok(true) };
         let Some(node) = table.node(ino) else { return Ok(false) };
-        let (names, content) = (node.names.clone(), node.content.clone());
+        let (names, file_state) = (node.names.clone(), node.file_state.clone());
         let pages = file.pages.read();
         let Some(base) = pages.base.clone() else { return Ok(false) };
         let same = names.iter().all(|name| base.names.contains(name))
@@ -136,8 +137,8 @@ impl Fs {
             |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
         table.has_settled(ino, base.ino, ctime(&was), ctime(&settled));
         table.got_names(base.ino);
-        if let Some(content) = content {
-            let mut place = content.place.write();
+        if let Some(file_state) = file_state {
+            let mut place = file_state.place.write();
             if place.file.is_some() {
                 place.file = Some(base.file.clone());
             }
@@ -148,7 +149,7 @@ impl Fs {
         self.store.remove(ino)?;
         if let Some(id) = table.file(ino) {
             self.events.with_account(|account, _| account.left_ram(id));
-            self.events.heed(id);
+            self.events.unignore(id);
         }
         table.drop_unused(ino);
         Ok(true)

@@ -314,7 +314,7 @@ impl Fs {
                 self.delayed.state.lock().changed_outside.insert(ino);
                 let name = candidate.names.first().and_then(|(dir, name)| path(&table, *dir, name));
                 tracing::warn!(
-                    "{}: changed past this mount; its content may be mixed, and its syncs are not \
+                    "{}: changed past this mount; its file_state may be mixed, and its syncs are not \
                      delayed any more",
                     name.unwrap_or_default().escape_ascii()
                 );
@@ -736,7 +736,7 @@ impl Fs {
                 closer.deferred.insert(id, file.clone());
             }
             pages.deferred = deferred;
-            let left = Left::of(&stat);
+            let left = Left::new(&stat);
             let counted = self.delayed.open_files.clone();
             pages.base =
                 Some(Base { file, ino: id.ino, born_ns: id.born_ns, names, left, counted });

@@ -54,7 +54,7 @@ pub(super) struct Left {
 }
 
 impl Left {
-    pub(super) fn of(stat: &rustix::fs::Stat) -> Left {
+    pub(super) fn new(stat: &rustix::fs::Stat) -> Left {
         Left { size: stat.st_size, modified: (stat.st_mtime, stat.st_mtime_nsec as u32) }
     }
 }
@@ -135,7 +135,7 @@ impl DelayedFile {
     }
 
     /// A file that BACKING has, with nothing of it in RAM.
-    pub(super) fn of(delay_us: Micros, base: Base, size: u64) -> DelayedFile {
+    pub(super) fn with_base(delay_us: Micros, base: Base, size: u64) -> DelayedFile {
         let mut missing = Extents::default();
         missing.insert(pages_of(size));
         let changes = Changes::of_size(size);
@@ -180,7 +180,7 @@ impl DelayedFile {
         if let Some(base) = &mut self.pages.write().base
             && let Ok(stat) = rustix::fs::fstat(&base.file)
         {
-            base.left = Left::of(&stat);
+            base.left = Left::new(&stat);
         }
     }
 
@@ -191,7 +191,7 @@ impl DelayedFile {
         let base = pages.base.as_ref()?;
         let stat = rustix::fs::fstat(&base.file).ok()?;
         let ino = base.ino;
-        if base.left == Left::of(&stat) || pages.changed_outside {
+        if base.left == Left::new(&stat) || pages.changed_outside {
             return None;
         }
         pages.changed_outside = true;

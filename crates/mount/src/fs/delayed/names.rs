@@ -1,9 +1,9 @@
 //! Names of files of a group: they change in the table alone, until their epoch ends.
 
 use crate::fs::Fs;
-use crate::fs::content::Content;
 use crate::fs::events::At;
-use crate::fs::table::{Is, Name, Table};
+use crate::fs::file_state::FileState;
+use crate::fs::table::{Name, NodeState, Table};
 use crate::fs::types::{Attr, Ino};
 use rustix::fs::{FileType, RenameFlags};
 use rustix::io::{Errno, Result};
@@ -152,7 +152,7 @@ impl Fs {
         } else {
             self.remove_delayed_name(table, at, to.0, to.1)?;
         }
-        self.saw_rename(table, at, table.file(source), from, to);
+        self.emit_rename(table, at, table.file(source), from, to);
         let in_ram = table.in_ram(from.0, from.1).ok_or(Errno::STALE)?;
         let below = in_ram.hides.is_some() || self.is_in_flight(source);
         table.remove_in_ram(from.0, from.1);
@@ -200,8 +200,10 @@ impl Fs {
         let node = table.node(ino);
         self.store.handed_over(ino).is_none()
             && node.is_some_and(|node| {
-                let in_group =
-                    node.content.as_ref().is_none_or(|content| content.place.read().file.is_none());
+                let in_group = node
+                    .file_state
+                    .as_ref()
+                    .is_none_or(|file_state| file_state.place.read().file.is_none());
                 node.names.len() == 1 && node.checkpoint.is_none() && in_group
             })
     }
@@ -273,7 +275,7 @@ impl Fs {
         let mut in_ram = table.all_in_ram(dir).peekable();
         let any = in_ram.peek().is_some() || table.has_whiteouts(dir);
         any && in_ram.all(|(_, in_ram)| {
-            matches!(table.node(in_ram.ino).map(|node| &node.is), Some(Is::Ram))
+            matches!(table.node(in_ram.ino).map(|node| &node.state), Some(NodeState::Ram))
                 && self.delayed.file(in_ram.ino).is_some()
         })
     }
@@ -311,8 +313,8 @@ impl Fs {
         names.push(to);
         self.between_epochs(&names, |table| {
             let there = table.in_ram(to.0, to.1).is_some();
-            match table.node(ino).map(|node| &node.is) {
-                Some(Is::Settled(_)) if !there => {
+            match table.node(ino).map(|node| &node.state) {
+                Some(NodeState::Settled(_)) if !there => {
                     self.link_in_backing(table, at, ino, to).map(Some)
                 }
                 _ => Ok(None),
@@ -321,14 +323,14 @@ impl Fs {
     }
 
     /// Lets a file live in BACKING until it is closed: RAM has no space for an attribute of it.
-    pub(crate) fn leave_group(&self, ino: Ino, content: &Content) -> Result<()> {
+    pub(crate) fn leave_group(&self, ino: Ino, file_state: &FileState) -> Result<()> {
         let names = self.table().node(ino).ok_or(Errno::STALE)?.names.clone();
         if names.is_empty() {
             return Err(Errno::NOSPC);
         }
         let names: Vec<(Ino, &OsStr)> = names.iter().map(|(dir, name)| (*dir, &**name)).collect();
         self.between_epochs(&names, |_| {
-            content.leaves_group();
+            file_state.leaves_group();
             Ok(())
         })
     }

@@ -2,10 +2,10 @@
 
 use super::super::Fs;
 use super::super::backing::proc_path;
-use super::super::content::Content;
 use super::super::failures::{Failed, In, Step};
+use super::super::file_state::FileState;
 use super::super::open_files::errno;
-use super::super::table::{Checkpoint, Is, Table};
+use super::super::table::{Checkpoint, NodeState, Table};
 use super::super::temps::Temp;
 use super::super::types::Ino;
 use super::{Job, Staged};
@@ -24,30 +24,32 @@ impl Fs {
     /// in RAM.
     pub(super) fn stage(&self, job: Job) -> Result<Option<Staged>, Failed> {
         let ino = job.ino;
-        let (content, named_in, checkpoint) = {
+        let (file_state, named_in, checkpoint) = {
             let mut table = self.table();
             let named_in = match table.node(ino) {
-                Some(node) if matches!(node.is, Is::Ram) => node.names.first().map(|name| name.0),
+                Some(node) if matches!(node.state, NodeState::Ram) => {
+                    node.names.first().map(|name| name.0)
+                }
                 _ => return Ok(None),
             };
-            let Ok(content) = self.content(&mut table, ino) else { return Ok(None) };
-            let checkpoint = self.current_checkpoint(&mut table, ino, &content);
-            (content, named_in, checkpoint)
+            let Ok(file_state) = self.file_state(&mut table, ino) else { return Ok(None) };
+            let checkpoint = self.current_checkpoint(&mut table, ino, &file_state);
+            (file_state, named_in, checkpoint)
         };
-        let changes = content.changes();
+        let changes = file_state.changes();
         if let Some((checkpoint, file)) = checkpoint
             && checkpoint.changes == changes
         {
             let (temp, file) = (Temp::Placed, Arc::new(file));
             let (bytes, itself, nameless) = (0, false, false);
-            let staged = Staged { job, content, temp, file, changes, bytes, itself, nameless };
+            let staged = Staged { job, file_state, temp, file, changes, bytes, itself, nameless };
             return Ok(Some(staged));
         }
         let nameless = named_in.is_none();
         if let Some(file) = self.store.handed_over(ino) {
             let bytes = rustix::fs::fstat(&file).step(Step::Open)?.st_size as u64;
             let (temp, itself) = (Temp::Unnamed, true);
-            let staged = Staged { job, content, temp, file, changes, bytes, itself, nameless };
+            let staged = Staged { job, file_state, temp, file, changes, bytes, itself, nameless };
             return Ok(Some(staged));
         }
         let source = match self.store.open_to_copy(ino) {
@@ -66,11 +68,20 @@ impl Fs {
         let (file, itself) = (Arc::new(file), false);
         match copy(&source, &file).step(Step::Copy) {
             Ok(bytes) => {
-                Ok(Some(Staged { job, content, temp, file, changes, bytes, itself, nameless }))
+                Ok(Some(Staged { job, file_state, temp, file, changes, bytes, itself, nameless }))
             }
             Err(error) => {
                 let bytes = 0;
-                self.discard(Staged { job, content, temp, file, changes, bytes, itself, nameless });
+                self.discard(Staged {
+                    job,
+                    file_state,
+                    temp,
+                    file,
+                    changes,
+                    bytes,
+                    itself,
+                    nameless,
+                });
                 Err(error)
             }
         }
@@ -81,10 +92,10 @@ impl Fs {
         &self,
         table: &mut Table,
         ino: Ino,
-        content: &Content,
+        file_state: &FileState,
     ) -> Option<(Checkpoint, File)> {
         let node = table.node(ino)?;
-        let checkpoint = node.checkpoint.filter(|known| known.changes == content.changes())?;
+        let checkpoint = node.checkpoint.filter(|known| known.changes == file_state.changes())?;
         let [(dir, name)] = &node.names[..] else { return None };
         let (dir, name) = (*dir, name.clone());
         let in_ram = table.in_ram(dir, &name)?;
@@ -118,7 +129,7 @@ impl Fs {
     pub(super) fn discard(&self, copy: Staged) {
         let mut table = self.table();
         self.remove_temp(&mut table, &copy.temp);
-        self.let_go(&mut table, copy.job.ino, copy.content);
+        self.release_content(&mut table, copy.job.ino, copy.file_state);
     }
 }
 

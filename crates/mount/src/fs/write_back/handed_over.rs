@@ -3,7 +3,7 @@
 
 use super::super::Fs;
 use super::super::failures::{Failed, In, Step, WriteBackFailures};
-use super::super::table::Is;
+use super::super::table::NodeState;
 use super::super::temps::Temp;
 use super::super::types::Ino;
 use super::{Job, Outcome, Staged, TRIES};
@@ -16,11 +16,11 @@ impl Fs {
     /// Moves a file's bytes to BACKING's page cache, without a name and without a flush.
     pub(super) fn hand_over(&self, job: Job) -> Result<Outcome, Failed> {
         for attempt in 0..=TRIES {
-            let Ok(content) = self.content(&mut self.table(), job.ino) else {
+            let Ok(file_state) = self.file_state(&mut self.table(), job.ino) else {
                 return Ok(Outcome::Nothing);
             };
             // Its writers wait for the last attempt.
-            let _closed = (attempt == TRIES).then(|| content.gate.write());
+            let _closed = (attempt == TRIES).then(|| file_state.gate.write());
             let Some(copy) = self.stage(job)? else { return Ok(Outcome::Nothing) };
             let done = self.replace_by(&copy);
             let unchanged = !matches!(done, Ok(Outcome::Changed));
@@ -35,12 +35,12 @@ impl Fs {
     pub(super) fn replace_by(&self, copy: &Staged) -> Result<Outcome, Failed> {
         let ino = copy.job.ino;
         let mut table = self.table();
-        let mut place = copy.content.place.write();
-        let is_in_ram = matches!(table.node(ino).map(|node| &node.is), Some(Is::Ram));
+        let mut place = copy.file_state.place.write();
+        let is_in_ram = matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram));
         if copy.itself || matches!(copy.temp, Temp::Placed) || !is_in_ram {
             return Ok(Outcome::Nothing);
         }
-        if copy.content.changes() != copy.changes {
+        if copy.file_state.changes() != copy.changes {
             return Ok(Outcome::Changed);
         }
         self.copy_times(ino, &copy.file)?;

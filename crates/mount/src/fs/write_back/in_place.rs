@@ -8,7 +8,7 @@
 use super::super::Fs;
 use super::super::backing::keep_time;
 use super::super::failures::{Failed, In, Step};
-use super::super::table::Is;
+use super::super::table::NodeState;
 use super::super::volume::Kind;
 use super::copies::copy;
 use super::{Batch, Job, Outcome};
@@ -28,7 +28,7 @@ impl Fs {
             return Ok(Outcome::Nothing);
         }
         let mut table = self.table();
-        let Some(node) = table.node(ino).filter(|node| matches!(node.is, Is::Ram)) else {
+        let Some(node) = table.node(ino).filter(|node| matches!(node.state, NodeState::Ram)) else {
             return Ok(Outcome::Nothing);
         };
         let [(parent, name)] = &node.names[..] else { return Ok(Outcome::Nothing) };
@@ -39,13 +39,13 @@ impl Fs {
         }
         let dir = self.dir(&mut table, parent).step(Step::Open)?;
         let time = self.attr_of(&mut table, parent).step(Step::Open)?.mtime;
-        let Ok(content) = self.content(&mut table, ino) else { return Ok(Outcome::Nothing) };
+        let Ok(file_state) = self.file_state(&mut table, ino) else { return Ok(Outcome::Nothing) };
         let stat = self.store.stat(ino).step(Step::Open)?;
         if !dir.takes_temps || stat.st_size > LARGEST_BYTES {
             return Ok(Outcome::Nothing);
         }
         // Writers wait for this lock, so the copy is complete.
-        let mut place = content.place.write();
+        let mut place = file_state.place.write();
         let source = self.store.open_to_copy(ino).step(Step::Open)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | self.backing.without_atime();
@@ -66,7 +66,7 @@ impl Fs {
         table.dir_times.remove(&parent);
         self.delayed.direct_change(parent);
         let open = table.node(ino).is_some_and(|node| node.opens > 0);
-        self.records_place(&mut table, job, &content, &file, &was, batch)?;
+        self.records_place(&mut table, job, &file_state, &file, &was, batch)?;
         self.moves_to_backing(ino, &mut place, open.then(|| file.clone()));
         drop(place);
         self.account_flushed(job, Some(bytes));
@@ -74,7 +74,7 @@ impl Fs {
         counters.settled += 1;
         counters.settled_bytes += bytes;
         drop(counters);
-        self.let_go(&mut table, ino, content);
+        self.release_content(&mut table, ino, file_state);
         table.drop_unused(ino);
         Ok(Outcome::Settled)
     }

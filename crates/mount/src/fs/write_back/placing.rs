@@ -2,9 +2,9 @@
 
 use super::super::Fs;
 use super::super::backing::keep_time;
-use super::super::content::{Content, Place};
 use super::super::failures::{Failed, In, Step};
-use super::super::table::{Checkpoint, InRam, Is, Name, Table};
+use super::super::file_state::{FileState, Location};
+use super::super::table::{Checkpoint, InRam, Name, NodeState, Table};
 use super::super::temps::Temp;
 use super::super::types::{Attr, Ino, Time};
 use super::{Batch, Dirs, Job, Outcome, Placed, Staged};
@@ -36,7 +36,7 @@ impl Fs {
             _ => (),
         }
         drop(counters);
-        self.let_go(&mut table, copy.job.ino, copy.content);
+        self.release_content(&mut table, copy.job.ino, copy.file_state);
         // The kernel may have forgotten it while it lived in RAM.
         table.drop_unused(copy.job.ino);
         outcome
@@ -49,12 +49,12 @@ impl Fs {
         batch: &mut Batch,
     ) -> Result<Outcome, Failed> {
         let ino = copy.job.ino;
-        let mut place = copy.content.place.write();
+        let mut place = copy.file_state.place.write();
         let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
-        if !matches!(node.is, Is::Ram) {
+        if !matches!(node.state, NodeState::Ram) {
             return Ok(Outcome::Nothing);
         }
-        if copy.content.changes() != copy.changes {
+        if copy.file_state.changes() != copy.changes {
             return Ok(Outcome::Changed);
         }
         let (names, open) = (node.names.clone(), node.opens > 0);
@@ -75,7 +75,7 @@ impl Fs {
             }
             if !matches!(copy.temp, Temp::Placed) {
                 self.take_names(table, copy, about.st_ino, &names, &mut batch.dirs)?;
-            } else if self.current_checkpoint(table, ino, &copy.content).is_none() {
+            } else if self.current_checkpoint(table, ino, &copy.file_state).is_none() {
                 // The file has got another name since, or none.
                 return Ok(Outcome::Changed);
             }
@@ -87,14 +87,14 @@ impl Fs {
                 }
                 return Ok(Outcome::Kept);
             }
-            self.records_place(table, copy.job, &copy.content, &copy.file, &was, batch)?;
+            self.records_place(table, copy.job, &copy.file_state, &copy.file, &was, batch)?;
         }
         self.moves_to_backing(ino, &mut place, open.then(|| copy.file.clone()));
         Ok(Outcome::Settled)
     }
 
     /// Ends the file's life in RAM. `file`: its content in BACKING, if an application has it open.
-    pub(super) fn moves_to_backing(&self, ino: Ino, place: &mut Place, file: Option<Arc<File>>) {
+    pub(super) fn moves_to_backing(&self, ino: Ino, place: &mut Location, file: Option<Arc<File>>) {
         place.file = file;
         place.settled = true;
         self.left_ram(ino);
@@ -107,7 +107,7 @@ impl Fs {
         &self,
         table: &mut Table,
         job: Job,
-        content: &Arc<Content>,
+        file_state: &Arc<FileState>,
         file: &Arc<File>,
         was: &rustix::fs::Stat,
         batch: &mut Batch,
@@ -119,8 +119,8 @@ impl Fs {
         table.has_settled(job.ino, backing_ino, ctime(was), ctime(&settled));
         table.got_names(backing_ino);
         if job.durable || !self.backing.volume.is_ordered() {
-            let (content, file) = (content.clone(), file.clone());
-            batch.placed.push(Placed { job, backing_ino, content, file });
+            let (file_state, file) = (file_state.clone(), file.clone());
+            batch.placed.push(Placed { job, backing_ino, file_state, file });
         }
         Ok(())
     }

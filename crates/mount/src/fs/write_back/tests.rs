@@ -1,7 +1,7 @@
 //! Write-back of single files, and what is left of them in RAM.
 
 use super::Job;
-use crate::fs::table::Is;
+use crate::fs::table::NodeState;
 use crate::{Access, Caller, Changes, Config, Fs, Ino, ROOT, Store};
 use flashsift_core::event::OpenId;
 use rustix::fs::RenameFlags;
@@ -50,7 +50,7 @@ impl Bed {
     }
 
     fn is_in_ram(&self, ino: Ino) -> bool {
-        matches!(self.fs.table().node(ino).map(|node| &node.is), Some(Is::Ram))
+        matches!(self.fs.table().node(ino).map(|node| &node.state), Some(NodeState::Ram))
     }
 
     /// `false`, with the reason printed, where files without a name are impossible.

@@ -290,7 +290,7 @@ impl Columns {
         };
         for (holds, column) in &self.named {
             if let Some(place) = named(column) {
-                *places.of(*holds) = Some(place);
+                *places.get_mut(*holds) = Some(place);
                 continue;
             }
             let near = params::nearest(column, header.iter().copied()).filter(|_| has_header);
@@ -384,7 +384,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    fn of(&mut self, holds: Holds) -> &mut Option<usize> {
+    fn get_mut(&mut self, holds: Holds) -> &mut Option<usize> {
         match holds {
             Holds::Time => &mut self.time,
             Holds::Name => &mut self.name,

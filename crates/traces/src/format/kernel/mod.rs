@@ -593,7 +593,7 @@ impl Teller {
             return self.calls.enter(&by, name, text, hex, events);
         }
         let result = syscalls::number(text, hex);
-        self.calls.leave(&by, name, result.map_or(Returned::Unknown, Returned::of), events)
+        self.calls.leave(&by, name, result.map_or(Returned::Unknown, Returned::new), events)
     }
 
     /// Emits the machine's held events and returns the number of accesses.

@@ -134,7 +134,7 @@ fn names(
         for field in fields(event) {
             match field? {
                 (GENERIC, Wire::Bytes(_)) => see(None),
-                (number, Wire::Bytes(_)) => see(layouts.of(number).map(|layout| layout.known)),
+                (number, Wire::Bytes(_)) => see(layouts.get(number).map(|layout| layout.known)),
                 _ => {}
             }
         }
@@ -349,7 +349,7 @@ impl Reader<'_, '_> {
         message: &[u8],
     ) -> Result<Result<(), Skip>, Error> {
         let line = self.packet;
-        let (known, values) = if let Some(layout) = self.layouts.of(number) {
+        let (known, values) = if let Some(layout) = self.layouts.get(number) {
             let Ok(values) = layout.read(message) else { return Ok(Err(NOT_A_PACKET)) };
             (layout.known, values)
         } else if number == GENERIC {

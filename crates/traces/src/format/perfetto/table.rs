@@ -137,7 +137,7 @@ impl Layouts {
     }
 
     /// Returns the layout of the field with this number.
-    pub(super) fn of(&self, number: u32) -> Option<&Layout> {
+    pub(super) fn get(&self, number: u32) -> Option<&Layout> {
         self.by_number.get(&number)
     }
 

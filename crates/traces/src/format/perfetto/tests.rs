@@ -134,7 +134,7 @@ fn every_tracepoint_arrives_whole() {
                     .expect("a descriptor");
                 let bytes =
                     message(&numbered.iter().map(|(_, n, is)| (*n, *is)).collect::<Vec<_>>());
-                let read = layouts.of(70_000).expect("described").read(&bytes).expect("a message");
+                let read = layouts.get(70_000).expect("described").read(&bytes).expect("a message");
                 prop_assert!(same(&read), "{}", known.name);
             }
             Ok(())

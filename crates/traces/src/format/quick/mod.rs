@@ -42,7 +42,7 @@ pub(super) trait Lines {
 
     /// Returns a line that says the same in the words of [`Lines::quick`].
     #[cfg(test)]
-    fn in_short<'a>(&self, line: Self::Line<'a>) -> Self::Line<'a> {
+    fn abbreviated<'a>(&self, line: Self::Line<'a>) -> Self::Line<'a> {
         line
     }
 }

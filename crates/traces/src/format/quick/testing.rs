@@ -65,8 +65,8 @@ where
     let mut takes = |line: &str, end: &str| {
         let parsed = quick(&mut text, (line, end), |text| reader.quick(text));
         let Some(parsed) = parsed else { return false };
-        let whole = reader.in_short(reader.whole(line));
-        assert_eq!(reader.in_short(parsed), whole, "{line:?}");
+        let whole = reader.abbreviated(reader.whole(line));
+        assert_eq!(reader.abbreviated(parsed), whole, "{line:?}");
         true
     };
     let taken = lines.iter().filter(|line| takes(line, "\n")).count();

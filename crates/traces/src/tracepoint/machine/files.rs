@@ -70,7 +70,7 @@ impl TracepointMachine {
             None => self.files.begin(inode, false),
         };
         let f = &mut self.files[file];
-        f.kind = mode.map_or(Kind::Unknown, Kind::of);
+        f.kind = mode.map_or(Kind::Unknown, Kind::new);
         if self.under.is_some() {
             let inside = dir.map(|ino| self.dirs.contains(&Inode { dev: inode.dev, ino }));
             f.inside = inside;

@@ -1,7 +1,7 @@
 //! Accesses through mappings: page faults, and pages that become dirty.
 
 use super::{
-    super::{Inode, inodes::Kind, maps::Place, tasks::Faulting},
+    super::{Inode, inodes::Kind, maps::FaultTarget, tasks::Faulting},
     TracepointMachine,
 };
 use crate::events::Skip;
@@ -35,7 +35,7 @@ impl TracepointMachine {
         }
         let mut reported = None;
         match self.maps.at(self.tasks.pid(tid), address) {
-            Place::File(inode, page, shared) if self.block_bytes(inode.dev).is_some() => {
+            FaultTarget::File(inode, page, shared) if self.block_bytes(inode.dev).is_some() => {
                 let file = self.file(inode);
                 self.access(
                     tid,
@@ -47,8 +47,8 @@ impl TracepointMachine {
                 );
                 reported = Some(inode);
             }
-            Place::File(..) | Place::Anonymous => return self.thread(tid).fault = None,
-            Place::Unknown => {}
+            FaultTarget::File(..) | FaultTarget::Anonymous => return self.thread(tid).fault = None,
+            FaultTarget::Unknown => {}
         }
         self.thread(tid).fault = Some(Faulting { address, reported });
     }

@@ -1,12 +1,12 @@
 //! The machine without I/O that tracks dirty pages, their files and their ages, and selects the
 //! pages to write next.
 //!
-//! The cache reports each page that becomes dirty ([`Machine::dirtied`]) and each dirty page that
-//! it evicts or removes ([`Machine::gone`], [`Machine::cleaned`]). The replay loop reports a
-//! deadline that has passed ([`Machine::tick`]), a sync ([`Machine::sync`]) and the end of a write
-//! ([`Machine::relieve`]). These three return whether there may be pages to write. If so, the
-//! replay loop calls [`Machine::poll`] for one page at a time until it returns `None`, and then
-//! [`Machine::poll_cluster`] for one range of addresses at a time: the machine decides when ranges
+//! The cache reports each page that becomes dirty ([`DirtyPages::dirtied`]) and each dirty page that
+//! it evicts or removes ([`DirtyPages::gone`], [`DirtyPages::cleaned`]). The replay loop reports a
+//! deadline that has passed ([`DirtyPages::tick`]), a sync ([`DirtyPages::sync`]) and the end of a write
+//! ([`DirtyPages::relieve`]). These three return whether there may be pages to write. If so, the
+//! replay loop calls [`DirtyPages::poll`] for one page at a time until it returns `None`, and then
+//! [`DirtyPages::poll_cluster`] for one range of addresses at a time: the machine decides when ranges
 //! are written ahead, and the back, which knows places, which ones. Recording a page that becomes
 //! dirty takes constant time; a write-back takes time linear in the pages and files that it writes.
 //!
@@ -30,7 +30,7 @@ pub(crate) trait WriteBack {
     /// Whether there is a machine.
     const ON: bool;
     /// The machine, if there is one.
-    fn machine(&mut self) -> Option<&mut Machine>;
+    fn dirty_pages(&mut self) -> Option<&mut DirtyPages>;
 }
 
 /// Write-back on eviction only, without a machine.
@@ -39,21 +39,21 @@ pub(crate) struct OnEviction;
 impl WriteBack for OnEviction {
     const ON: bool = false;
     #[inline(always)]
-    fn machine(&mut self) -> Option<&mut Machine> {
+    fn dirty_pages(&mut self) -> Option<&mut DirtyPages> {
         None
     }
 }
 
-impl WriteBack for Machine {
+impl WriteBack for DirtyPages {
     const ON: bool = true;
     #[inline(always)]
-    fn machine(&mut self) -> Option<&mut Machine> {
+    fn dirty_pages(&mut self) -> Option<&mut DirtyPages> {
         Some(self)
     }
 }
 
 /// Decides when dirty pages are written.
-pub struct Machine {
+pub struct DirtyPages {
     modes: Modes,
     /// Number of dirty pages above which the flusher writes.
     dirty_pages_max: u32,
@@ -104,10 +104,10 @@ enum Which {
     UntilFew,
 }
 
-impl Machine {
+impl DirtyPages {
     /// Builds a machine for a cache of `frames` frames, without dirty pages.
     pub fn new(modes: Modes, trace: &Trace, frames: u32) -> Self {
-        let files = Files::of(trace.runs(), trace.pages());
+        let files = Files::new(trace.runs(), trace.pages());
         let dirty_pages_max = |expire: Expire| expire.ram_pages * u64::from(expire.ratio) / 100;
         // A trace has at most `u32::MAX` pages.
         let dirty_pages_max = modes.expire.map_or(u64::MAX, dirty_pages_max);
@@ -188,7 +188,7 @@ impl Machine {
         self.idle_since_us = self.now_us;
     }
 
-    /// Returns the time at which [`Machine::tick`] must be called next.
+    /// Returns the time at which [`DirtyPages::tick`] must be called next.
     #[inline(always)]
     pub fn next_deadline(&self) -> Option<u64> {
         match self.idle_us {
@@ -200,7 +200,7 @@ impl Machine {
         }
     }
 
-    /// Handles the time of [`Machine::next_deadline`]. Returns whether [`Machine::poll`] must be
+    /// Handles the time of [`DirtyPages::next_deadline`]. Returns whether [`DirtyPages::poll`] must be
     /// called.
     pub fn tick(&mut self, at_us: u64) -> bool {
         if self.due_us != Some(at_us) {
@@ -219,7 +219,7 @@ impl Machine {
     }
 
     /// Handles a sync of these pages of a file, or of everything if `pages` is `None`. Returns
-    /// whether [`Machine::poll`] must be called.
+    /// whether [`DirtyPages::poll`] must be called.
     pub fn sync(&mut self, pages: Option<Range<u32>>, why: Why) -> bool {
         self.job = match (self.modes.syncs, pages) {
             (Syncs::Nothing, _) => return false,
@@ -230,7 +230,7 @@ impl Machine {
         true
     }
 
-    /// The file system begins to write these pages. Returns whether [`Machine::poll`] must be
+    /// The file system begins to write these pages. Returns whether [`DirtyPages::poll`] must be
     /// called.
     pub fn write_now(&mut self, pages: Range<u32>) -> bool {
         self.job = Job { pages, files: Which::None, why: Why::Replaced };
@@ -238,7 +238,7 @@ impl Machine {
     }
 
     /// Handles the end of a write. Returns whether more pages are dirty than the modes allow, so
-    /// that [`Machine::poll`] must be called.
+    /// that [`DirtyPages::poll`] must be called.
     #[inline(always)]
     pub fn relieve(&mut self) -> bool {
         let (pages, files, why) = (0..0, Which::UntilFew, Why::Background);
@@ -278,7 +278,7 @@ impl Machine {
     }
 
     /// Returns the reason for which the next range of addresses is to be written, if one is. The
-    /// caller writes it and reports its pages by [`Machine::gone`].
+    /// caller writes it and reports its pages by [`DirtyPages::gone`].
     pub fn poll_cluster(&mut self) -> Option<Why> {
         match self.ahead {
             Ahead::UntilFew if self.dirty_pages > self.ahead_pages_max => Some(Why::Background),

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// State of one file that readers, writers and write-back share. Locks are taken in this order:
 /// `gate`, the table, `place`.
 #[derive(Debug, Default)]
-pub(crate) struct Content {
+pub(crate) struct FileState {
     /// Every change of a file in RAM passes this lock. Write-back takes it exclusively after many
     /// failed attempts, so that the file's writers wait.
     pub(crate) gate: RwLock<()>,
-    pub(crate) place: RwLock<Place>,
+    pub(crate) place: RwLock<Location>,
     /// Locked exclusively while bytes change, until the event is queued. Reads of a file in RAM
     /// lock it shared. It is the last lock to be taken.
     pub(crate) order: RwLock<()>,
@@ -30,7 +30,7 @@ pub(crate) struct Content {
 
 /// The location of an open file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     /// `None` while no process has the file open.
     pub(crate) file: Option<Arc<File>>,
     /// On flash, where the file stays.
@@ -41,14 +41,14 @@ pub(crate) struct Place {
     pub(crate) delayed: Option<Arc<DelayedFile>>,
 }
 
-impl Content {
-    pub(crate) fn new(place: Place) -> Content {
-        Content { place: RwLock::new(place), ..Content::default() }
+impl FileState {
+    pub(crate) fn new(place: Location) -> FileState {
+        FileState { place: RwLock::new(place), ..FileState::default() }
     }
 
     /// The same for a file of a group.
-    pub(crate) fn in_group(place: Place) -> Content {
-        Content { in_group: AtomicBool::new(true), ..Content::new(place) }
+    pub(crate) fn in_group(place: Location) -> FileState {
+        FileState { in_group: AtomicBool::new(true), ..FileState::new(place) }
     }
 
     /// Whether it belongs to a group.
@@ -63,7 +63,7 @@ impl Content {
 
     /// The open file; for a file in RAM, with the lock that keeps it there meanwhile. A file on
     /// flash does not move, so opening or closing it need not wait for a slow device.
-    pub(crate) fn open(&self) -> Result<(Arc<File>, Option<RwLockReadGuard<'_, Place>>)> {
+    pub(crate) fn open(&self) -> Result<(Arc<File>, Option<RwLockReadGuard<'_, Location>>)> {
         let place = self.place.read();
         let file = place.file.clone().ok_or(Errno::BADF)?;
         Ok((file, (!place.settled).then_some(place)))
@@ -91,7 +91,7 @@ impl Content {
     /// # Errors
     ///
     /// The first error of a write that lost bytes.
-    pub(crate) fn has_all(&self) -> Result<()> {
+    pub(crate) fn check_lost_writes(&self) -> Result<()> {
         (*self.lost.lock()).map_or(Ok(()), Err)
     }
 
