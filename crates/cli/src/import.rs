@@ -28,8 +28,8 @@ use tracing::{info, warn};
 #[command(after_help = "Examples:
   flashsift import app.strace.xz -o app.parquet
   flashsift import - --format strace -o app.parquet < app.strace
-  flashsift import app.parquet -o app.csv               the same rows as text
-  flashsift import app.parquet -o app.pftrace           open it at ui.perfetto.dev
+  flashsift import app.parquet -o app.csv           the same rows as text
+  flashsift import app.parquet -o app.pftrace       open it at ui.perfetto.dev
   flashsift import log.csv -o log.parquet \\
       --columns time=ts,file=path,op=rw,offset=off,len=bytes
   flashsift import raw.parquet -o day.parquet \\

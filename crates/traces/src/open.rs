@@ -4,7 +4,7 @@
 //! Gzip, zstd, xz and lzma are recognised by their first bytes, not by the ending of the name, and
 //! decompressed while reading; a trace that is compressed twice is not recognised. Memory is
 //! bounded for any input: a decompressor's window by its own limits, the output by a ratio that no
-//! real trace reaches. Text in another form than the readers take ([`wrapping`]) is converted.
+//! real trace reaches. Text in UTF-16, of a zlib stream and in JSON is converted.
 
 mod wrapping;
 
