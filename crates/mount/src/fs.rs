@@ -344,7 +344,7 @@ impl Fs {
         if table.name(ino, parent, &Name::from(name))
             && let Some(file) = table.file(ino)
         {
-            // It may be a name that the event stream does not know yet; the thread is not known here.
+            // The event stream may not know the name yet. The thread is not known here.
             let at = At { us: self.now_us(), tid: 0 };
             self.emit_name(table, at, (parent, name), |name| Action::Bind { file, name });
         }

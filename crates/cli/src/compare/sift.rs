@@ -454,11 +454,11 @@ fn legend(droppable_files: usize, stock: &Cell) -> String {
     let (own, others) = (stock.sifted.droppable.all, stock.sifted.others.all);
     format!(
         "{} can be dropped. Without a sifter, {} of the {} of file data that reach flash are \
-         theirs. saved: the share of these that does not reach flash. again: bytes of dropped files \
-         that applications fetch again, as a share of the same bytes. A file that is fetched again \
-         is a new file, which may be dropped or written. later: both in the second half of the \
-         trace. At the end all files in RAM are written, which makes the figures of short traces \
-         worse.",
+         theirs. saved: the share of these that does not reach flash. again: bytes of dropped \
+         files that applications fetch again, as a share of the same bytes. A file that is fetched \
+         again is a new file, which may be dropped or written. later: both in the second half of \
+         the trace. At the end all files in RAM are written, which makes the figures of short \
+         traces worse.",
         size::counted(droppable_files as u64, "file"),
         size::bytes(own),
         size::bytes(own + others),

@@ -1,14 +1,15 @@
-//! The machine without I/O that tracks dirty pages, their files and their ages, and selects the
-//! pages to write next.
+//! Dirty pages, their files and their ages, and the selection of the pages to write next, without
+//! I/O.
 //!
-//! The cache reports each page that becomes dirty ([`DirtyPages::dirtied`]) and each dirty page that
-//! it evicts or removes ([`DirtyPages::gone`], [`DirtyPages::cleaned`]). The replay loop reports a
-//! deadline that has passed ([`DirtyPages::tick`]), a sync ([`DirtyPages::sync`]) and the end of a write
-//! ([`DirtyPages::relieve`]). These three return whether there may be pages to write. If so, the
-//! replay loop calls [`DirtyPages::poll`] for one page at a time until it returns `None`, and then
-//! [`DirtyPages::poll_cluster`] for one range of addresses at a time: the machine decides when ranges
-//! are written ahead, and the back, which knows places, which ones. Recording a page that becomes
-//! dirty takes constant time; a write-back takes time linear in the pages and files that it writes.
+//! The cache reports each page that becomes dirty ([`DirtyPages::dirtied`]) and each dirty page
+//! that it evicts or removes ([`DirtyPages::gone`], [`DirtyPages::cleaned`]). The replay loop
+//! reports a deadline that has passed ([`DirtyPages::tick`]), a sync ([`DirtyPages::sync`]) and the
+//! end of a write ([`DirtyPages::relieve`]). These three return whether there may be pages to
+//! write. If so, the replay loop calls [`DirtyPages::poll`] for one page at a time until it returns
+//! `None`, and then [`DirtyPages::poll_cluster`] for one range of addresses at a time. `DirtyPages`
+//! decides when ranges are written ahead; the back, which knows places, decides which ones.
+//! Recording a page that becomes dirty takes constant time; a write-back takes time linear in the
+//! pages and files that it writes.
 //!
 //! Invariants: `dirty` holds exactly the pages that are dirty in the cache, and `order` contains
 //! the file of every dirty page. `order` is sorted by the time at which each file entered it. A
@@ -24,16 +25,16 @@ use crate::{
 };
 use std::ops::Range;
 
-/// Access of the replay loop to the machine. Where only eviction writes, the calls compile to
+/// Access of the replay loop to the dirty pages. Where only eviction writes, the calls compile to
 /// nothing.
 pub(crate) trait WriteBack {
-    /// Whether there is a machine.
+    /// Whether dirty pages are tracked.
     const ON: bool;
-    /// The machine, if there is one.
+    /// The dirty pages, if they are tracked.
     fn dirty_pages(&mut self) -> Option<&mut DirtyPages>;
 }
 
-/// Write-back on eviction only, without a machine.
+/// Write-back on eviction only; dirty pages are not tracked.
 pub(crate) struct OnEviction;
 
 impl WriteBack for OnEviction {
@@ -105,7 +106,7 @@ enum Which {
 }
 
 impl DirtyPages {
-    /// Builds a machine for a cache of `frames` frames, without dirty pages.
+    /// Begins without dirty pages, for a cache of `frames` frames.
     pub fn new(modes: Modes, trace: &Trace, frames: u32) -> Self {
         let files = Files::new(trace.runs(), trace.pages());
         let dirty_pages_max = |expire: Expire| expire.ram_pages * u64::from(expire.ratio) / 100;
@@ -200,8 +201,8 @@ impl DirtyPages {
         }
     }
 
-    /// Handles the time of [`DirtyPages::next_deadline`]. Returns whether [`DirtyPages::poll`] must be
-    /// called.
+    /// Handles the time of [`DirtyPages::next_deadline`]. Returns whether [`DirtyPages::poll`] must
+    /// be called.
     pub fn tick(&mut self, at_us: u64) -> bool {
         if self.due_us != Some(at_us) {
             (self.job, self.ahead) = (NO_JOB, Ahead::One);
@@ -251,7 +252,7 @@ impl DirtyPages {
         crowded || ahead
     }
 
-    /// Returns the next page to write, and the reason. The machine counts the page as clean from
+    /// Returns the next page to write, and the reason. It counts the page as clean from
     /// then on.
     pub fn poll(&mut self) -> Option<(Page, Why)> {
         loop {

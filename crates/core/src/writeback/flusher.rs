@@ -5,8 +5,8 @@
 //! enough to evict no dirty page. It counts data only. Names, attributes and the journal of a file
 //! system are not modelled.
 //!
-//! Three things differ from [`DirtyPages`](super::DirtyPages). It needs no trace: files and pages come
-//! as they are. It only counts: no page has a place. And its memory is bounded: if more than
+//! Three things differ from [`DirtyPages`](super::DirtyPages). It needs no trace: files and pages
+//! come as they are. It only counts: no page has a place. And its memory is bounded: if more than
 //! [`BLOCKS_MAX`] blocks of 64 pages are dirty, or more than [`FILES_MAX`] files have an age, the
 //! oldest files are written early, and counted as such ([`WrittenPages::early`]).
 //!
@@ -109,7 +109,7 @@ pub struct WrittenPages {
     /// The file system wrote them at once, because their file replaced another one or was cut to
     /// nothing and closed ([`Flusher::write_file`]).
     pub replacing: u64,
-    /// The bounds of this machine's memory were reached: the kernel would have written them later,
+    /// The bounds of this flusher's memory were reached: the kernel would have written them later,
     /// or not at all.
     pub early: u64,
 }
@@ -134,7 +134,7 @@ impl WrittenPages {
     }
 }
 
-/// The flusher. Times come with the events; the machine has no clock.
+/// The flusher. Times come with the events; it has no clock.
 #[derive(Clone, Debug)]
 pub struct Flusher {
     settings: FlusherSettings,

@@ -314,7 +314,7 @@ impl Fs {
                 self.delayed.state.lock().changed_outside.insert(ino);
                 let name = candidate.names.first().and_then(|(dir, name)| path(&table, *dir, name));
                 tracing::warn!(
-                    "{}: changed past this mount; its file_state may be mixed, and its syncs are not \
+                    "{}: changed past this mount; its content may be mixed, and its syncs are not \
                      delayed any more",
                     name.unwrap_or_default().escape_ascii()
                 );
