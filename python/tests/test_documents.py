@@ -37,6 +37,18 @@ def test_the_examples_run(page, blocks, files, tmp_path, monkeypatch):
         assert (tmp_path / file).stat().st_size > 1000, file
 
 
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_the_program_knows_the_options_without_the_package(command):
+    """The program shows this text where Python has no flashsift: it once named no option."""
+    module = pytest.importorskip(f"flashsift.{command}.__main__")
+    shown = (REPOSITORY / "crates/cli/src/python" / f"{command}.txt").read_text()
+    # Versions of Python print the same options in other forms.
+    options = [set(re.findall(r"--[a-z][a-z-]*", text))
+               for text in (shown, module.parser().format_help())]
+    assert options[0] == options[1]
+    assert max(map(len, shown.splitlines())) < 120
+
+
 def test_the_notebook_runs():
     path = REPOSITORY / "docs" / "browser.ipynb"
     notebook = nbformat.read(path, 4)

@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use std::{
     ffi::{OsStr, OsString},
-    io,
+    io::{self, Write},
     os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
@@ -19,19 +19,16 @@ pub(crate) struct External {
     pub(crate) module: &'static str,
     /// The purpose of the package, as a message gives it.
     pub(crate) what: &'static str,
+    /// What the package prints for `--help`, for a machine without it.
+    pub(crate) help: &'static str,
     /// The extra of the package that the command needs.
     pub(crate) extra: &'static str,
 }
 
 impl External {
     /// Replaces this process by Python. Returns only if that fails, or if the package is missing
-    /// and `words` ask for help: then this prints `help`, which is shorter than the package's.
-    pub(crate) fn run(
-        &self,
-        own: &[&OsStr],
-        words: &[OsString],
-        mut help: clap::Command,
-    ) -> anyhow::Result<()> {
+    /// and `words` ask for help.
+    pub(crate) fn run(&self, own: &[&OsStr], words: &[OsString]) -> anyhow::Result<()> {
         let install = format!("python3 -m pip install './python[{}]'", self.extra);
         let python = python();
         let shown = python.to_string_lossy().into_owned();
@@ -57,7 +54,7 @@ impl External {
             if !words.iter().any(|word| word == "--help" || word == "-h") {
                 bail!("{missing}");
             }
-            help.print_long_help()?;
+            write!(io::stdout(), "{}", self.help)?;
             info!("{missing}");
             return Ok(());
         }

@@ -3,8 +3,12 @@
 use crate::python::External;
 use std::ffi::OsString;
 
-const SWEEP: External =
-    External { module: "flashsift.sweep", what: "compares many traces", extra: "sweep" };
+const SWEEP: External = External {
+    module: "flashsift.sweep",
+    what: "compares many traces",
+    help: include_str!("python/sweep.txt"),
+    extra: "sweep",
+};
 
 /// Compare caches on many traces, cores and machines (needs Python)
 ///
@@ -28,6 +32,5 @@ pub(crate) struct Args {
 
 /// Replaces this process by Python. Returns only if that fails, or after the help.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let help = clap::Command::new("flashsift sweep").disable_help_flag(true);
-    SWEEP.run(&[], &args.words, <Args as clap::Args>::augment_args(help))
+    SWEEP.run(&[], &args.words)
 }

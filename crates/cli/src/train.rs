@@ -3,8 +3,12 @@
 use crate::python::External;
 use std::ffi::{OsStr, OsString};
 
-const TRAIN: External =
-    External { module: "flashsift.train", what: "trains models", extra: "train" };
+const TRAIN: External = External {
+    module: "flashsift.train",
+    what: "trains models",
+    help: include_str!("python/train.txt"),
+    extra: "train",
+};
 
 /// Train a model that decides which files deserve flash (needs Python)
 ///
@@ -30,6 +34,5 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     // The end-to-end frontier runs the same flashsift.
     let program = std::env::current_exe().unwrap_or_else(|_| "flashsift".into());
     let own = [OsStr::new("--flashsift"), program.as_os_str()];
-    let help = clap::Command::new("flashsift train").disable_help_flag(true);
-    TRAIN.run(&own, &args.words, <Args as clap::Args>::augment_args(help))
+    TRAIN.run(&own, &args.words)
 }

@@ -20,6 +20,8 @@ pub struct Page {
     pub lead: Vec<String>,
     /// Sections of the page.
     pub sections: Vec<Section>,
+    /// A title, and sections that are shown when it is opened: most readers do not need them.
+    pub folded: Option<(String, Vec<Section>)>,
     /// Commands and versions that reproduce it.
     pub reproduce: Reproduce,
 }
@@ -193,9 +195,19 @@ impl Page {
                         }
                         nav aria-label="Contents" {
                             @for section in &self.sections { a href={ "#" (section.id) } { (section.title) } " " }
+                            @if let Some((title, _)) = &self.folded { a href="#folded" { (title) } " " }
                             a href="#reproduce" { "How to reproduce this" }
                         }
                         @for section in &self.sections { (section.html()) }
+                        @if let Some((title, sections)) = &self.folded {
+                            details.sections #folded {
+                                summary { (title) }
+                                nav aria-label=(title) {
+                                    @for section in sections { a href={ "#" (section.id) } { (section.title) } " " }
+                                }
+                                @for section in sections { (section.html()) }
+                            }
+                        }
                         (self.reproduce.html())
                     }
                     div #tip role="status" aria-live="polite" hidden {}

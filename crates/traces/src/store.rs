@@ -351,8 +351,10 @@ impl Writer {
     ///
     /// The file cannot be written or put in its place.
     pub fn finish(self, skipped: &Skipped) -> Result<u64, Error> {
-        let file = self.encoder.finish(skipped)?;
-        file.commit().map_err(|e| Error::At { path: self.path, what: e.into() })
+        let path = self.path;
+        let file = self.encoder.finish(skipped);
+        let file = file.map_err(|e| Error::At { path: path.clone(), what: e.into() })?;
+        file.commit().map_err(|e| Error::At { path, what: e.into() })
     }
 
     fn named(&self, error: Error) -> Error {
@@ -362,7 +364,7 @@ impl Writer {
 
 impl Sink for Writer {
     fn about(&mut self, about: About) -> Result<(), Error> {
-        self.encoder.about(about)
+        self.encoder.about(about).map_err(|e| self.named(e))
     }
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         self.encoder.events(events).map_err(|e| self.named(e))

@@ -115,6 +115,7 @@ impl Comparison<'_> {
             subtitle: html_page::line(self.loaded),
             lead: sentences(self, lead),
             sections,
+            folded: None,
             reproduce: html_page::reproduce(self.input, &self.loaded.outcome),
         }
     }

@@ -20,6 +20,7 @@ pub(super) fn build(
         subtitle: text::about(description),
         lead: notes.into_iter().chain(text::sentences(description)).collect(),
         sections: sections(description),
+        folded: None,
         reproduce: html_page::reproduce(&args.input, outcome),
     }
 }

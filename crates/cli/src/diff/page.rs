@@ -47,6 +47,7 @@ pub(super) fn build(diff: &Diff, names: &[String; 2]) -> Page {
         },
         lead: diff.sentences(),
         sections,
+        folded: None,
         reproduce: html_page::command(),
     }
 }

@@ -7,20 +7,13 @@ use flashsift_report::{Block, Cell, Page, Section, Table, Unit};
 
 pub(super) fn build(outcome: &Outcome) -> Page {
     let examination = &outcome.examination;
-    let mut sections = vec![writers(examination), remedies(examination)];
-    // The description of the events follows, folded: the page is about writers and remedies.
-    let mut described = describe::page::sections(&examination.description);
-    for block in described.iter_mut().flat_map(|section| &mut section.blocks) {
-        if let Block::Table(table) = block {
-            table.open = false;
-        }
-    }
-    sections.extend(described);
+    let described = describe::page::sections(&examination.description);
     Page {
         title: "Writers of the flash of this machine".to_owned(),
         subtitle: format!("Watched for {}.", size::duration(examination.duration_us)),
         lead: text::sentences(outcome),
-        sections,
+        sections: vec![writers(examination), remedies(examination)],
+        folded: Some(("What was written, in detail".to_owned(), described)),
         reproduce: html_page::command(),
     }
 }

@@ -309,6 +309,33 @@ fn a_full_output_is_an_error_that_names_the_result() {
     }
 }
 
+/// `import` onto a full disk said that storing the trace failed, and not where.
+#[test]
+fn an_output_that_cannot_be_written_is_named() {
+    let dir = tempdir().unwrap();
+    for name in ["t.parquet", "t.csv", "t.pftrace"] {
+        let output = dir.path().join(name);
+        // No file may become longer than 20 KiB.
+        let limited = std::process::Command::new("sh")
+            .args([
+                "-c",
+                "trap '' XFSZ; ulimit -f 40; exec \"$@\"",
+                "sh",
+                env!("CARGO_BIN_EXE_flashsift"),
+                "import",
+            ])
+            .args([&*repository(BROWSER), "-q", "-o"])
+            .arg(&output)
+            .output()
+            .unwrap();
+        let says = String::from_utf8_lossy(&limited.stderr);
+        assert_eq!(limited.status.code(), Some(1), "{says}");
+        let named = says.contains(&format!("{}: ", output.display()));
+        assert!(named && says.contains("File too large"), "{says}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{name}");
+    }
+}
+
 /// The results of cells do not depend on the number that run at once.
 // Promises: Counting 11.
 #[test]

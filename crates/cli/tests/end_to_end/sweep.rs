@@ -60,20 +60,18 @@ fn sweep_says_how_to_get_what_is_missing() {
     assert!(says.contains("pip install './python[sweep]'"), "{says}");
 }
 
-/// `flashsift sweep --help` once failed without the package, and `flashsift help sweep` referred to
-/// it.
+/// `flashsift sweep --help` once failed without the package. Later it named no option.
 #[test]
 fn help_needs_no_package() {
-    for (command, purpose) in [("sweep", "Compare caches"), ("train", "Train a model")] {
+    for (command, named) in [("sweep", "--scheduler"), ("train", "--labels")] {
         for option in ["--help", "-h"] {
             let mut started = flashsift();
             started.args([command, option]).env("FLASHSIFT_PYTHON", "/bin/false");
             let output = started.output().unwrap();
             let help = String::from_utf8_lossy(&output.stdout);
             assert_eq!(output.status.code(), Some(0), "{command}");
-            assert!(help.contains(purpose) && help.contains("Usage: flashsift"), "{help}");
+            assert!(help.contains(named) && help.contains("usage: flashsift"), "{help}");
             let install = format!("./python[{command}]");
-            assert!(help.contains(&install), "{help}");
             assert!(String::from_utf8_lossy(&output.stderr).contains(&install), "{command}");
         }
     }

@@ -346,7 +346,7 @@ pub struct Lock {
     file: Arc<File>,
 }
 
-/// FileState of the lock for daemons that want the same BACKING: `PID`, and in the next line the
+/// Content of the lock for daemons that want the same BACKING: `PID`, and in the next line the
 /// state of its holder. The length is constant, so that the content fits on a full file system too.
 #[derive(Clone, Debug)]
 pub struct Sign(Arc<File>);

@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(
             get,
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-             FileState-Length: 4\r\nConnection: close\r\n\r\na 1\n"
+             Content-Length: 4\r\nConnection: close\r\n\r\na 1\n"
         );
         let head = answered(b"HEAD /metrics?a=b HTTP/1.0\r\n\r\n").unwrap();
         assert_eq!(head, get.strip_suffix("a 1\n").unwrap());

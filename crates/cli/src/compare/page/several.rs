@@ -119,6 +119,7 @@ mod tests {
                 section("tables", vec![Block::Table(table)]),
                 section("notes", ["shared", own].map(|note| Block::Note(note.into())).to_vec()),
             ],
+            folded: None,
             reproduce: Reproduce::default(),
         }
     }

@@ -43,6 +43,7 @@ pub(in crate::compare) fn build(run: &SiftRun<'_>, name: &str, input: &Input) ->
             section("tables", "All numbers", tables.collect()),
             section("notes", "Limits of this comparison", vec![Block::Note(run.legend())]),
         ],
+        folded: None,
         reproduce: html_page::reproduce(input, run.outcome),
     }
 }

@@ -130,7 +130,11 @@ impl Caller<'_> {
             b"execve" | b"execveat" => {
                 let path = args.get(usize::from(name == b"execveat"));
                 let path = string(path).unwrap_or_default();
-                let base = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+                // A program that runs itself again, as Chromium does, keeps its name.
+                let base = match path.starts_with(b"/proc/") && path.ends_with(b"/exe") {
+                    true => &[][..],
+                    false => path.rsplit(|&b| b == b'/').next().unwrap_or_default(),
+                };
                 self.call(SystemCall::Exec { name: &String::from_utf8_lossy(base) })
             }
             _ if is_birth(name) => return Some(self.birth(name, shown, text)),

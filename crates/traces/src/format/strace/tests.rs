@@ -131,6 +131,27 @@ fn a_number_closed_and_used_again_while_calls_are_under_way() {
     assert!(!read_text(text).1.contains("used again"));
 }
 
+/// Chromium starts its processes by `/proc/self/exe`. Their writes counted for a program `exe`, and
+/// not for Chromium.
+#[test]
+fn a_program_that_runs_itself_again_keeps_its_name() {
+    let text = r#"7 execve("/usr/bin/chromium", ["chromium"], 0x7f /* 1 var */) = 0
+7 fork() = 8
+8 execve("/proc/self/exe", ["/proc/self/exe", "--type=utility"], 0x7f /* 1 var */) = 0
+8 openat(AT_FDCWD, "/f", O_WRONLY|O_CREAT, 0644) = 3
+8 write(3, "a", 1) = 1
+"#;
+    let (events, _) = read_text(text);
+    let names: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.action {
+            Action::Process { name } => Some((event.pid, name.to_string())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(names, [(7, "chromium".to_owned()), (8, "chromium".to_owned())]);
+}
+
 #[test]
 fn a_childs_lines_may_precede_its_parents_result() {
     let text = r#"7 openat(AT_FDCWD, "/f", O_RDONLY) = 3
