@@ -19,7 +19,7 @@ pub(crate) struct External {
     pub(crate) module: &'static str,
     /// The purpose of the package, as a message gives it.
     pub(crate) what: &'static str,
-    /// What the package prints for `--help`, for a machine without it.
+    /// The help that the package prints, for a machine without it.
     pub(crate) help: &'static str,
     /// The extra of the package that the command needs.
     pub(crate) extra: &'static str,

@@ -13,7 +13,7 @@ pub(super) fn build(outcome: &Outcome) -> Page {
         subtitle: format!("Watched for {}.", size::duration(examination.duration_us)),
         lead: text::sentences(outcome),
         sections: vec![writers(examination), remedies(examination)],
-        folded: Some(("What was written, in detail".to_owned(), described)),
+        folded: Some(("Details of the writes".to_owned(), described)),
         reproduce: html_page::command(),
     }
 }
