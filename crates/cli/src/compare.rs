@@ -4,7 +4,9 @@ use crate::{
     devices, html_page,
     load::{self, Input},
     logging::DETAIL,
-    records, size, text,
+    records,
+    size::{self, CacheSize},
+    text,
     usage::Usage,
 };
 use anyhow::Context;
@@ -109,10 +111,10 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "MEMORY,…", conflicts_with = "object_cache", help = memory_help())]
     nvm: Vec<String>,
 
-    /// Cache sizes in bytes: 4MiB,64M. Default: the five powers of two below the size of all pages
-    /// in the trace
-    #[arg(long, value_delimiter = ',', value_name = "SIZE,…", value_parser = size::parse_memory)]
-    memory: Vec<u32>,
+    /// Cache sizes: 4MiB,64M, or 10% of all pages in the trace. Default: the five powers of two
+    /// below the size of all pages
+    #[arg(long, value_delimiter = ',', value_name = "SIZE,…", value_parser = size::parse_cache_size)]
+    memory: Vec<CacheSize>,
 
     /// Cache sizes in frames of one page (with --object-cache: of one object)
     #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = size::parse_frames, conflicts_with = "memory")]
@@ -310,6 +312,11 @@ fn metadata_help() -> String {
     )
 }
 
+/// Returns the frames of `--memory`, for a trace that touches this many pages.
+fn memory_frames(args: &Args, touched_pages: u32) -> impl Iterator<Item = u32> {
+    args.memory.iter().map(move |size| size.frames(touched_pages))
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !args.sift.is_empty() {
         return sift::run(args);
@@ -333,6 +340,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Tables { places, operations, owners, bytes, reads_ahead_pages, ..Tables::default() };
     let loaded = load::load(&args.input, args.object_cache, args.trace_memory, tables)?;
     loaded.log_summary(&name);
+    request.frames.extend(memory_frames(args, loaded.trace.touched_pages()));
     let wants_places = report.is_some() && page::shows_places(&loaded.trace);
     request.observer_bytes = match wants_places {
         true => Some(Places::GRID_BYTES),
@@ -486,7 +494,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         readaheads,
         memory,
         policies,
-        frames: args.memory.iter().chain(&args.frames).copied().collect(),
+        frames: args.frames.clone(),
         unit: if args.object_cache { Unit::Request } else { Unit::Page },
         layout,
         drain: args.drain,

@@ -81,6 +81,36 @@ pub(crate) fn parse_memory(text: &str) -> Result<u32, String> {
     system::frames_in(parse_bytes(text)?).ok_or_else(|| format!("a cache is one page to {largest}"))
 }
 
+/// A cache size: memory, or a share of the pages of the trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum CacheSize {
+    Frames(u32),
+    Share(f64),
+}
+
+impl CacheSize {
+    /// Returns the frames for a trace that touches this many pages; at least one.
+    pub(crate) fn frames(self, touched_pages: u32) -> u32 {
+        match self {
+            Self::Frames(frames) => frames,
+            Self::Share(share) => {
+                ((f64::from(touched_pages) * share).round() as u32).clamp(1, FRAMES_MAX)
+            }
+        }
+    }
+}
+
+/// Parses a cache size given as memory, or as a share of the trace's pages in percent.
+pub(crate) fn parse_cache_size(text: &str) -> Result<CacheSize, String> {
+    let Some(percent) = text.trim_end().strip_suffix('%') else {
+        return parse_memory(text).map(CacheSize::Frames);
+    };
+    match percent.trim().parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(CacheSize::Share(percent / 100.0)),
+        _ => Err("not a share of the trace's pages: it takes more than 0% to 100%".to_owned()),
+    }
+}
+
 /// Parses a cache size given in frames.
 pub(crate) fn parse_frames(text: &str) -> Result<u32, String> {
     let frames = u32::try_from(parse_count(text)?).ok().filter(|frames| *frames <= FRAMES_MAX);
@@ -137,6 +167,19 @@ mod tests {
     }
 
     // Promises: Command line 5.
+    #[test]
+    fn a_cache_may_be_a_share_of_the_pages() {
+        for text in ["10%", "10 %", "10.0%"] {
+            let size = parse_cache_size(text).unwrap();
+            assert_eq!((size.frames(1234), size.frames(1)), (123, 1), "{text}");
+        }
+        assert_eq!(parse_cache_size("100%").unwrap().frames(7), 7);
+        assert_eq!(parse_cache_size("8K"), Ok(CacheSize::Frames(2)));
+        for text in ["0%", "101%", "-1%", "nan%", "%", "x%"] {
+            assert!(parse_cache_size(text).unwrap_err().contains("0% to 100%"), "{text}");
+        }
+    }
+
     #[test]
     fn a_time_without_a_unit_is_of_seconds() {
         for (text, ms) in

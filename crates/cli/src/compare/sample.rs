@@ -102,6 +102,7 @@ pub(super) fn run(args: &Args, rate: f64) -> anyhow::Result<()> {
     if sampled.traces.iter().any(|trace| trace.touched_pages() == 0) {
         anyhow::bail!("--sample: a sample of this trace has no page: take a larger share");
     }
+    request.frames.extend(super::memory_frames(args, sampled.touched_pages(rate)));
     if request.frames.is_empty() {
         request.frames = default_frames(sampled.touched_pages(rate));
     }

@@ -5,7 +5,9 @@ use super::{Args, log_notes, modes, page, request, schedule};
 use crate::{
     html_page,
     load::{self, default_limit_bytes},
-    records, size, table, text,
+    records,
+    size::{self, CacheSize},
+    table, text,
     usage::Usage,
 };
 use anyhow::Context;
@@ -182,7 +184,7 @@ fn later(sifted: &SiftOutcome) -> u64 {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let sifters = sifters(&args.sift)?;
     let models = models(&sifters)?;
-    let request = request(args)?;
+    let mut request = request(args)?;
     let policies = text::joined(&args.policy);
     let all = policies.iter().any(|policy| policy.eq_ignore_ascii_case("all"));
     let several =
@@ -191,6 +193,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let message = format!("--sift compares sifters behind one cache: {option} takes one value");
         return Err(Usage(message).into());
     }
+    if args.memory.iter().any(|size| matches!(size, CacheSize::Share(_))) {
+        let message = "with --sift, --memory takes sizes, not shares of the trace's pages";
+        return Err(Usage(message.to_owned()).into());
+    }
+    request.frames.extend(super::memory_frames(args, 0));
     // An unwritable path is reported before the trace is read.
     let report = args.report.as_deref().map(html_page::Report::new).transpose()?;
     let limit_bytes = args.trace_memory.unwrap_or_else(default_limit_bytes);

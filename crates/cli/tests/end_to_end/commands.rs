@@ -1,8 +1,9 @@
 //! The first steps of a newcomer: help, completions, manual pages, names as people type them, and
 //! results as CSV.
 
-use super::{cells, flashsift, repository, run};
+use super::{cells, flashsift, number, repository, run};
 use flashsift_traces::format;
+use serde_json::Value;
 use std::{fs, process::Output};
 use tempfile::tempdir;
 
@@ -143,6 +144,19 @@ fn csv_has_the_values_of_json() {
     assert!(csv.starts_with("key,value\n") && csv.contains("\ntrace,browser.parquet\n"), "{csv}");
     assert!(csv.contains(&format!("\nrequests,{}\n", json["requests"])), "{csv}");
     assert!(fails(&["compare", &browser, "--json", "--csv"]).contains("cannot be used with"));
+}
+
+/// libCacheSim takes shares of the working set. `--memory 10%` was no size here.
+#[test]
+fn a_cache_may_be_a_share_of_the_pages() {
+    let trace = repository("testdata/feed.parquet");
+    let cells = |memory: &str| cells(&["compare", &trace, "--policy", "lru", "--memory", memory]);
+    let [half, all] = &cells("50 %,100%")[..] else { panic!("two sizes") };
+    let frames = |cell: &Value| cell["frames"].as_u64().unwrap();
+    assert_eq!(frames(half), frames(all).div_ceil(2));
+    assert!(number(half, "device_reads") > number(all, "device_reads"));
+    let sift = ["compare", &*trace, "--sift", "keep", "--memory", "10%"];
+    assert!(fails(&sift).contains("--memory takes sizes, not shares"));
 }
 
 /// `import -o x.csv` once wrote Parquet under that name.

@@ -127,7 +127,7 @@ fn sentence(sifted: SiftedTrace<'_>) -> Sentence {
     let SiftedTrace { advice, memory_bytes, sifter_bytes, .. } = sifted;
     let effects = |one: &JudgedSifter| {
         format!(
-            "with {} of RAM out of {} it keeps {} of the data of droppable files from flash, and \
+            "with {} of RAM out of {} it saves {} of the data of droppable files from flash, and \
              {} of it is fetched again (simulated)",
             unbroken(show::bytes(sifter_bytes)),
             unbroken(show::bytes(memory_bytes)),
@@ -153,7 +153,7 @@ fn sentence(sifted: SiftedTrace<'_>) -> Sentence {
                 false => "It may save nothing".to_owned(),
             };
             let (name, effects) = (&most.name, effects(most));
-            format!("No sifter is worth it here. {name} keeps the most: {effects}. {reason}.")
+            format!("No sifter is worth it here. {name} saves the most: {effects}. {reason}.")
         }
     };
     vec![words.into()]

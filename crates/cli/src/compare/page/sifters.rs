@@ -299,7 +299,7 @@ impl Sifters<'_> {
         let memory = Self::label(std::slice::from_ref(stock));
         let says = |cell: &Cell, what: &str| {
             format!(
-                "{}{what} keeps {} of it from flash at {memory}, and {} of it is fetched again.",
+                "{}{what} saves {} of it from flash at {memory}, and {} of it is fetched again.",
                 cell.sifter,
                 size::share(kept(&cell)),
                 size::share(again(&cell))
