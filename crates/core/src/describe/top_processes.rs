@@ -1,7 +1,7 @@
 //! Programs by bytes written, with their reads. Processes of one name are one line.
 
 use super::{
-    Characterisation, CharacterisationSpec, Found, Ledger, Seen, Table, Value,
+    Characterisation, CharacterisationSpec, Found, Ledger, Piece, Seen, Table, Value,
     programs::program_name, ranking::Ranking,
 };
 use crate::event::{Action, Event};
@@ -21,6 +21,10 @@ struct TopProcesses {
     /// Bytes read and written by each program.
     moved: Vec<[u64; 2]>,
 }
+
+/// Name of a process that was started as `/proc/self/exe`, in recordings that do not know better.
+/// Chromium starts its services so.
+const ITSELF: &str = "exe";
 
 impl TopProcesses {
     fn moved(&mut self, program: u32) -> &mut [u64; 2] {
@@ -81,7 +85,10 @@ impl Characterisation for TopProcesses {
         let found = Found::default().table(table);
         let Some(first) = programs.first().filter(|_| all_written > 0) else { return Ok(found) };
         let most = first.sums[0] >= all_written - first.sums[0];
-        Ok(found.sentence([
+        let itself = ledger.programs.all().iter().zip(&self.moved);
+        let itself = itself.filter(|(program, _)| program.name.as_deref() == Some(ITSELF));
+        let itself = itself.fold(0, |sum: u64, (_, [_, written])| sum.saturating_add(*written));
+        let mut pieces: Vec<Piece> = vec![
             first.name.clone().into(),
             "makes".into(),
             Value::share(first.sums[0], all_written).into(),
@@ -90,16 +97,21 @@ impl Characterisation for TopProcesses {
                 false => "of the bytes written, more than any other program.",
             }
             .into(),
-        ]))
+        ];
+        if itself > 0 {
+            pieces.extend([
+                "Processes called exe, in which a program started itself again, make".into(),
+                Value::share(itself, all_written).into(),
+                "of them.".into(),
+            ]);
+        }
+        Ok(found.sentence(pieces))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{Piece, testing::*},
-        *,
-    };
+    use super::{super::testing::*, *};
 
     /// The sentence, with shares in whole percent.
     fn said(found: &Found) -> String {
@@ -128,6 +140,25 @@ mod tests {
         let found = describe("top_processes", &all);
         let said = said(&found);
         assert_eq!(said, "app makes 40 % of the bytes written, more than any other program.");
+    }
+
+    /// "chromium makes 67 %" left out those of its own processes that it had started as
+    /// `/proc/self/exe`.
+    #[test]
+    fn processes_that_a_program_started_as_itself_are_named() {
+        let all = [
+            by(1, process("chromium")),
+            by(2, process("exe")),
+            by(3, process("exe")),
+            by(1, write(1, 0, 60)),
+            by(2, write(1, 0, 30)),
+            by(3, write(1, 0, 10)),
+        ];
+        assert_eq!(
+            said(&describe("top_processes", &all)),
+            "chromium makes 60 % of the bytes written. Processes called exe, in which a program \
+             started itself again, make 40 % of them."
+        );
     }
 
     // Promises: Describe 17.
