@@ -7,7 +7,7 @@ use flashsift_core::{
     cache::{Cache, Details, Fslru, Nvlru, Settings},
     layout::Address,
     nvm::{Counting, power_cuts},
-    page::{Access, NEVER, Op, Page},
+    page::{Access, Op, Page},
     synth::{Pattern, Recipe},
     trace::{Owner, StepKind, Trace},
 };
@@ -78,7 +78,7 @@ fn replay(trace: &Trace, cache: &mut impl Cache, back: &mut Counted) -> u64 {
             cache.near_ahead(ahead[12].first());
         }
         let op = if step.kind() == StepKind::Read { Op::Read } else { Op::Write };
-        let access = Access { page: step.first(), op, was_dirty: false, next_use: NEVER };
+        let access = Access::new(step.first(), op);
         hits += u64::from(cache.access(access, Details::WHOLE, back));
         if n % SYNC_EVERY == 0 {
             cache.sync(step.range(), Why::Sync, back);

@@ -98,7 +98,7 @@ pub fn cache(data: &[u8]) {
         })
         .collect();
     let params = Default::default();
-    let setup = Setup { frames, pages, runs: &[], params: &params };
+    let setup = Setup { frames, pages, runs: &[], params: &params, bytes: None };
     if let Err(parted) = naive::compare(spec, &setup, placing, &acts) {
         panic!(
             "{}, {frames} frames, {pages} pages, {placing:?}: differs from its model at step \

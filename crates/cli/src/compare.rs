@@ -31,6 +31,8 @@ use std::{io::Write, num::NonZeroUsize, path::PathBuf, str::FromStr};
 use tracing::info;
 
 mod after_cache;
+mod curve;
+mod objects;
 mod page;
 mod places;
 mod sample;
@@ -47,7 +49,10 @@ mod verdict;
   flashsift compare trace.xz --policy lru,clock:insert_ref=1 \\
       --memory 4MiB,64MiB --drain
   flashsift compare huge.oracleGeneral.zst --sample 1%     estimates
-  flashsift compare cdn.oracleGeneral.zst --object-cache --frames 1000,10000
+  flashsift compare trace.xz --curve --policy lru,s3fifo --report curve.html
+  flashsift compare cdn.oracleGeneral.zst --object-cache --memory 1%,10%
+  flashsift compare cdn.oracleGeneral.zst --object-cache \
+      --policy lru,lru:admit=bloom,gdsf --memory 1GiB
 
 Writing, and the device:
   flashsift compare trace.xz --writeback evict     only evictions write
@@ -111,12 +116,13 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "MEMORY,…", conflicts_with = "object_cache", help = memory_help())]
     nvm: Vec<String>,
 
-    /// Cache sizes: 4MiB,64M, or 10% of all pages in the trace. Default: the five powers of two
-    /// below the size of all pages
+    /// Cache sizes: 4MiB,64M, or 10% of all pages in the trace (with --object-cache: of the bytes
+    /// of all its objects). Default: the five powers of two below the size of all pages, or 1%, 2%,
+    /// 5%, 10% and 20% of all objects
     #[arg(long, value_delimiter = ',', value_name = "SIZE,…", value_parser = size::parse_cache_size)]
     memory: Vec<CacheSize>,
 
-    /// Cache sizes in frames of one page (with --object-cache: of one object)
+    /// Cache sizes in frames of one page (with --object-cache: in objects, whatever their size)
     #[arg(long, value_delimiter = ',', value_name = "N,…", value_parser = size::parse_frames, conflicts_with = "memory")]
     frames: Vec<u32>,
 
@@ -165,7 +171,10 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "DEVICE,…", conflicts_with = "object_cache", help = devices::help())]
     device: Vec<String>,
 
-    /// For object traces: each request accesses one object, regardless of its size
+    /// Each request is for one object, which hits or misses whole: what an object trace names, or
+    /// what begins at one byte of a file or device. The capacity is in bytes (--memory) or objects
+    /// (--frames). A policy may have an admission: lru:admit=bloom, prob:0.1, size:1000000 or
+    /// size-prob:50000 (bytes)
     #[arg(long)]
     object_cache: bool,
 
@@ -207,6 +216,13 @@ pub(crate) struct Args {
     /// order pages by their place
     #[arg(long, value_name = "N%", value_parser = sample::rate, conflicts_with_all = ["system", "readahead", "sift", "nvm", "metadata", "attribution", "device", "after_cache", "report", "verdict", "layout"])]
     sample: Option<f64>,
+
+    /// Misses and writes against the size of the cache, at N sizes (100) up to all pages, or at
+    /// those of --memory. LRU is exact, from one pass; other policies run at each size, and on
+    /// samples of the pages where a trace has more than 5M accesses or with --sample. Only evictions
+    /// write
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100", value_parser = curve::points, conflicts_with_all = ["system", "readahead", "sift", "nvm", "metadata", "attribution", "device", "after_cache", "verdict", "writeback", "drain"])]
+    curve: Option<usize>,
 
     /// Memory limit of the trace and its cells; default: three quarters of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
@@ -321,6 +337,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !args.sift.is_empty() {
         return sift::run(args);
     }
+    if let Some(points) = args.curve {
+        return curve::run(args, points);
+    }
+    if args.object_cache && args.frames.is_empty() {
+        return objects::run(args);
+    }
+    objects::suits_pages(&args.policy)?;
     if let Some(rate) = args.sample {
         return sample::run(args, rate);
     }
@@ -476,10 +499,6 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     let memory = memory.collect::<Result<Vec<_>, _>>().map_err(usage)?;
     let layout = args.layout.as_deref().map(layout::Selection::parse).transpose().map_err(usage)?;
     let metadata = crate::usage::metadata(&args.metadata)?;
-    if args.object_cache && !args.memory.is_empty() {
-        let message = "objects have no page size: with --object-cache give --frames, not --memory";
-        return Err(Usage(message.to_owned()).into());
-    }
     if args.attribution && !args.json && !args.csv && args.report.is_none() {
         let message = "--attribution is shown by --json and --report only: add one of them";
         return Err(Usage(message.to_owned()).into());

@@ -186,10 +186,6 @@ pub(crate) struct Loaded {
     pub(crate) limit_bytes: u64,
 }
 
-/// The error where a trace has pages, and objects were wanted.
-pub(crate) const NO_OBJECTS: &str = "--object-cache is for object traces (oracle-general); this \
-                                     one has pages: leave the flag out";
-
 struct Densify {
     object_cache: bool,
     limit_bytes: u64,
@@ -200,9 +196,6 @@ struct Densify {
 impl Sink for Densify {
     fn about(&mut self, about: About) -> Result<(), Error> {
         let unit = if self.object_cache { Unit::Request } else { Unit::Page };
-        if self.object_cache && about.space != Space::Objects {
-            return Err(Error::Sink(NO_OBJECTS.to_owned()));
-        }
         let builder = TraceBuilder::new(about, unit, self.limit_bytes);
         self.builder = Some(builder.with_tables(self.tables));
         Ok(())

@@ -72,6 +72,14 @@ fn kind(spec: &PolicySpec) -> &'static str {
     }
 }
 
+/// Returns what the policy does in a cache of objects with sizes.
+fn objects(spec: &PolicySpec) -> &'static str {
+    match spec.takes_objects() {
+        true => "of any size, with --object-cache and --memory",
+        false => "as if all had one size, with --object-cache and --frames",
+    }
+}
+
 /// Returns where a sifter can run.
 pub(crate) fn runs(spec: &sift::Spec) -> &'static str {
     let takes_model = spec.params.iter().any(|param| matches!(param.kind, ParamKind::Text));
@@ -97,6 +105,7 @@ fn facts(spec: &PolicySpec) -> Facts {
         ("time", spec.time.to_owned()),
         ("memory", spec.memory.to_owned()),
         ("kind", kind(spec).to_owned()),
+        ("objects", objects(spec).to_owned()),
         ("paper", spec.paper.to_owned()),
     ]);
     facts
@@ -168,6 +177,8 @@ struct PolicyRecord<'a> {
     memory: &'a str,
     kind: &'static str,
     in_all: bool,
+    /// It orders objects with sizes.
+    objects: bool,
     paper: &'a str,
 }
 
@@ -186,6 +197,7 @@ enum Values<'a> {
     Word { default: &'a str, words: &'a [&'a str] },
     Duration { default: String, min: String, max: String },
     Text { default: &'a str },
+    Expression { default: &'a str, variables: &'a [&'a str] },
 }
 
 impl<'a> From<&'a Param> for Parameter<'a> {
@@ -199,6 +211,9 @@ impl<'a> From<&'a Param> for Parameter<'a> {
                 max: Exact(max_us).to_string(),
             },
             params::ParamKind::Text => Values::Text { default: "" },
+            params::ParamKind::Expression { default, variables } => {
+                Values::Expression { default, variables }
+            }
         };
         Self { name: param.name, what: param.what, values }
     }
@@ -222,6 +237,7 @@ fn json(specs: &[&PolicySpec]) -> serde_json::Result<String> {
                 Kind::Heuristic => "heuristic",
             },
             in_all: !spec.slow,
+            objects: spec.takes_objects(),
             paper: spec.paper,
         })?;
         out.push('\n');

@@ -81,10 +81,10 @@ pub(crate) fn parse_memory(text: &str) -> Result<u32, String> {
     system::frames_in(parse_bytes(text)?).ok_or_else(|| format!("a cache is one page to {largest}"))
 }
 
-/// A cache size: memory, or a share of the pages of the trace.
+/// A cache size: memory, or a share of the pages of the trace, or of the bytes of its objects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CacheSize {
-    Frames(u32),
+    Bytes(u64),
     Share(f64),
 }
 
@@ -92,7 +92,7 @@ impl CacheSize {
     /// Returns the frames for a trace that touches this many pages; at least one.
     pub(crate) fn frames(self, touched_pages: u32) -> u32 {
         match self {
-            Self::Frames(frames) => frames,
+            Self::Bytes(bytes) => system::frames_in(bytes).unwrap_or(1),
             Self::Share(share) => {
                 ((f64::from(touched_pages) * share).round() as u32).clamp(1, FRAMES_MAX)
             }
@@ -103,7 +103,8 @@ impl CacheSize {
 /// Parses a cache size given as memory, or as a share of the trace's pages in percent.
 pub(crate) fn parse_cache_size(text: &str) -> Result<CacheSize, String> {
     let Some(percent) = text.trim_end().strip_suffix('%') else {
-        return parse_memory(text).map(CacheSize::Frames);
+        parse_memory(text)?;
+        return parse_bytes(text).map(CacheSize::Bytes);
     };
     match percent.trim().parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(CacheSize::Share(percent / 100.0)),
@@ -174,7 +175,7 @@ mod tests {
             assert_eq!((size.frames(1234), size.frames(1)), (123, 1), "{text}");
         }
         assert_eq!(parse_cache_size("100%").unwrap().frames(7), 7);
-        assert_eq!(parse_cache_size("8K"), Ok(CacheSize::Frames(2)));
+        assert_eq!(parse_cache_size("8K"), Ok(CacheSize::Bytes(8192)));
         for text in ["0%", "101%", "-1%", "nan%", "%", "x%"] {
             assert!(parse_cache_size(text).unwrap_err().contains("0% to 100%"), "{text}");
         }

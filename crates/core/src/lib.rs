@@ -18,6 +18,7 @@ pub mod layout;
 pub mod metadata;
 pub mod names;
 pub mod nvm;
+pub mod objects;
 pub mod page;
 pub mod params;
 pub mod policy;

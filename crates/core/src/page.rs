@@ -35,6 +35,16 @@ pub struct Access {
     /// Position, in page accesses from the trace's beginning, of the page's next access before it
     /// is removed. [`NEVER`] if there is none, and for policies that are not offline.
     pub next_use: u32,
+    /// Bytes of what is accessed: of the object, in a cache of objects with sizes; else of a page.
+    pub bytes: u32,
+}
+
+impl Access {
+    /// Returns an access to a clean page without a known future.
+    #[inline(always)]
+    pub fn new(page: Page, op: Op) -> Self {
+        Self { page, op, was_dirty: false, next_use: NEVER, bytes: PAGE_BYTES as u32 }
+    }
 }
 
 /// [`Access::next_use`] of a page that is not accessed again.

@@ -2,6 +2,7 @@
 //! Names, keys and words are taken in any case.
 
 use crate::duration::{self, Exact};
+use exmex::Express;
 use std::fmt;
 
 /// One parameter that an entry of a list declares.
@@ -39,6 +40,14 @@ pub enum ParamKind {
     },
     /// Any text without a comma; empty by default.
     Text,
+    /// An expression of some variables, without a comma. If it is the first parameter, its key may
+    /// be left out.
+    Expression {
+        /// Value without the parameter.
+        default: &'static str,
+        /// The names that it may use.
+        variables: &'static [&'static str],
+    },
 }
 
 impl Param {
@@ -51,6 +60,7 @@ impl Param {
                 format!("{}={}", self.name, Exact(default_us))
             }
             ParamKind::Text => format!("{}=", self.name),
+            ParamKind::Expression { default, .. } => format!("{}={default}", self.name),
         }
     }
 }
@@ -65,6 +75,9 @@ impl fmt::Display for Param {
                 format!("{} to {}", Exact(min_us), Exact(max_us))
             }
             ParamKind::Text => "any text".to_owned(),
+            ParamKind::Expression { variables, .. } => {
+                format!("an expression of {}", variables.join(", "))
+            }
         };
         write!(f, "{} ({others}): {}", self.default(), self.what)
     }
@@ -125,15 +138,16 @@ impl Params {
         }
     }
 
-    /// Returns a text: the given one, or an empty one.
+    /// Returns a text or an expression: the given one, or the default, which of a text is empty.
     ///
     /// # Panics
     ///
-    /// If `params` does not declare `name` as a text.
-    pub fn text(&self, params: &[Param], name: &str) -> &str {
+    /// If `params` does not declare `name` as a text or an expression.
+    pub fn text<'a>(&'a self, params: &[Param], name: &str) -> &'a str {
         match (self.get(name), find(params, name).kind) {
             (Some(Value::Text(text)), _) => text,
             (None, ParamKind::Text) => "",
+            (None, ParamKind::Expression { default, .. }) => default,
             _ => panic!("`{name}` is not declared as a text"),
         }
     }
@@ -280,6 +294,13 @@ impl<T: Listed> Selection<T> {
     }
 }
 
+/// Returns whether a text is an expression of these variables.
+fn is_expression(text: &str, variables: &[&str]) -> bool {
+    exmex::parse::<f64>(text).is_ok_and(|parsed| {
+        parsed.var_names().iter().all(|name| variables.contains(&name.as_str()))
+    })
+}
+
 fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
     let kind = T::KIND;
     let (wanted, rest) = text.split_once(':').unwrap_or((text, ""));
@@ -295,9 +316,13 @@ fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
     let mut params = Params::default();
     for given in rest.split(',').filter(|given| !given.is_empty()) {
         let pair = given.split_once('=');
-        let Some((param, value)) = pair.and_then(|(key, value)| {
+        let named = pair.and_then(|(key, value)| {
             Some((declared.iter().find(|param| param.name.eq_ignore_ascii_case(key))?, value))
-        }) else {
+        });
+        let alone = declared
+            .first()
+            .filter(|param| pair.is_none() && matches!(param.kind, ParamKind::Expression { .. }));
+        let Some((param, value)) = named.or(alone.map(|param| (param, given))) else {
             let known = match declared {
                 [] => "no parameters".to_owned(),
                 _ => declared.iter().map(Param::to_string).collect::<Vec<_>>().join("; "),
@@ -317,6 +342,9 @@ fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
                 us.filter(|us| (min_us..=max_us).contains(us)).map(Value::DurationUs)
             }
             ParamKind::Text => Some(Value::Text(value.into())),
+            ParamKind::Expression { variables, .. } => {
+                is_expression(value, variables).then(|| Value::Text(value.into()))
+            }
         }
         .ok_or_else(|| Error::Value {
             name,

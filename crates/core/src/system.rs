@@ -224,7 +224,8 @@ pub(crate) fn run<P: Build + 'static>(
 ) -> Outcome {
     assert!(!P::OFFLINE || future.is_some(), "an offline policy is given the future");
     let (frames, pages) = (cell.frames, trace.pages());
-    let setup = Setup { frames, pages, runs: trace.runs(), params: &cell.policy.params };
+    let setup =
+        Setup { frames, pages, runs: trace.runs(), params: &cell.policy.params, bytes: None };
     let policy = P::build(&setup);
     // A loop is compiled for each policy only where another cost does not hide that of calls.
     let has_buffer = matches!(cell.system.spec.kind, SystemKind::Buffer(_));
@@ -678,7 +679,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
                     _ => NEVER,
                 };
                 position += usize::from(C::OFFLINE);
-                let access = Access { page: Page(page), op, was_dirty: false, next_use };
+                let access = Access { next_use, ..Access::new(Page(page), op) };
                 let bytes = if C::WANTS_BYTES { trace.bytes(n, Page(page)) } else { Bytes::PAGE };
                 let partial = op == Op::Write && step.is_partial(page);
                 let details = Details { partial, bytes, owner };

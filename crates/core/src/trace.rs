@@ -160,7 +160,8 @@ pub struct Run {
 pub enum Unit {
     /// A 4 KiB page.
     Page,
-    /// The whole object that a request names, for object traces (`--object-cache`).
+    /// The whole object that a request names (`--object-cache`): by its identifier in a trace of
+    /// objects, else by its file or device and its first byte.
     Request,
 }
 
@@ -329,6 +330,13 @@ impl Trace {
     #[inline(always)]
     pub fn bytes(&self, n: usize, page: Page) -> Bytes {
         self.step_tables.bytes(n, self.steps[n], page)
+    }
+
+    /// Returns the bytes of step `n`, a request; more than 4 GiB count as 4 GiB. Requires
+    /// [`Tables::sizes`].
+    #[inline(always)]
+    pub fn request_bytes(&self, n: usize) -> u32 {
+        self.step_tables.sizes[n]
     }
 
     /// Returns the name of the last program that a process runs, where the trace tells it. Requires

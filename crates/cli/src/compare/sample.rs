@@ -3,7 +3,7 @@
 use super::{Args, log_notes, modes, request, schedule, size};
 use crate::{load, records, table, text, usage::Usage};
 use flashsift_core::{
-    event::{About, Event, Space},
+    event::{About, Event},
     page::PAGE_BYTES,
     policy::Kind,
     study::{
@@ -46,9 +46,7 @@ struct Samples {
 
 impl Sink for Samples {
     fn about(&mut self, about: About) -> Result<(), Error> {
-        if self.unit == Unit::Request && about.space != Space::Objects {
-            return Err(Error::Sink(load::NO_OBJECTS.to_owned()));
-        }
+        self.sampler.about(&about);
         let limit_bytes = self.limit_bytes / SAMPLES as u64;
         let builder = |_| TraceBuilder::new(about, self.unit, limit_bytes);
         self.builders = (0..SAMPLES).map(builder).collect();
@@ -66,13 +64,43 @@ impl Sink for Samples {
 }
 
 /// The samples of a trace, and the page accesses of all of it.
-struct Sampled {
+pub(super) struct Sampled {
     traces: Vec<Trace>,
     read_accesses: u64,
     write_accesses: u64,
 }
 
 impl Sampled {
+    /// Reads the trace, and keeps four samples of it.
+    pub(super) fn read(
+        args: &Args,
+        unit: Unit,
+        rate: f64,
+        limit_bytes: u64,
+    ) -> anyhow::Result<Self> {
+        let mut sink = Samples {
+            unit,
+            limit_bytes,
+            sampler: Sampler::new(unit, rate),
+            builders: Vec::new(),
+            events: SampledEvents::default(),
+        };
+        let outcome = args.input.read(&mut sink)?;
+        load::log_left_out(&outcome);
+        let (read_accesses, write_accesses) = sink.sampler.accesses();
+        let traces = sink.builders.into_iter().map(TraceBuilder::finish);
+        let traces = traces.collect::<Result<Vec<_>, _>>()?;
+        if traces.iter().any(|trace| trace.touched_pages() == 0) {
+            anyhow::bail!("--sample: a sample of this trace has no page: take a larger share");
+        }
+        Ok(Self { traces, read_accesses, write_accesses })
+    }
+
+    /// Returns the bytes of the samples in memory.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.traces.iter().map(|trace| trace.held_bytes() as u64).sum()
+    }
+
     /// Estimates the size of all pages of the trace.
     fn touched_pages(&self, rate: f64) -> u32 {
         let pages: u64 = self.traces.iter().map(|trace| u64::from(trace.touched_pages())).sum();
@@ -85,31 +113,15 @@ pub(super) fn run(args: &Args, rate: f64) -> anyhow::Result<()> {
     request.policies = suitable(args, &request)?;
     let name = args.input.name();
     let limit_bytes = args.trace_memory.unwrap_or_else(load::default_limit_bytes);
-    let mut sink = Samples {
-        unit: request.unit,
-        limit_bytes,
-        sampler: Sampler::new(request.unit, rate),
-        builders: Vec::new(),
-        events: SampledEvents::default(),
-    };
-    let outcome = args.input.read(&mut sink)?;
-    load::log_left_out(&outcome);
-    let (read_accesses, write_accesses) = sink.sampler.accesses();
-    let traces = sink.builders.into_iter().map(TraceBuilder::finish);
-    let traces = traces.collect::<Result<Vec<_>, _>>()?;
-    let sampled = Sampled { traces, read_accesses, write_accesses };
-    let accesses = read_accesses + write_accesses;
-    if sampled.traces.iter().any(|trace| trace.touched_pages() == 0) {
-        anyhow::bail!("--sample: a sample of this trace has no page: take a larger share");
-    }
+    let sampled = Sampled::read(args, request.unit, rate, limit_bytes)?;
+    let accesses = sampled.read_accesses + sampled.write_accesses;
     request.frames.extend(super::memory_frames(args, sampled.touched_pages(rate)));
     if request.frames.is_empty() {
         request.frames = default_frames(sampled.touched_pages(rate));
     }
     request.frames.sort_unstable();
     request.frames.dedup();
-    let held: usize = sampled.traces.iter().map(Trace::held_bytes).sum();
-    request.memory_limit_bytes = limit_bytes.saturating_sub(held as u64);
+    request.memory_limit_bytes = limit_bytes.saturating_sub(sampled.held_bytes());
     let mut lines = Vec::new();
     for modes in modes(args, &sampled.traces[0])? {
         let rows = rows(&request, modes, rate, &sampled)?;
@@ -144,7 +156,7 @@ pub(super) fn run(args: &Args, rate: f64) -> anyhow::Result<()> {
 }
 
 /// Returns the policies that can be sampled. One that cannot is an error if it was named.
-fn suitable(args: &Args, request: &Request) -> anyhow::Result<Policies> {
+pub(super) fn suitable(args: &Args, request: &Request) -> anyhow::Result<Policies> {
     let named = text::joined(&args.policy);
     let mut policies = Policies::default();
     let mut left_out = Vec::new();
@@ -166,7 +178,7 @@ fn suitable(args: &Args, request: &Request) -> anyhow::Result<Policies> {
 }
 
 /// Runs every cell on every sample.
-fn rows(
+pub(super) fn rows(
     request: &Request,
     modes: Modes,
     rate: f64,

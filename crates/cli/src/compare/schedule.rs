@@ -78,7 +78,7 @@ pub(crate) fn in_waves<T: Send>(
 }
 
 /// Returns the CPU time of this thread.
-fn cpu_ns() -> u64 {
+pub(super) fn cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

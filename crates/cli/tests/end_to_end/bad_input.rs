@@ -172,7 +172,12 @@ fn impossible_sizes_and_choices_are_refused() {
         (&["--policy", "lru:x=1"], &["no parameters"]),
         (&["--layout", "ntfs"], &["ntfs", "f2fs"]),
         (&["--layout", "ext4"], &["identity"]),
-        (&["--object-cache", "--memory", "4M"], &["--frames"]),
+        (&["--policy", "lru:admit=bloom"], &["--object-cache"]),
+        (&["--object-cache", "--policy", "car"], &["counts pages", "gdsf"]),
+        (&["--object-cache", "--policy", "lru:admit=never"], &["admission", "bloom, prob"]),
+        (&["--object-cache", "--policy", "lru:admit=prob:2"], &["`2`", "0 to 1"]),
+        (&["--object-cache", "--memory", "4M", "--writeback", "evict"], &["--writeback"]),
+        (&["--object-cache", "--report", "x.html"], &["--frames"]),
         (&["--rate", "-1"], &["--rate"]),
         (&["--rate", "0"], &["--rate"]),
         (&["--writeback", "never"], &["evict"]),
@@ -180,7 +185,6 @@ fn impossible_sizes_and_choices_are_refused() {
     ] {
         says(&[&["compare", &path], args].concat(), 2, words);
     }
-    says(&["compare", &path, "--object-cache", "--frames", "1"], 1, &["--object-cache"]);
     let recorded = ["compare", &repository("testdata/game.parquet"), "--layout", "recorded"];
     says(&recorded, 2, &["--layout recorded: this trace holds no places", "flashsift record"]);
     says(&["compare"], 2, &["TRACE"]);

@@ -46,6 +46,7 @@ fn every_output_of_policies_lists_all_policies() {
                     Value::from(Exact(default_us).to_string())
                 }
                 params::ParamKind::Text => Value::from(""),
+                params::ParamKind::Expression { default, .. } => Value::from(default),
             };
             assert_eq!((&value["name"], &value["default"]), (&param.name.into(), &default));
         }

@@ -12,7 +12,7 @@ use super::{Cache, Details};
 use crate::{
     back::{Back, Why, Written},
     layout::Address,
-    page::{Access, Frame, NEVER, Op, Page},
+    page::{Access, Frame, Op, Page},
     policy::Policy,
     trace::Owner,
 };
@@ -35,7 +35,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    fn new(pages: u32, slots: u32, addresses: bool) -> Self {
+    pub(crate) fn new(pages: u32, slots: u32, addresses: bool) -> Self {
         Self {
             table: vec![NONE; pages as usize],
             page: vec![NONE; slots as usize],
@@ -60,6 +60,26 @@ impl Frames {
     #[inline(always)]
     pub fn address(&self, frame: Frame) -> Address {
         self.address[frame.0 as usize]
+    }
+
+    /// Prefetches the entry of a page. Changes no state.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, page: Page) {
+        prefetch_index(&self.table, page.0 as usize);
+    }
+
+    /// Puts a page into a frame that is not in use, for a cache of its own kind.
+    #[inline(always)]
+    pub(crate) fn place(&mut self, frame: Frame, page: Page) {
+        self.page[frame.0 as usize] = page.0;
+        self.table[page.0 as usize] = frame.0;
+    }
+
+    /// Takes the page out of its frame.
+    #[inline(always)]
+    pub(crate) fn displace(&mut self, frame: Frame) {
+        let page = std::mem::replace(&mut self.page[frame.0 as usize], NONE);
+        self.table[page as usize] = NONE;
     }
 
     /// Returns the number of pages of the trace.
@@ -93,6 +113,12 @@ impl Frames {
 pub struct Victims(Vec<Frame>);
 
 impl Victims {
+    /// Takes the frame that was pushed last.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self) -> Option<Frame> {
+        self.0.pop()
+    }
+
     /// Adds the frame that leaves next. The policy has already removed it from its own order.
     #[inline(always)]
     pub fn push(&mut self, frame: Frame) {
@@ -205,7 +231,7 @@ impl<P: Policy> PageCache<P> {
         owner: Owner,
         back: &mut B,
     ) {
-        let access = Access { page, op: Op::Read, was_dirty: false, next_use: NEVER };
+        let access = Access::new(page, Op::Read);
         let frame = self.take_frame(&access, back);
         match awaited {
             true => back.read(page, owner),

@@ -5,7 +5,7 @@ use crate::{
     back::{Back, DeviceCounts, Source, Why, Written},
     layout::Address,
     nvm::{LINE_BYTES, PAGE_LINES, Traffic},
-    page::{Access, NEVER, Op, PAGE_BYTES, Page},
+    page::{Access, Op, PAGE_BYTES, Page},
     policy::conformance::Dice,
     trace::{Bytes, Owner},
 };
@@ -188,7 +188,7 @@ pub(super) fn compare(
         let (mut hit, mut model_hit) = (false, false);
         match act.clone() {
             Act::Access(page, op, bytes) => {
-                let access = Access { page: Page(page), op, was_dirty: false, next_use: NEVER };
+                let access = Access::new(Page(page), op);
                 let partial = op == Op::Write && bytes != Bytes::PAGE;
                 let details = Details { partial, bytes, owner: Owner::UNKNOWN };
                 hit = cache.access(access, details, &mut calls);

@@ -16,7 +16,7 @@ use crate::{
     back::{Back, DeviceCounts, Source, Why, Written},
     cache::{Cache, Details, Fslru, Nvlru, Settings},
     layout::Address,
-    page::{Access, Frame, NEVER, Op, PAGE_BYTES, Page},
+    page::{Access, Frame, Op, PAGE_BYTES, Page},
     trace::{Bytes, Owner},
 };
 use rand::{RngExt, SeedableRng};
@@ -426,7 +426,7 @@ impl<'a, C: Rebuilt> RunningSystem<'a, C> {
     }
 
     fn access(&mut self, rank: u32, op: Op, bytes: Bytes) {
-        let access = Access { page: Page(rank), op, was_dirty: false, next_use: NEVER };
+        let access = Access::new(Page(rank), op);
         let partial = op == Op::Write && bytes != Bytes::PAGE;
         self.cache.access(access, Details { partial, bytes, ..Details::WHOLE }, &mut self.device);
     }

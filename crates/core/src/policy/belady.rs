@@ -15,6 +15,7 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    objects,
     page::{Access, Frame, Page},
     system,
 };
@@ -35,6 +36,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Belady as Policy>::WANTS_ADDRESSES,
     run: system::run::<Belady>,
+    objects: Some(objects::runs::<Belady>()),
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Belady(Vec::new())),
     #[cfg(any(test, feature = "naive"))]

@@ -41,6 +41,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <BeladyCost as Policy>::WANTS_ADDRESSES,
     run: system::run::<BeladyCost>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {
         let [read, write] = costs(setup);
@@ -264,7 +265,7 @@ mod tests {
 
     fn run(text: &str, frames: u32, pages: u32, acts: &[Act]) -> Vec<naive::Effect> {
         let chosen = Selection::parse(text).unwrap();
-        let setup = Setup { frames, pages, runs: &[], params: &chosen.params };
+        let setup = Setup { frames, pages, runs: &[], params: &chosen.params, bytes: None };
         let mut cache = (chosen.spec.cache)(&setup, Placing::Fixed);
         acts.iter().zip(naive::next_uses(acts)).map(|(act, next)| cache.step(*act, next)).collect()
     }
@@ -315,7 +316,8 @@ mod tests {
                 let mut dice = Dice::new(seed);
                 let acts = history(&mut dice, 60, 400);
                 let params = Params::default();
-                let setup = Setup { frames: 20, pages: 60, runs: &[], params: &params };
+                let setup =
+                    Setup { frames: 20, pages: 60, runs: &[], params: &params, bytes: None };
                 let mut cache = (spec.cache)(&setup, Placing::Fixed);
                 let mut cost = 0;
                 for (act, next) in acts.iter().zip(naive::next_uses(&acts)) {

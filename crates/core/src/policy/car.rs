@@ -42,6 +42,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Car as Policy>::WANTS_ADDRESSES,
     run: system::run::<Car>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Car::new(setup.frames as usize)),
     #[cfg(any(test, feature = "naive"))]

@@ -38,6 +38,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Cflru as Policy>::WANTS_ADDRESSES,
     run: system::run::<Cflru>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Cflru { lru: Vec::new(), window: window(setup) as usize }),
     #[cfg(any(test, feature = "naive"))]

@@ -10,6 +10,7 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    objects,
     page::{Access, Frame},
     params::{self, Param},
     structure::Lists,
@@ -30,6 +31,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Clock as Policy>::WANTS_ADDRESSES,
     run: system::run::<Clock>,
+    objects: Some(objects::runs::<Clock>()),
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Clock::new(insert_ref(setup))),
     #[cfg(any(test, feature = "naive"))]

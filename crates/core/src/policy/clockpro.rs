@@ -80,6 +80,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <ClockPro as Policy>::WANTS_ADDRESSES,
     run: system::run::<ClockPro>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::ClockPro::new(setup.frames as usize)),
     #[cfg(any(test, feature = "naive"))]

@@ -53,7 +53,7 @@ pub(super) fn assert_coincide(one: &str, other: &str, map: impl Fn(Act) -> Act) 
         let pages = 1 + dice.below(60);
         let frames = 1 + dice.below(pages + 1);
         let [mut one_cache, mut other_cache] = chosen.each_ref().map(|chosen| {
-            let setup = Setup { frames, pages, runs: &[], params: &chosen.params };
+            let setup = Setup { frames, pages, runs: &[], params: &chosen.params, bytes: None };
             (chosen.spec.cache)(&setup, Placing::Fixed)
         });
         for (step, act) in history(&mut dice, pages, 300).into_iter().map(&map).enumerate() {
@@ -75,7 +75,7 @@ pub(super) fn assert_coincide(one: &str, other: &str, map: impl Fn(Act) -> Act) 
 /// ascending order within a step.
 pub(super) fn pushed_out(text: &str, frames: u32, acts: &[Act]) -> Vec<Page> {
     let chosen = super::Selection::parse(text).unwrap();
-    let setup = Setup { frames, pages: 1000, runs: &[], params: &chosen.params };
+    let setup = Setup { frames, pages: 1000, runs: &[], params: &chosen.params, bytes: None };
     let mut cache = (chosen.spec.cache)(&setup, Placing::Fixed);
     let (mut gone, mut before) = (Vec::new(), Vec::new());
     for act in acts {
@@ -108,6 +108,18 @@ fn settings(spec: &'static PolicySpec) -> Vec<(String, Params)> {
                 );
             }
             params::ParamKind::Text => {}
+            params::ParamKind::Expression { .. } => {
+                for text in [
+                    "hits",
+                    "0-recency",
+                    "hits/(age*size)",
+                    "recency^0.5-5*dirty",
+                    "distance-hits",
+                    "0/0",
+                ] {
+                    texts.push(format!("{}:{}={text}", spec.name, param.name));
+                }
+            }
         }
     }
     texts
@@ -130,7 +142,7 @@ fn every_policy_agrees_with_its_model() {
                 let frames = 1 + dice.below(pages + 2);
                 let steps = 20 + dice.below(200);
                 let acts = history(&mut dice, pages, steps);
-                let setup = Setup { frames, pages, runs: &[], params: &params };
+                let setup = Setup { frames, pages, runs: &[], params: &params, bytes: None };
                 let placing = Placing::ALL[seed as usize % Placing::ALL.len()];
                 if let Err(difference) = naive::compare(spec, &setup, placing, &acts) {
                     panic!(
@@ -157,8 +169,10 @@ fn no_policy_has_more_hits_than_the_bound() {
         let acts = history(&mut dice, pages, 300);
         let next_uses = naive::next_uses(&acts);
         let hits = |spec: &PolicySpec, params: &Params| {
-            let mut cache =
-                (spec.cache)(&Setup { frames, pages, runs: &[], params }, Placing::Fixed);
+            let mut cache = (spec.cache)(
+                &Setup { frames, pages, runs: &[], params, bytes: None },
+                Placing::Fixed,
+            );
             acts.iter().zip(&next_uses).filter(|(act, next)| cache.step(**act, **next).hit).count()
         };
         let most = hits(bound, &Params::default());
@@ -193,7 +207,7 @@ fn assert_coincide_live(
     let mut dice = Dice::new(seed);
     let frames = 1 + dice.below(frames_max);
     let chosen = [one, other].map(|text| super::Selection::parse(text).unwrap());
-    let setup = |params| Setup { frames, pages: STEPS, runs: &[], params };
+    let setup = |params| Setup { frames, pages: STEPS, runs: &[], params, bytes: None };
     let [mut left, mut right] =
         chosen.each_ref().map(|chosen| (chosen.spec.cache)(&setup(&chosen.params), Placing::Fixed));
     let (mut resident, mut gone) = (Vec::new(), Vec::new());

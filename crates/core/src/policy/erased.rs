@@ -14,6 +14,7 @@ trait Object {
     fn insert(&mut self, frame: Frame, access: &Access);
     fn hit(&mut self, frame: Frame, access: &Access);
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims);
+    fn takes(&self, access: &Access) -> bool;
     fn remove(&mut self, frame: Frame, frames: &Frames);
     fn forget(&mut self, page: Page);
     fn cleaned(&mut self, frame: Frame);
@@ -33,6 +34,9 @@ impl<P: Policy> Object for P {
     }
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         Policy::evict(self, incoming, frames, victims);
+    }
+    fn takes(&self, access: &Access) -> bool {
+        Policy::takes(self, access)
     }
     fn remove(&mut self, frame: Frame, frames: &Frames) {
         Policy::remove(self, frame, frames);
@@ -84,6 +88,9 @@ impl<const WANTS_ADDRESSES: bool> Policy for Erased<WANTS_ADDRESSES> {
     }
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
         self.0.evict(incoming, frames, victims);
+    }
+    fn takes(&self, access: &Access) -> bool {
+        self.0.takes(access)
     }
     fn remove(&mut self, frame: Frame, frames: &Frames) {
         self.0.remove(frame, frames);

@@ -68,6 +68,7 @@ pub fn select(name: &str) -> Selection {
         slow: true,
         by_place: <External as Policy>::WANTS_ADDRESSES,
         run: system::run::<External>,
+        objects: None,
         #[cfg(any(test, feature = "naive"))]
         naive: |setup| Box::new(model::Model::new(made(setup))),
         #[cfg(any(test, feature = "naive"))]
@@ -244,7 +245,7 @@ pub mod checks {
         let acts = naive::history(&mut below, pages, steps);
         let failed = |what| Failed { seed, frames, pages, what };
         let chosen = select("external");
-        let setup = Setup { frames, pages, runs: &[], params: &chosen.params };
+        let setup = Setup { frames, pages, runs: &[], params: &chosen.params, bytes: None };
         let placing = Placing::ALL[seed as usize % Placing::ALL.len()];
         let real = with(make.clone(), || (chosen.spec.cache)(&setup, placing));
         let model = with(model.clone(), || naive::model(chosen.spec, &setup, placing));

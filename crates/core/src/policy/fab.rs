@@ -54,6 +54,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Fab as Policy>::WANTS_ADDRESSES,
     run: system::run::<Fab>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Fab::new(setup)),
     #[cfg(any(test, feature = "naive"))]
@@ -479,7 +480,7 @@ mod tests {
         for seed in 0..300 {
             let mut dice = Dice::new(seed);
             let frames = 1 + dice.below(30);
-            let setup = Setup { frames, pages: 40, runs: &[], params: &chosen.params };
+            let setup = Setup { frames, pages: 40, runs: &[], params: &chosen.params, bytes: None };
             let mut cache = (chosen.spec.cache)(&setup, Placing::Fixed);
             // Pages and whether they are dirty, the least recent first.
             let mut lru: Vec<(u32, bool)> = Vec::new();
@@ -548,7 +549,7 @@ mod tests {
             let chosen = Selection::parse(&text).unwrap();
             let frames = 1 + dice.below(pages);
             let acts = history(&mut dice, pages, 200);
-            let setup = Setup { frames, pages, runs: &runs, params: &chosen.params };
+            let setup = Setup { frames, pages, runs: &runs, params: &chosen.params, bytes: None };
             if let Err(difference) = naive::compare(chosen.spec, &setup, placing, &acts) {
                 panic!(
                     "{text}, seed {seed}, {frames} frames, {placing:?}: differs from its model at \

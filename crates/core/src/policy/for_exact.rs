@@ -49,6 +49,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: true,
     by_place: <For as Policy>::WANTS_ADDRESSES,
     run: system::run::<For>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {
         Box::new(model::For::new(Weights::new(setup), keeps_history(setup), setup.pages))

@@ -46,6 +46,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <ForPlus as Policy>::WANTS_ADDRESSES,
     run: system::run::<ForPlus>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::ForPlus::new(Weights::new(setup))),
     #[cfg(any(test, feature = "naive"))]

@@ -12,6 +12,7 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    objects,
     page::{Access, Frame},
     structure::Lists,
     system,
@@ -32,6 +33,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Lfu as Policy>::WANTS_ADDRESSES,
     run: system::run::<Lfu>,
+    objects: Some(objects::runs::<Lfu>()),
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Lfu(Vec::new())),
     #[cfg(any(test, feature = "naive"))]

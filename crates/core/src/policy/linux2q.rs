@@ -41,6 +41,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Linux2q as Policy>::WANTS_ADDRESSES,
     run: system::run::<Linux2q>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {
         Box::new(model::Linux2q::new(active_max(setup) as usize, arrives_referenced(setup)))
@@ -286,7 +287,7 @@ mod tests {
         for seed in 0..300 {
             let mut dice = Dice::new(seed);
             let frames = 1 + dice.below(30);
-            let setup = |params| Setup { frames, pages: 60, runs: &[], params };
+            let setup = |params| Setup { frames, pages: 60, runs: &[], params, bytes: None };
             let mut two = (two.spec.cache)(&setup(&two.params), Placing::Fixed);
             let mut three = (three.spec.cache)(&setup(&three.params), Placing::Fixed);
             for act in history(&mut dice, 60, 300) {

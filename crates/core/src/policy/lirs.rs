@@ -50,6 +50,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Lirs as Policy>::WANTS_ADDRESSES,
     run: system::run::<Lirs>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {
         Box::new(model::Lirs::new(setup.frames as usize, hir_max(setup.frames) as usize))
@@ -372,7 +373,7 @@ mod tests {
     use crate::{
         back::Storage,
         cache::{Cache, Details, PageCache},
-        page::{NEVER, Op},
+        page::Op,
     };
 
     const A: u32 = 0;
@@ -392,8 +393,7 @@ mod tests {
         let mut back = Storage::new(None, ());
         let (mut gone, mut before) = (vec![], vec![]);
         for page in accesses {
-            let access =
-                Access { page: Page(*page), op: Op::Read, was_dirty: false, next_use: NEVER };
+            let access = Access::new(Page(*page), Op::Read);
             cache.access(access, Details::WHOLE, &mut back);
             cache.check();
             let after: Vec<u32> = (0..pages).filter(|page| cache.holds(Page(*page))).collect();

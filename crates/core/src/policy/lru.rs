@@ -3,6 +3,7 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    objects,
     page::{Access, Frame},
     structure::Lists,
     system,
@@ -22,6 +23,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Lru as Policy>::WANTS_ADDRESSES,
     run: system::run::<Lru>,
+    objects: Some(objects::runs::<Lru>()),
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Lru(Vec::new())),
     #[cfg(any(test, feature = "naive"))]

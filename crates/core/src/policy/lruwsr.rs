@@ -37,6 +37,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <LruWsr as Policy>::WANTS_ADDRESSES,
     run: system::run::<LruWsr>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::LruWsr::new(only_writes_clear(setup))),
     #[cfg(any(test, feature = "naive"))]

@@ -58,6 +58,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Mglru as Policy>::WANTS_ADDRESSES,
     run: system::run::<Mglru>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::Mglru::new(min_refaults(setup))),
     #[cfg(any(test, feature = "naive"))]

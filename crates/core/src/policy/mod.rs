@@ -7,6 +7,7 @@
 use crate::{
     cache::{Frames, Victims},
     layout::Address,
+    objects,
     page::{Access, Frame, Page},
     params::{self, Listed, Param, Params},
     system,
@@ -30,6 +31,8 @@ mod fab;
 mod fifo;
 mod for_exact;
 mod for_plus;
+mod gdsf;
+mod hyperbolic;
 mod lfu;
 mod linux2q;
 mod lirs;
@@ -37,6 +40,7 @@ mod lru;
 mod lruwsr;
 mod mglru;
 mod s3fifo;
+mod score;
 mod sieve;
 mod spatialclock;
 mod twoq;
@@ -66,6 +70,9 @@ pub const ALL: &[PolicySpec] = &[
     s3fifo::SPEC,
     sieve::SPEC,
     wtinylfu::SPEC,
+    gdsf::SPEC,
+    hyperbolic::SPEC,
+    score::SPEC,
     mglru::SPEC,
     belady::SPEC,
     belady_cost::SPEC,
@@ -88,6 +95,12 @@ pub trait Policy {
     /// while the cache is drained. Pushes at least one frame and removes each pushed frame from the
     /// policy's own order.
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims);
+
+    /// Whether the cache may take this absent object. Only a cache of objects with sizes asks, before
+    /// it evicts; a page always enters.
+    fn takes(&self, _: &Access) -> bool {
+        true
+    }
 
     /// Reports that a resident page is truncated or deleted. Its frame still shows it.
     fn remove(&mut self, frame: Frame, frames: &Frames);
@@ -139,9 +152,16 @@ pub struct Setup<'a> {
     pub runs: &'a [Run],
     /// Parameters of the policy.
     pub params: &'a Params,
+    /// Capacity of a cache of objects with sizes, bytes; `None`: of pages, of which `frames` fit.
+    pub bytes: Option<u64>,
 }
 
 impl Setup<'_> {
+    /// Returns the capacity in what [`Weights`](crate::structure::Weights) count: frames, or bytes.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.bytes.unwrap_or(u64::from(self.frames))
+    }
+
     /// Returns the number of frames that can ever be in use: no array by frame needs to be larger.
     pub fn slots(&self) -> u32 {
         self.frames.min(self.pages)
@@ -203,6 +223,8 @@ pub struct PolicySpec {
     /// then says nothing about the whole trace.
     pub by_place: bool,
     pub(crate) run: system::RunCell,
+    /// Runs the policy over objects with sizes; `None`: it counts pages.
+    pub(crate) objects: Option<objects::Runs>,
     #[cfg(any(test, feature = "naive"))]
     /// Builds the slow, obviously correct model of the policy.
     pub naive: fn(&Setup<'_>) -> Box<dyn naive::Naive>,

@@ -26,6 +26,10 @@ pub trait Naive {
     fn hit(&mut self, access: &Access);
     /// Returns the victims in order; `dirty` holds the pages that are dirty now.
     fn evict(&mut self, incoming: Option<&Access>, dirty: &BTreeSet<Page>) -> Vec<Page>;
+    /// Whether an object of this size can enter.
+    fn takes(&self, _: &Access) -> bool {
+        true
+    }
     /// Reports that a resident page is removed.
     fn remove(&mut self, page: Page);
     /// Reports that a non-resident page is removed.
@@ -34,6 +38,29 @@ pub trait Naive {
     fn cleaned(&mut self, _: Page) {}
     /// Reports the address of a page: directly after its insertion, and whenever it changes.
     fn moved(&mut self, _: Page, _: Address) {}
+}
+
+/// The weight of each page: one, or the bytes of an object as it entered.
+pub(super) struct NaiveWeights(Option<BTreeMap<Page, u64>>);
+
+impl NaiveWeights {
+    pub(super) fn new(setup: &Setup<'_>) -> Self {
+        Self(setup.bytes.map(|_| BTreeMap::new()))
+    }
+
+    pub(super) fn are_sizes(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(super) fn set(&mut self, access: &Access) {
+        if let Some(bytes) = &mut self.0 {
+            bytes.insert(access.page, access.bytes.into());
+        }
+    }
+
+    pub(super) fn of(&self, page: Page) -> u64 {
+        self.0.as_ref().map_or(1, |bytes| bytes[&page])
+    }
 }
 
 /// A layout for tests: the rule by which pages get places.
@@ -162,7 +189,7 @@ pub trait Stepped {
 }
 
 fn access(page: u32, op: Op, was_dirty: bool, next_use: u32) -> Access {
-    Access { page: Page(page), op, was_dirty, next_use }
+    Access { was_dirty, next_use, ..Access::new(Page(page), op) }
 }
 
 /// Records the effect of a step and places pages.

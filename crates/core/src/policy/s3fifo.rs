@@ -20,12 +20,17 @@
 //!   share.
 //! - A removed page leaves no ghost, and a ghost that is removed is forgotten. A drain takes pages
 //!   from S and M by the same rule.
+//! - Objects with sizes: all shares are in bytes, also G's, which forgets until it is within its
+//!   own. Pages of one size fill the cache whole, so that S has its share or M is over its own;
+//!   objects may fit neither exactly. Then, as in libCacheSim, M evicts when it is over its share
+//!   or S is empty, else S does. An object larger than S's share does not enter.
 
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    objects,
     page::{Access, Frame, Page},
-    structure::{Ghosts, Lists},
+    structure::{Ghosts, Lists, Weights},
     system,
 };
 
@@ -41,12 +46,13 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[],
     kind: Kind::Online,
     slow: false,
-    by_place: <S3Fifo as Policy>::WANTS_ADDRESSES,
-    run: system::run::<S3Fifo>,
+    by_place: <S3Fifo<false> as Policy>::WANTS_ADDRESSES,
+    run: system::run::<S3Fifo<false>>,
+    objects: Some(objects::runs::<S3Fifo<true>>()),
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::S3Fifo::new(setup.frames as usize)),
+    naive: |setup| Box::new(model::S3Fifo::new(setup)),
     #[cfg(any(test, feature = "naive"))]
-    cache: super::naive::real::<S3Fifo>,
+    cache: super::naive::real::<S3Fifo<false>>,
 };
 
 const SMALL: usize = 0;
@@ -57,83 +63,110 @@ const HITS_MAX: u8 = 3;
 /// Hits in S after which a page moves to M.
 const HITS_TO_MAIN: u8 = 2;
 
-struct S3Fifo {
+struct S3Fifo<const SIZED: bool> {
     queues: Lists<Frame, 2>,
-    len: [u32; 2],
+    weights: Weights<SIZED>,
+    /// Weight of each queue.
+    held: [u64; 2],
     in_main: Vec<bool>,
     hits: Vec<u8>,
     ghosts: Ghosts<1>,
-    small_share: u32,
-    ghosts_max: u32,
+    ghosts_held: u64,
+    small_share: u64,
+    main_share: u64,
+    ghosts_max: u64,
     /// Whether the incoming page was a ghost.
     was_ghost: bool,
 }
 
-impl Build for S3Fifo {
+impl<const SIZED: bool> Build for S3Fifo<SIZED> {
     fn build(setup: &Setup<'_>) -> Self {
         let slots = setup.slots();
+        let [small_share, ghosts_max] = shares(setup);
         Self {
             queues: Lists::new(slots),
-            len: [0; 2],
+            weights: Weights::new(setup.pages),
+            held: [0; 2],
             in_main: vec![false; slots as usize],
             hits: vec![0; slots as usize],
             ghosts: Ghosts::new(setup.pages),
-            small_share: (setup.frames / 10).max(1),
-            ghosts_max: (u64::from(setup.frames) * 9 / 10) as u32,
+            ghosts_held: 0,
+            small_share,
+            main_share: setup.capacity() - small_share.min(setup.capacity()),
+            ghosts_max,
             was_ghost: false,
         }
     }
 }
 
-impl S3Fifo {
+/// Returns the weight from which S evicts, and the greatest of G.
+fn shares(setup: &Setup<'_>) -> [u64; 2] {
+    let capacity = u128::from(setup.capacity());
+    [(setup.capacity() / 10).max(1), (capacity * 9 / 10) as u64]
+}
+
+impl<const SIZED: bool> S3Fifo<SIZED> {
     #[inline(always)]
     fn take_ghost(&mut self, page: Page) -> bool {
         let found = self.ghosts.queue_of(page).is_some();
+        if found {
+            self.ghosts_held -= self.weights.of(|| page);
+        }
         self.ghosts.remove(page);
         found
     }
 
     #[inline(always)]
-    fn push(&mut self, queue: usize, frame: Frame) {
+    fn push(&mut self, queue: usize, frame: Frame, weight: u64) {
         self.hits[frame.0 as usize] = 0;
         self.in_main[frame.0 as usize] = queue == MAIN;
         self.queues.push_newest(queue, frame);
-        self.len[queue] += 1;
+        self.held[queue] += weight;
     }
 
     #[inline(always)]
-    fn take_oldest(&mut self, queue: usize) -> Option<Frame> {
+    fn take_oldest(&mut self, queue: usize, frames: &Frames) -> Option<(Frame, u64)> {
         let frame = self.queues.oldest(queue)?;
         self.queues.remove(frame);
-        self.len[queue] -= 1;
-        Some(frame)
+        let weight = self.weights.of(|| frames.page(frame));
+        self.held[queue] -= weight;
+        Some((frame, weight))
+    }
+
+    /// Remembers an evicted page, if there is room in G, where the oldest give way.
+    #[inline(always)]
+    fn push_ghost(&mut self, page: Page, weight: u64) {
+        if weight > self.ghosts_max {
+            return;
+        }
+        while self.ghosts_held + weight > self.ghosts_max {
+            let oldest = self.ghosts.pop(0).expect("what weighs is in the queue");
+            self.ghosts_held -= self.weights.of(|| oldest);
+        }
+        self.ghosts.push(0, page);
+        self.ghosts_held += weight;
     }
 
     #[inline(always)]
     fn evict_small(&mut self, frames: &Frames) -> Option<Frame> {
-        while let Some(frame) = self.take_oldest(SMALL) {
+        while let Some((frame, weight)) = self.take_oldest(SMALL, frames) {
             if self.hits[frame.0 as usize] < HITS_TO_MAIN {
-                if self.ghosts_max > 0 {
-                    if self.ghosts.len(0) == self.ghosts_max {
-                        self.ghosts.pop(0);
-                    }
-                    self.ghosts.push(0, frames.page(frame));
-                }
+                self.push_ghost(frames.page(frame), weight);
                 return Some(frame);
             }
-            self.push(MAIN, frame);
+            self.push(MAIN, frame, weight);
         }
         None
     }
 
     #[inline(always)]
-    fn evict_main(&mut self) -> Option<Frame> {
+    fn evict_main(&mut self, frames: &Frames) -> Option<Frame> {
         // At most four laps: each lowers every counter that it passes by one.
         loop {
             let frame = self.queues.oldest(MAIN)?;
             let hits = &mut self.hits[frame.0 as usize];
             if *hits == 0 {
-                return self.take_oldest(MAIN);
+                return self.take_oldest(MAIN, frames).map(|(frame, _)| frame);
             }
             *hits -= 1;
             self.queues.move_newest(MAIN, frame);
@@ -141,13 +174,15 @@ impl S3Fifo {
     }
 }
 
-impl Policy for S3Fifo {
+impl<const SIZED: bool> Policy for S3Fifo<SIZED> {
     const OFFLINE: bool = false;
 
     #[inline(always)]
     fn insert(&mut self, frame: Frame, access: &Access) {
         let was_ghost = std::mem::take(&mut self.was_ghost) || self.take_ghost(access.page);
-        self.push(if was_ghost { MAIN } else { SMALL }, frame);
+        self.weights.set(access);
+        let weight = Weights::<SIZED>::incoming(access);
+        self.push(if was_ghost { MAIN } else { SMALL }, frame, weight);
     }
 
     #[inline(always)]
@@ -158,21 +193,30 @@ impl Policy for S3Fifo {
 
     #[inline]
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
-        self.was_ghost = incoming.is_some_and(|access| self.take_ghost(access.page));
-        let from_small = self.len[SMALL] >= self.small_share || self.len[MAIN] == 0;
+        // An object may need several evictions; the first finds its ghost.
+        self.was_ghost |= incoming.is_some_and(|access| self.take_ghost(access.page));
+        let from_small = match SIZED {
+            true => self.held[MAIN] <= self.main_share && self.queues.oldest(SMALL).is_some(),
+            false => self.held[SMALL] >= self.small_share || self.held[MAIN] == 0,
+        };
         let found = if from_small { self.evict_small(frames) } else { None };
-        let found = found.or_else(|| self.evict_main());
+        let found = found.or_else(|| self.evict_main(frames));
         frames.expect_victims(self.queues.oldest_two(SMALL));
         victims.push(found.expect("evict is never called on an empty cache"));
     }
 
-    fn remove(&mut self, frame: Frame, _: &Frames) {
+    fn takes(&self, access: &Access) -> bool {
+        Weights::<SIZED>::incoming(access) <= self.small_share
+    }
+
+    fn remove(&mut self, frame: Frame, frames: &Frames) {
         self.queues.remove(frame);
-        self.len[usize::from(self.in_main[frame.0 as usize])] -= 1;
+        let queue = usize::from(self.in_main[frame.0 as usize]);
+        self.held[queue] -= self.weights.of(|| frames.page(frame));
     }
 
     fn forget(&mut self, page: Page) {
-        self.ghosts.remove(page);
+        self.take_ghost(page);
     }
 
     #[inline(always)]
@@ -184,7 +228,8 @@ impl Policy for S3Fifo {
         self.queues.check();
         self.ghosts.check();
         for queue in [SMALL, MAIN] {
-            assert_eq!(self.queues.iter(queue).count(), self.len[queue] as usize);
+            let weight = |frame| self.weights.of(|| frames.page(frame));
+            assert_eq!(self.queues.iter(queue).map(weight).sum::<u64>(), self.held[queue]);
             assert!(
                 self.queues
                     .iter(queue)
@@ -192,7 +237,9 @@ impl Policy for S3Fifo {
             );
         }
         assert!(self.hits.iter().all(|hits| *hits <= HITS_MAX));
-        assert!(self.ghosts.len(0) <= self.ghosts_max, "ghosts are at most their share");
+        let ghosts: u64 = self.ghosts.iter(0).map(|page| self.weights.of(|| page)).sum();
+        assert_eq!(ghosts, self.ghosts_held);
+        assert!(ghosts <= self.ghosts_max, "ghosts are at most their share");
         assert!(
             self.ghosts.iter(0).all(|page| frames.frame(page).is_none()),
             "a ghost is not resident"
@@ -204,13 +251,17 @@ impl Policy for S3Fifo {
 mod model {
     use crate::{
         page::{Access, Page},
-        policy::naive::Naive,
+        policy::{
+            Setup,
+            naive::{Naive, NaiveWeights},
+        },
     };
     use std::collections::BTreeSet;
 
     /// Algorithm 1 over vectors, oldest first; each page with its counter.
     pub(super) struct S3Fifo {
-        capacity: usize,
+        capacity: u64,
+        weights: NaiveWeights,
         small: Vec<(Page, u32)>,
         main: Vec<(Page, u32)>,
         ghost: Vec<Page>,
@@ -218,12 +269,43 @@ mod model {
     }
 
     impl S3Fifo {
-        pub(super) fn new(capacity: usize) -> Self {
-            Self { capacity, small: vec![], main: vec![], ghost: vec![], ghost_hit: None }
+        pub(super) fn new(setup: &Setup<'_>) -> Self {
+            Self {
+                capacity: setup.capacity(),
+                weights: NaiveWeights::new(setup),
+                small: vec![],
+                main: vec![],
+                ghost: vec![],
+                ghost_hit: None,
+            }
         }
 
-        fn small_is_full(&self) -> bool {
-            self.small.len() >= std::cmp::max(self.capacity / 10, 1)
+        fn weight(&self, queue: &[(Page, u32)]) -> u64 {
+            queue.iter().map(|(page, _)| self.weights.of(*page)).sum()
+        }
+
+        fn small_share(&self) -> u64 {
+            std::cmp::max(self.capacity / 10, 1)
+        }
+
+        fn small_evicts(&self) -> bool {
+            if self.weights.are_sizes() {
+                let main_share = self.capacity.saturating_sub(self.small_share());
+                !(self.weight(&self.main) > main_share || self.small.is_empty())
+            } else {
+                self.weight(&self.small) >= self.small_share()
+            }
+        }
+
+        fn remember(&mut self, page: Page) {
+            let share = self.capacity * 9 / 10;
+            if self.weights.of(page) <= share {
+                self.ghost.push(page);
+            }
+            let weights = &self.weights;
+            while self.ghost.iter().map(|page| weights.of(*page)).sum::<u64>() > share {
+                self.ghost.remove(0);
+            }
         }
 
         fn evict_s(&mut self) -> Option<Page> {
@@ -232,10 +314,7 @@ mod model {
                 if hits >= 2 {
                     self.main.push((page, 0));
                 } else {
-                    self.ghost.push(page);
-                    if self.ghost.len() > self.capacity * 9 / 10 {
-                        self.ghost.remove(0);
-                    }
+                    self.remember(page);
                     return Some(page);
                 }
             }
@@ -257,6 +336,7 @@ mod model {
     impl Naive for S3Fifo {
         fn insert(&mut self, access: &Access) {
             let page = access.page;
+            self.weights.set(access);
             if self.ghost_hit == Some(page) || self.ghost.contains(&page) {
                 self.ghost.retain(|p| *p != page);
                 self.main.push((page, 0));
@@ -270,15 +350,19 @@ mod model {
             all.filter(|(page, _)| *page == access.page).for_each(|(_, hits)| *hits += 1);
         }
         fn evict(&mut self, incoming: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
+            let incoming = incoming.map(|access| access.page);
             self.ghost_hit =
-                incoming.map(|access| access.page).filter(|page| self.ghost.contains(page));
+                incoming.filter(|p| self.ghost.contains(p) || self.ghost_hit == Some(*p));
             self.ghost.retain(|page| Some(*page) != self.ghost_hit);
-            let victim = if self.small_is_full() {
+            let victim = if self.small_evicts() {
                 self.evict_s().or_else(|| self.evict_m())
             } else {
                 self.evict_m().or_else(|| self.evict_s()).or_else(|| self.evict_m())
             };
             vec![victim.unwrap()]
+        }
+        fn takes(&self, access: &Access) -> bool {
+            u64::from(access.bytes) <= self.small_share()
         }
         fn remove(&mut self, page: Page) {
             self.small.retain(|(p, _)| *p != page);

@@ -8,6 +8,7 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    objects,
     page::{Access, Frame},
     structure::Lists,
     system,
@@ -28,6 +29,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <Sieve as Policy>::WANTS_ADDRESSES,
     run: system::run::<Sieve>,
+    objects: Some(objects::runs::<Sieve>()),
     #[cfg(any(test, feature = "naive"))]
     naive: |_| Box::new(model::Sieve::default()),
     #[cfg(any(test, feature = "naive"))]

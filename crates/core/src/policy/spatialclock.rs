@@ -52,6 +52,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
+    objects: None,
     by_place: true,
     run: |cell, trace, future, sink| {
         let by_rank = is_by_file(&cell.policy.params) || cell.layout.spec.in_rank_order;
@@ -288,7 +289,8 @@ mod tests {
     /// victim is 80.
     #[test]
     fn evicts_as_in_figure_3() {
-        let setup = Setup { frames: 5, pages: 200, runs: &[], params: &Params::default() };
+        let setup =
+            Setup { frames: 5, pages: 200, runs: &[], params: &Params::default(), bytes: None };
         let cache = real::<ByPlace>(&setup, Placing::Fixed);
         assert_evicts_as_in_figure_3(cache);
         assert_evicts_as_in_figure_3(real::<ByRank>(&setup, Placing::Fixed));

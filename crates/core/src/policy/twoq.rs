@@ -17,13 +17,16 @@
 //! - A removed page is not remembered, and a page that is removed while A1out remembers it is
 //!   forgotten. Write-back changes nothing.
 //! - A drain runs `reclaimfor` without an X.
+//! - Objects with sizes: Kin and Kout are shares in bytes, and A1out forgets until it is within its
+//!   own.
 
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    objects,
     page::{Access, Frame, Page},
     params::{self, Param},
-    structure::{Ghosts, Lists},
+    structure::{Ghosts, Lists, Weights},
     system,
 };
 
@@ -40,15 +43,16 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: PARAMS,
     kind: Kind::Online,
     slow: false,
-    by_place: <TwoQ as Policy>::WANTS_ADDRESSES,
-    run: system::run::<TwoQ>,
+    by_place: <TwoQ<false> as Policy>::WANTS_ADDRESSES,
+    run: system::run::<TwoQ<false>>,
+    objects: Some(objects::runs::<TwoQ<true>>()),
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| {
-        let [kin, kout] = sizes(setup).map(|size| size as usize);
-        Box::new(model::TwoQ { kin, kout, keeps_names: keeps_names(setup), ..Default::default() })
+        let ([kin, kout], keeps_names) = (sizes(setup), keeps_names(setup));
+        Box::new(model::TwoQ::new(kin, kout, keeps_names, setup))
     },
     #[cfg(any(test, feature = "naive"))]
-    cache: super::naive::real::<TwoQ>,
+    cache: super::naive::real::<TwoQ<false>>,
 };
 
 const PARAMS: &[Param] = &[
@@ -74,33 +78,38 @@ fn keeps_names(setup: &Setup<'_>) -> bool {
 }
 
 /// Returns Kin and Kout.
-fn sizes(setup: &Setup<'_>) -> [u32; 2] {
-    ["kin", "kout"].map(|name| (setup.params.number(PARAMS, name) * f64::from(setup.frames)) as u32)
+fn sizes(setup: &Setup<'_>) -> [u64; 2] {
+    let capacity = setup.capacity() as f64;
+    ["kin", "kout"].map(|name| (setup.params.number(PARAMS, name) * capacity) as u64)
 }
 
 const A1IN: usize = 0;
 const AM: usize = 1;
 
-struct TwoQ {
+struct TwoQ<const SIZED: bool> {
     resident: Lists<Frame, 2>,
+    weights: Weights<SIZED>,
     in_am: Vec<bool>,
-    a1in_len: u32,
+    a1in_held: u64,
     a1out: Ghosts<1>,
-    kin: u32,
-    kout: u32,
+    a1out_held: u64,
+    kin: u64,
+    kout: u64,
     keeps_names: bool,
     /// Whether the incoming page was in A1out.
     came_back: bool,
 }
 
-impl Build for TwoQ {
+impl<const SIZED: bool> Build for TwoQ<SIZED> {
     fn build(setup: &Setup<'_>) -> Self {
         let [kin, kout] = sizes(setup);
         Self {
             resident: Lists::new(setup.slots()),
+            weights: Weights::new(setup.pages),
             in_am: vec![false; setup.slots() as usize],
-            a1in_len: 0,
+            a1in_held: 0,
             a1out: Ghosts::new(setup.pages),
+            a1out_held: 0,
             kin,
             kout,
             keeps_names: keeps_names(setup),
@@ -109,7 +118,27 @@ impl Build for TwoQ {
     }
 }
 
-impl Policy for TwoQ {
+impl<const SIZED: bool> TwoQ<SIZED> {
+    #[inline(always)]
+    fn remember(&mut self, page: Page, weight: u64) {
+        self.a1out.push(0, page);
+        self.a1out_held += weight;
+        while self.a1out_held > self.kout {
+            let oldest = self.a1out.pop(0).expect("what weighs is in the queue");
+            self.a1out_held -= self.weights.of(|| oldest);
+        }
+    }
+
+    #[inline(always)]
+    fn forget_name(&mut self, page: Page) {
+        if self.a1out.queue_of(page).is_some() {
+            self.a1out_held -= self.weights.of(|| page);
+            self.a1out.remove(page);
+        }
+    }
+}
+
+impl<const SIZED: bool> Policy for TwoQ<SIZED> {
     const OFFLINE: bool = false;
 
     #[inline(always)]
@@ -117,10 +146,15 @@ impl Policy for TwoQ {
         let to_am =
             std::mem::take(&mut self.came_back) || self.a1out.queue_of(access.page).is_some();
         if to_am && !self.keeps_names {
-            self.a1out.remove(access.page);
+            self.forget_name(access.page);
+        } else if SIZED && self.a1out.queue_of(access.page).is_some() {
+            // A name that stays counts with the object's new size.
+            self.a1out_held -= self.weights.of(|| access.page);
+            self.a1out_held += Weights::<SIZED>::incoming(access);
         }
+        self.weights.set(access);
         self.in_am[frame.0 as usize] = to_am;
-        self.a1in_len += u32::from(!to_am);
+        self.a1in_held += if to_am { 0 } else { Weights::<SIZED>::incoming(access) };
         self.resident.push_newest(usize::from(to_am), frame);
     }
 
@@ -133,16 +167,16 @@ impl Policy for TwoQ {
 
     #[inline(always)]
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
-        self.came_back = incoming.is_some_and(|access| self.a1out.queue_of(access.page).is_some());
-        let tail = if self.a1in_len > self.kin { None } else { self.resident.oldest(AM) };
+        // An object may need several evictions, which may push its name out of A1out.
+        self.came_back |= incoming.is_some_and(|access| self.a1out.queue_of(access.page).is_some());
+        let tail = if self.a1in_held > self.kin { None } else { self.resident.oldest(AM) };
         let frame = tail.unwrap_or_else(|| {
             let frame =
                 self.resident.oldest(A1IN).expect("evict is never called on an empty cache");
-            self.a1in_len -= 1;
-            self.a1out.push(0, frames.page(frame));
-            if self.a1out.len(0) > self.kout {
-                self.a1out.pop(0);
-            }
+            let page = frames.page(frame);
+            let weight = self.weights.of(|| page);
+            self.a1in_held -= weight;
+            self.remember(page, weight);
             frame
         });
         self.resident.remove(frame);
@@ -153,12 +187,13 @@ impl Policy for TwoQ {
 
     fn remove(&mut self, frame: Frame, frames: &Frames) {
         self.resident.remove(frame);
-        self.a1in_len -= u32::from(!self.in_am[frame.0 as usize]);
-        self.a1out.remove(frames.page(frame));
+        let page = frames.page(frame);
+        self.a1in_held -= if self.in_am[frame.0 as usize] { 0 } else { self.weights.of(|| page) };
+        self.forget_name(page);
     }
 
     fn forget(&mut self, page: Page) {
-        self.a1out.remove(page);
+        self.forget_name(page);
     }
 
     #[inline(always)]
@@ -174,13 +209,16 @@ impl Policy for TwoQ {
     fn check(&self, frames: &Frames) {
         self.resident.check();
         self.a1out.check();
-        assert_eq!(self.resident.iter(A1IN).count(), self.a1in_len as usize);
+        let held = |page| self.weights.of(|| page);
+        let a1in = self.resident.iter(A1IN).map(|frame| held(frames.page(frame)));
+        assert_eq!(a1in.sum::<u64>(), self.a1in_held);
+        assert_eq!(self.a1out.iter(0).map(held).sum::<u64>(), self.a1out_held);
         for list in [A1IN, AM] {
             assert!(
                 self.resident.iter(list).all(|frame| self.in_am[frame.0 as usize] == (list == AM))
             );
         }
-        assert!(self.a1out.len(0) <= self.kout);
+        assert!(SIZED || self.a1out_held <= self.kout);
         assert!(
             self.a1out.iter(0).all(|page| {
                 frames
@@ -196,26 +234,42 @@ impl Policy for TwoQ {
 mod model {
     use crate::{
         page::{Access, Page},
-        policy::naive::Naive,
+        policy::{
+            Setup,
+            naive::{Naive, NaiveWeights},
+        },
     };
     use std::collections::BTreeSet;
 
     /// The paper's procedure over vectors, tails first.
-    #[derive(Default)]
     pub(super) struct TwoQ {
-        pub(super) kin: usize,
-        pub(super) kout: usize,
-        pub(super) keeps_names: bool,
-        pub(super) a1in: Vec<Page>,
-        pub(super) a1out: Vec<Page>,
-        pub(super) am: Vec<Page>,
+        kin: u64,
+        kout: u64,
+        keeps_names: bool,
+        weights: NaiveWeights,
+        a1in: Vec<Page>,
+        a1out: Vec<Page>,
+        am: Vec<Page>,
         /// The page that was found in A1out before `reclaimfor` ran for it.
-        pub(super) found: Option<Page>,
+        found: Option<Page>,
+    }
+
+    impl TwoQ {
+        pub(super) fn new(kin: u64, kout: u64, keeps_names: bool, setup: &Setup<'_>) -> Self {
+            let weights = NaiveWeights::new(setup);
+            let (a1in, a1out, am) = (vec![], vec![], vec![]);
+            Self { kin, kout, keeps_names, weights, a1in, a1out, am, found: None }
+        }
+
+        fn weight(&self, list: &[Page]) -> u64 {
+            list.iter().map(|page| self.weights.of(*page)).sum()
+        }
     }
 
     impl Naive for TwoQ {
         fn insert(&mut self, access: &Access) {
             let x = access.page;
+            self.weights.set(access);
             if self.found.take() == Some(x) || self.a1out.contains(&x) {
                 if !self.keeps_names {
                     self.forget(x);
@@ -232,12 +286,12 @@ mod model {
             }
         }
         fn evict(&mut self, incoming: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
-            self.found =
-                incoming.map(|access| access.page).filter(|page| self.a1out.contains(page));
-            if self.a1in.len() > self.kin || self.am.is_empty() {
+            let x = incoming.map(|access| access.page);
+            self.found = x.filter(|x| self.a1out.contains(x) || self.found == Some(*x));
+            if self.weight(&self.a1in) > self.kin || self.am.is_empty() {
                 let y = self.a1in.remove(0);
                 self.a1out.push(y);
-                if self.a1out.len() > self.kout {
+                while self.weight(&self.a1out) > self.kout {
                     self.a1out.remove(0);
                 }
                 vec![y]

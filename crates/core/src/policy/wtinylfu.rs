@@ -59,6 +59,7 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     slow: false,
     by_place: <WTinyLfu as Policy>::WANTS_ADDRESSES,
     run: system::run::<WTinyLfu>,
+    objects: None,
     #[cfg(any(test, feature = "naive"))]
     naive: |setup| Box::new(model::WTinyLfu::new(setup.frames, shares(setup), sample(setup))),
     #[cfg(any(test, feature = "naive"))]

@@ -1,6 +1,6 @@
 //! Data structures of policies and sifters: linked lists over an array, queues of ghosts, an
-//! ordered set of small integers, their order of last use, an order of addresses, and the parts of
-//! a file.
+//! ordered set of small integers, their order of last use, an order of addresses, the parts of a
+//! file, a set to draw from, and the sizes of objects.
 
 mod bit_tree;
 pub mod extents;
@@ -8,6 +8,8 @@ mod ghosts;
 mod lists;
 mod place_order;
 mod recency;
+mod resident;
+mod weights;
 
 pub use bit_tree::BitTree;
 pub use extents::Extents;
@@ -15,3 +17,5 @@ pub use ghosts::Ghosts;
 pub use lists::Lists;
 pub use place_order::PlaceOrder;
 pub use recency::Recency;
+pub use resident::{Resident, random};
+pub use weights::Weights;

@@ -9,7 +9,7 @@ use super::{
     tables::{ReadRow, untouched, widened},
 };
 use crate::{
-    event::{About, Action, Event, FileId, OpenId},
+    event::{About, Action, Event, FileId, OpenId, Space},
     names::{self, Heat},
     page::PAGE_BYTES,
     structure::BitTree,
@@ -66,6 +66,8 @@ const TOGETHER: usize = 32;
 pub struct TraceBuilder {
     about: About,
     unit: Unit,
+    /// Objects are what begins at one place of a file or device.
+    keyed_by_place: bool,
     limit_bytes: u64,
     /// Until ranks are known, `first` is an index into `leaves`, and the builder's bits hold the
     /// page in that leaf. For syncs and drops `first` is an index into `ranges`.
@@ -141,9 +143,12 @@ impl TraceBuilder {
     /// Returns an empty builder. `limit_bytes` bounds the memory of the dense trace, including that
     /// needed to build it.
     pub fn new(about: About, unit: Unit, limit_bytes: u64) -> Self {
+        let keyed_by_place = unit == Unit::Request && about.space != Space::Objects;
+        let space = if keyed_by_place { Space::Objects } else { about.space };
         Self {
-            about,
+            about: About { space, ..about },
             unit,
+            keyed_by_place,
             limit_bytes,
             steps: Vec::new(),
             times: Times::default(),
@@ -360,7 +365,8 @@ impl TraceBuilder {
     fn piece(&mut self, file: FileId, offset: u64, len: u64) -> Result<Piece, TraceError> {
         let (file, page, pages, partial) = match self.unit {
             // Identifiers stand in for pages, so that neighbours share a leaf.
-            Unit::Request => (0, file.0, 1, 0),
+            Unit::Request if !self.keyed_by_place => (0, file.0, 1, 0),
+            Unit::Request => (file.0, offset, 1, 0),
             Unit::Page if len == 0 => return Ok(Piece::default()),
             Unit::Page => {
                 let end = offset.saturating_add(len);
@@ -413,7 +419,7 @@ impl TraceBuilder {
                     to: ((offset.saturating_add(len) - 1) % PAGE_BYTES) as u16 + 1,
                 },
             };
-            self.step_tables.push(self.tables, bytes, self.process, file, self.reads.row);
+            self.step_tables.push(self.tables, (bytes, len), self.process, file, self.reads.row);
         }
         self.step(at_us, step);
         Ok(())
@@ -480,7 +486,7 @@ impl TraceBuilder {
     }
 
     fn range(&mut self, at_us: u64, kind: StepKind, file: FileId, from: u64, to: u64) {
-        self.step_tables.push(self.tables, Bytes::PAGE, self.process, file, self.reads.row);
+        self.step_tables.push(self.tables, (Bytes::PAGE, 0), self.process, file, self.reads.row);
         self.step(at_us, Step::new(kind, self.ranges.len() as u32, 0));
         self.ranges.push((file, from, to));
         if self.tables.places && kind == StepKind::Drop {

@@ -7,7 +7,7 @@
 
 use super::Unit;
 use crate::{
-    event::{Action, Event, FileId, OpenId},
+    event::{About, Action, Event, FileId, OpenId, Space},
     page::PAGE_BYTES,
 };
 
@@ -21,6 +21,8 @@ pub const SAMPLES: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Sampler {
     unit: Unit,
+    /// Objects are what begins at one place of a file or device.
+    keyed_by_place: bool,
     /// Hashes of a sample: the first sample has the lowest ones.
     hashes: u64,
     read_accesses: u64,
@@ -38,7 +40,12 @@ impl Sampler {
     pub fn new(unit: Unit, rate: f64) -> Self {
         assert!(rate > 0.0 && rate <= RATE_MAX, "{rate} is no rate");
         let hashes = ((rate * u64::MAX as f64) as u64).max(1);
-        Self { unit, hashes, read_accesses: 0, write_accesses: 0 }
+        Self { unit, hashes, keyed_by_place: false, read_accesses: 0, write_accesses: 0 }
+    }
+
+    /// Tells the sampler what the trace is about, before its events.
+    pub fn about(&mut self, about: &About) {
+        self.keyed_by_place = about.space != Space::Objects;
     }
 
     /// Returns the pages that all events until now read and write, in a sample or not.
@@ -75,7 +82,8 @@ impl Sampler {
         }
         if self.unit == Unit::Request {
             // An object is one unit, whatever its size.
-            if let Some(sample) = self.sample_of(file, 0) {
+            let place = if self.keyed_by_place { offset } else { 0 };
+            if let Some(sample) = self.sample_of(file, place) {
                 into[sample].push(event.clone());
             }
             return;

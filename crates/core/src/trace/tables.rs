@@ -16,6 +16,8 @@ use crate::{
 pub struct Tables {
     /// The bytes that each read and write covers: 4 bytes a step.
     pub bytes: bool,
+    /// The bytes of each request, for objects with sizes: 4 bytes a step.
+    pub sizes: bool,
     /// The process and the file of each step: 12 bytes a step.
     pub owners: bool,
     /// The last name of each file: its bytes and 32 more.
@@ -132,6 +134,8 @@ impl ReadRow {
 pub(super) struct StepTables {
     /// Bytes covered in the first and in the last page of each step.
     pub(super) bytes: Vec<Bytes>,
+    /// Bytes of each request, at most 4 GiB.
+    pub(super) sizes: Vec<u32>,
     pub(super) processes: Vec<u32>,
     /// The file of each step; any file for a sync of all files.
     pub(super) files: Vec<FileId>,
@@ -144,7 +148,7 @@ impl StepTables {
     pub(super) fn push(
         &mut self,
         tables: Tables,
-        bytes: Bytes,
+        (bytes, len): (Bytes, u64),
         process: u32,
         file: FileId,
         read: ReadRow,
@@ -155,6 +159,9 @@ impl StepTables {
         if tables.bytes {
             self.bytes.push(bytes);
         }
+        if tables.sizes {
+            self.sizes.push(u32::try_from(len).unwrap_or(u32::MAX));
+        }
         if tables.owners {
             self.processes.push(process);
             self.files.push(file);
@@ -164,6 +171,7 @@ impl StepTables {
     /// Adds row `n` of `other`.
     pub(super) fn push_from(&mut self, other: &Self, n: usize) {
         self.bytes.extend(other.bytes.get(n));
+        self.sizes.extend(other.sizes.get(n));
         self.processes.extend(other.processes.get(n));
         self.files.extend(other.files.get(n));
         self.reads.extend(other.reads.get(n));
@@ -197,6 +205,7 @@ impl StepTables {
 
     pub(super) fn shrink_to_fit(&mut self) {
         self.bytes.shrink_to_fit();
+        self.sizes.shrink_to_fit();
         self.processes.shrink_to_fit();
         self.files.shrink_to_fit();
         self.reads.shrink_to_fit();
@@ -204,6 +213,7 @@ impl StepTables {
 
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes.capacity() * size_of::<Bytes>()
+            + self.sizes.capacity() * size_of::<u32>()
             + self.processes.capacity() * size_of::<u32>()
             + self.files.capacity() * size_of::<FileId>()
             + self.reads.capacity() * size_of::<ReadRow>()

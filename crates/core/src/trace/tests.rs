@@ -31,6 +31,7 @@ fn build(actions: &[Action]) -> Trace {
 fn build_with_tables(actions: &[Action], untouched_within_pages: u32) -> Trace {
     let tables = Tables {
         bytes: true,
+        sizes: true,
         owners: true,
         names: true,
         untouched_within_pages,

@@ -549,7 +549,8 @@ fn modelled<'a>(
     trace: &'a Trace,
 ) -> Model<'a> {
     let params = Default::default();
-    let setup = Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &params };
+    let setup =
+        Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &params, bytes: None };
     let layout = layout::Selection::default_for(trace.about().space);
     let places = (layout.spec.build)(trace, &layout.params);
     let mut model = Model {

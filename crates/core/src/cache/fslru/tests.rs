@@ -4,7 +4,6 @@ use super::{
 };
 use crate::{
     nvm::{Counting, PAGE_LINES},
-    page::NEVER,
     policy::conformance::Dice,
 };
 use naive::Naive;
@@ -33,7 +32,7 @@ fn step(cache: &mut Fslru<Counting>, act: Act) -> (bool, Vec<Call>) {
     let mut calls = Calls::default();
     let hit = match act {
         Act::Access(page, op, bytes) => {
-            let access = Access { page: Page(page), op, was_dirty: false, next_use: NEVER };
+            let access = Access::new(Page(page), op);
             let details = Details { bytes, ..Details::WHOLE };
             cache.access(access, details, &mut calls)
         }

@@ -228,8 +228,13 @@ fn a_cache_shows_present_addresses() {
         let mut back =
             Storage::new(Some(places), &mut take as &mut dyn FnMut(Io)).with_addresses(&trace);
         let frames = rng.random_range(1..20);
-        let setup =
-            Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &layout.params };
+        let setup = Setup {
+            frames,
+            pages: trace.pages(),
+            runs: trace.runs(),
+            params: &layout.params,
+            bytes: None,
+        };
         let lowest = Lowest::build(&setup);
         let mut cache =
             PageCache::new::<Storage<&mut dyn FnMut(Io)>>(lowest, trace.pages(), frames, false);
@@ -241,7 +246,7 @@ fn a_cache_shows_present_addresses() {
                 1..3 => cache.sync(some, Why::Sync, &mut back),
                 kind => {
                     let op = if kind < 6 { Op::Read } else { Op::Write };
-                    let access = Access { page: Page(page), op, was_dirty: false, next_use: NEVER };
+                    let access = Access::new(Page(page), op);
                     cache.access(access, Details::WHOLE, &mut back);
                 }
             }
