@@ -377,15 +377,24 @@ impl Counted {
     }
 }
 
-/// Returns sizes for a curve of this many points, ascending: each larger by the same factor, from
-/// one frame to all pages.
+/// Returns sizes for a curve of at least this many points, ascending, or of every size where there
+/// are fewer: each larger by about the same factor, from one frame to all pages.
 pub fn curve_frames(pages: u32, points: usize) -> Vec<u32> {
-    let last = f64::from(pages.max(1));
-    let steps = points.max(2) - 1;
-    let mut frames: Vec<u32> =
-        (0..=steps).map(|n| last.powf(n as f64 / steps as f64).round() as u32).collect();
-    frames.dedup();
-    frames
+    let pages = pages.max(1);
+    if pages as usize <= points {
+        return (1..=pages).collect();
+    }
+    let mut steps = points.max(2) - 1;
+    loop {
+        let size = |n| f64::from(pages).powf(n as f64 / steps as f64).round() as u32;
+        let mut frames: Vec<u32> = (0..=steps).map(size).collect();
+        frames.dedup();
+        // Small sizes coincide when they are rounded.
+        match points.checked_sub(frames.len()) {
+            None | Some(0) => return frames,
+            Some(missing) => steps += missing,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -493,7 +502,10 @@ mod tests {
     #[test]
     fn sizes_of_a_curve_grow_by_one_factor() {
         assert_eq!(curve_frames(1 << 8, 9), [1, 2, 4, 8, 16, 32, 64, 128, 256]);
-        assert_eq!(curve_frames(1_000_000, 100).len(), 94);
+        let frames = curve_frames(1_000_000, 100);
+        assert!((100..=110).contains(&frames.len()) && frames.is_sorted(), "{frames:?}");
+        assert_eq!((frames[0], frames.last()), (1, Some(&1_000_000)));
+        assert_eq!(curve_frames(120, 100).len(), 100);
         assert_eq!((curve_frames(1, 100), curve_frames(0, 100)), (vec![1], vec![1]));
     }
 }
