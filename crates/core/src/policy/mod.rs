@@ -38,6 +38,7 @@ mod lruwsr;
 mod mglru;
 mod s3fifo;
 mod sieve;
+mod slru;
 mod spatialclock;
 mod twoq;
 mod wtinylfu;
@@ -50,6 +51,7 @@ pub const ALL: &[PolicySpec] = &[
     fifo::SPEC,
     lru::SPEC,
     lfu::SPEC,
+    slru::SPEC,
     clock::SPEC,
     linux2q::SPEC,
     cflru::SPEC,
