@@ -34,6 +34,7 @@ mod lfu;
 mod linux2q;
 mod lirs;
 mod lru;
+mod lruk;
 mod lruwsr;
 mod mglru;
 mod s3fifo;
@@ -52,6 +53,7 @@ pub const ALL: &[PolicySpec] = &[
     lru::SPEC,
     lfu::SPEC,
     slru::SPEC,
+    lruk::SPEC,
     clock::SPEC,
     linux2q::SPEC,
     cflru::SPEC,
