@@ -23,6 +23,7 @@ mod belady_cost;
 mod car;
 mod cflru;
 mod clock;
+mod clock2qplus;
 mod clockpro;
 pub(crate) mod erased;
 pub mod external;
@@ -68,6 +69,7 @@ pub const ALL: &[PolicySpec] = &[
     clockpro::SPEC,
     lirs::SPEC,
     s3fifo::SPEC,
+    clock2qplus::SPEC,
     sieve::SPEC,
     wtinylfu::SPEC,
     mglru::SPEC,
