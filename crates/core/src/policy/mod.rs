@@ -26,11 +26,13 @@ mod clock;
 mod clock2qplus;
 mod clockpro;
 pub(crate) mod erased;
+mod experts;
 pub mod external;
 mod fab;
 mod fifo;
 mod for_exact;
 mod for_plus;
+mod lecar;
 mod lfu;
 mod linux2q;
 mod lirs;
@@ -72,6 +74,7 @@ pub const ALL: &[PolicySpec] = &[
     clock2qplus::SPEC,
     sieve::SPEC,
     wtinylfu::SPEC,
+    lecar::SPEC,
     mglru::SPEC,
     belady::SPEC,
     belady_cost::SPEC,

@@ -1,8 +1,9 @@
 //! Data structures of policies and sifters: linked lists over an array, queues of ghosts, an
-//! ordered set of small integers, their order of last use, an order of addresses, and the parts of
-//! a file.
+//! ordered set of small integers, their order of last use, an order of counts, an order of
+//! addresses, and the parts of a file.
 
 mod bit_tree;
+mod counts;
 pub mod extents;
 mod ghosts;
 mod lists;
@@ -10,6 +11,7 @@ mod place_order;
 mod recency;
 
 pub use bit_tree::BitTree;
+pub use counts::Counts;
 pub use extents::Extents;
 pub use ghosts::Ghosts;
 pub use lists::Lists;
