@@ -20,6 +20,7 @@ mod adaptive;
 mod arc;
 mod belady;
 mod belady_cost;
+mod cacheus;
 mod car;
 mod cflru;
 mod clock;
@@ -75,6 +76,7 @@ pub const ALL: &[PolicySpec] = &[
     sieve::SPEC,
     wtinylfu::SPEC,
     lecar::SPEC,
+    cacheus::SPEC,
     mglru::SPEC,
     belady::SPEC,
     belady_cost::SPEC,
