@@ -1,4 +1,4 @@
-//! Cacheus: LeCaR with a scan-resistant LRU, a churn-resistant LFU, and a learning rate that adapts.
+//! Cacheus: LeCaR with a scan-resistant LRU, a churn-resistant LFU, and an adaptive learning rate.
 //!
 //! Rodriguez et al., "Learning Cache Replacement with CACHEUS", FAST '21, the variant C3 of the
 //! experts SR-LRU and CR-LFU. SR-LRU divides the cache into S, for pages accessed again, and Q (R
@@ -27,8 +27,9 @@
 //! history forgets a page that is removed. A drain chooses in the same way.
 //!
 //! With our numbers for theirs, the authors' code has the same hits on `cloudphysics` and
-//! `weboffice`, to the last one. libCacheSim's Cacheus computes the hit rate in integers, so that it is always 0, begins
-//! with half the cache for each part of SR-LRU, and has a history for SR-LRU of its own.
+//! `weboffice`, to the last one. libCacheSim's Cacheus computes the hit rate in integers, so that
+//! it is always 0, begins with half the cache for each part of SR-LRU, and has a history for SR-LRU
+//! of its own.
 
 use super::{
     Build, Kind, Policy, PolicySpec, Setup,

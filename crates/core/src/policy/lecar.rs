@@ -305,8 +305,8 @@ mod tests {
     use crate::policy::{conformance::pushed_out, naive::Act};
 
     /// A hot set of 5 pages, each of them used three times between scans of 8 pages, in a cache of
-    /// 10. LRU loses the hot set in each scan; the last pages that it evicted are hot. With learning
-    /// LFU soon chooses most victims, and the hot pages stay.
+    /// 10. LRU loses the hot set in each scan; the last pages that it evicted are hot. With
+    /// learning LFU soon chooses most victims, and the hot pages stay.
     #[test]
     fn learns_to_keep_a_hot_set() {
         let mut acts = Vec::new();

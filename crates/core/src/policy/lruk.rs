@@ -10,8 +10,9 @@
 //!   a subsidiary policy.
 //! - The paper retains history for a period of time. Here `retained` says of how many evicted
 //!   pages, as a share of the cache; the one evicted first is forgotten first. With `retained=0`,
-//!   K = 2 gives the hits of libCacheSim 0.3.5's LRU_K on `cloudphysics` and `weboffice`, to the last
-//!   one; it retains none. For K above 2, libCacheSim takes pages with an infinite distance in order of arrival.
+//!   K = 2 gives the hits of libCacheSim 0.3.5's LRU_K on `cloudphysics` and `weboffice`, to the
+//!   last one; it retains none. For K above 2, libCacheSim takes pages with an infinite distance in
+//!   order of arrival.
 //! - The Correlated Reference Period is 0: every access counts.
 //! - A removed page is forgotten. A drain takes pages in the same order.
 //!
