@@ -26,6 +26,7 @@ mod cflru;
 mod clock;
 mod clock2qplus;
 mod clockpro;
+mod clockproplus;
 pub(crate) mod erased;
 mod experts;
 pub mod external;
@@ -70,6 +71,7 @@ pub const ALL: &[PolicySpec] = &[
     arc::SPEC,
     car::SPEC,
     clockpro::SPEC,
+    clockproplus::SPEC,
     lirs::SPEC,
     s3fifo::SPEC,
     clock2qplus::SPEC,
