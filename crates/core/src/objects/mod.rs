@@ -169,6 +169,9 @@ fn replay<P: Policy>(
         let access = Access { next_use, bytes, ..Access::new(page, op) };
         outcome.requests += 1;
         outcome.bytes += u64::from(bytes);
+        if let Some(admission) = &mut admission {
+            admission.requested(&access);
+        }
         let admits = |access: &Access| admission.as_mut().is_none_or(|it| it.admits(access));
         match cache.request(&access, admits) {
             Answer::Hit => {

@@ -39,6 +39,7 @@ fn settings(spec: &PolicySpec) -> Vec<String> {
     for (name, more) in [
         ("2q", &["a1out=keeps", "kin=0", "kin=1,kout=4", "kout=0"][..]),
         ("arc", &["steps=whole", "steps=bytes"]),
+        ("lhd", &["renew=16", "sample=1,renew=50"]),
         ("hyperbolic", &["sample=1", "size=ignored"]),
     ] {
         if spec.name == name {

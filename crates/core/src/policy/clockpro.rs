@@ -78,13 +78,13 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     params: &[],
     kind: Kind::Online,
     slow: false,
-    by_place: <ClockPro as Policy>::WANTS_ADDRESSES,
-    run: system::run::<ClockPro>,
+    by_place: <ClockPro<false> as Policy>::WANTS_ADDRESSES,
+    run: system::run::<ClockPro<false>>,
     objects: None,
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::ClockPro::new(setup.frames as usize)),
+    naive: |setup| Box::new(model::ClockPro::new(setup.frames as usize, false)),
     #[cfg(any(test, feature = "naive"))]
-    cache: super::naive::real::<ClockPro>,
+    cache: super::naive::real::<ClockPro<false>>,
 };
 
 /// A place in the ring: of a frame, or, from the number of frames on, of a non-resident page.
@@ -102,6 +102,16 @@ impl Id for Node {
     }
 }
 
+/// Returns the least m_c of CLOCK-Pro+, with which both policies begin.
+fn least_cold(m: u32) -> u32 {
+    (m / 100).max(1)
+}
+
+/// Returns the greatest m_c of CLOCK-Pro+.
+fn most_cold(m: u32) -> u32 {
+    (m / 2).max(1)
+}
+
 /// The absence of a node.
 const NONE: u32 = u32::MAX;
 
@@ -114,7 +124,8 @@ enum State {
     Test,
 }
 
-struct ClockPro {
+/// CLOCK-Pro, or CLOCK-Pro+ if `PLUS` is set.
+pub(super) struct ClockPro<const PLUS: bool> {
     /// m, the memory size in pages.
     m: u32,
     /// m_c, the target for resident cold pages.
@@ -135,16 +146,19 @@ struct ClockPro {
     /// The page of each node from `slots` on.
     left_page: Vec<Page>,
     free: Vec<Node>,
+    /// With `PLUS`, whether HAND_hot made a page cold, and its bit has not been seen since.
+    demoted: Vec<bool>,
+    demoted_len: u32,
 }
 
-impl Build for ClockPro {
+impl<const PLUS: bool> Build for ClockPro<PLUS> {
     fn build(setup: &Setup<'_>) -> Self {
         let slots = setup.slots();
         // One more than may stay, because a page leaves before HAND_test runs.
         let left = setup.frames.saturating_add(1).min(setup.pages);
         Self {
             m: setup.frames,
-            cold_target: (setup.frames / 100).max(1),
+            cold_target: least_cold(setup.frames),
             slots,
             resident: 0,
             ring: Lists::new(slots + left),
@@ -157,11 +171,13 @@ impl Build for ClockPro {
             left: vec![NONE; setup.pages as usize],
             left_page: vec![Page(0); left as usize],
             free: (slots..slots + left).rev().map(Node).collect(),
+            demoted: vec![false; if PLUS { slots as usize } else { 0 }],
+            demoted_len: 0,
         }
     }
 }
 
-impl ClockPro {
+impl<const PLUS: bool> ClockPro<PLUS> {
     #[inline(always)]
     fn resident(&self, node: Node) -> Option<Frame> {
         (node.0 < self.slots).then_some(Frame(node.0))
@@ -221,8 +237,37 @@ impl ClockPro {
     fn accessed_in_test(&mut self, frame: Frame) {
         self.state[frame.0 as usize] = State::Hot;
         self.hot += 1;
-        self.cold_target = (self.cold_target + 1).min(self.m);
+        if !PLUS {
+            self.cold_target = (self.cold_target + 1).min(self.m);
+        }
         self.run_hot(u32::MAX);
+    }
+
+    /// With `PLUS`, raises m_c for an access to a non-resident page, which still is in the ring.
+    #[inline(always)]
+    fn raise_for_left(&mut self) {
+        if PLUS {
+            let step = (self.demoted_len / self.non_resident()).max(1);
+            self.cold_target = (self.cold_target + step).min(most_cold(self.m));
+        }
+    }
+
+    /// With `PLUS`, lowers m_c if the bit of a demoted page is set.
+    #[inline(always)]
+    fn lower_for_demoted(&mut self, frame: Frame) {
+        if PLUS && self.demoted[frame.0 as usize] && self.referenced[frame.0 as usize] {
+            let step = (self.non_resident() / self.demoted_len).max(1);
+            self.cold_target = self.cold_target.saturating_sub(step).max(least_cold(self.m));
+            self.forget_demotion(frame);
+        }
+    }
+
+    #[inline(always)]
+    fn forget_demotion(&mut self, frame: Frame) {
+        if PLUS {
+            let was_demoted = std::mem::take(&mut self.demoted[frame.0 as usize]);
+            self.demoted_len -= u32::from(was_demoted);
+        }
     }
 
     /// Ends the test period of a cold page, if it is in one.
@@ -235,7 +280,9 @@ impl ClockPro {
             }
             Some(_) => return,
         }
-        self.cold_target = (self.cold_target - 1).max(1);
+        if !PLUS {
+            self.cold_target = (self.cold_target - 1).max(1);
+        }
     }
 
     /// Moves HAND_hot over one page.
@@ -244,6 +291,7 @@ impl ClockPro {
         if !self.is_hot(node) {
             self.end_test(node);
             if let Some(frame) = self.resident(node) {
+                self.lower_for_demoted(frame);
                 self.ring.move_newest(0, node);
                 self.cold.move_newest(0, frame);
             }
@@ -254,6 +302,10 @@ impl ClockPro {
             self.state[node.0 as usize] = State::Cold;
             self.cold.push_newest(0, Frame(node.0));
             self.hot -= 1;
+            if PLUS {
+                self.demoted[node.0 as usize] = true;
+                self.demoted_len += 1;
+            }
         }
     }
 
@@ -288,7 +340,7 @@ impl ClockPro {
     }
 }
 
-impl Policy for ClockPro {
+impl<const PLUS: bool> Policy for ClockPro<PLUS> {
     const OFFLINE: bool = false;
 
     #[inline]
@@ -296,6 +348,7 @@ impl Policy for ClockPro {
         self.referenced[frame.0 as usize] = false;
         let left = self.left[access.page.0 as usize];
         if left != NONE {
+            self.raise_for_left();
             self.leave_left(Node(left));
         }
         self.ring.push_newest(0, Node(frame.0));
@@ -330,6 +383,8 @@ impl Policy for ClockPro {
             self.leave_cold(frame);
             let node = Node(frame.0);
             let in_test = self.state[frame.0 as usize] == State::Test;
+            self.lower_for_demoted(frame);
+            self.forget_demotion(frame);
             if std::mem::take(&mut self.referenced[frame.0 as usize]) {
                 self.leave_ring(node);
                 self.ring.push_newest(0, node);
@@ -370,6 +425,7 @@ impl Policy for ClockPro {
             self.hot -= 1;
         } else {
             self.leave_cold(frame);
+            self.forget_demotion(frame);
         }
         self.leave_ring(Node(frame.0));
     }
@@ -401,6 +457,10 @@ impl Policy for ClockPro {
             "cold pages are in the order of the ring"
         );
         assert!((1..=self.m).contains(&self.cold_target) && self.hot <= self.m - self.cold_target);
+        let demoted = (0..).zip(&self.demoted).filter(|(_, demoted)| **demoted);
+        assert_eq!(demoted.clone().count(), self.demoted_len as usize);
+        let is_cold = |at: u32| self.state[at as usize] == State::Cold;
+        assert!(demoted.clone().all(|(at, _)| is_cold(at) && self.cold.contains(Frame(at))));
         assert!(self.hand_cold.is_none_or(|frame| self.cold.contains(frame)));
         assert!(self.hand_test.is_none_or(|node| self.ring.contains(node) && !self.is_hot(node)));
         let mut non_resident = 0;
@@ -415,7 +475,7 @@ impl Policy for ClockPro {
 }
 
 #[cfg(any(test, feature = "naive"))]
-mod model {
+pub(super) mod model {
     use crate::{
         page::{Access, Page},
         policy::naive::Naive,
@@ -429,6 +489,7 @@ mod model {
         resident: bool,
         test: bool,
         bit: bool,
+        demoted: bool,
     }
 
     fn cold(entry: &Entry) -> bool {
@@ -439,7 +500,8 @@ mod model {
         !entry.hot && entry.resident
     }
 
-    pub(super) struct ClockPro {
+    pub(in super::super) struct ClockPro {
+        plus: bool,
         m: usize,
         m_c: usize,
         /// The ring, starting at HAND_hot: the list head is the end.
@@ -449,8 +511,23 @@ mod model {
     }
 
     impl ClockPro {
-        pub(super) fn new(m: usize) -> Self {
-            Self { m, m_c: 1.max(m / 100), ring: vec![], hand_cold: None, hand_test: None }
+        pub(in super::super) fn new(m: usize, plus: bool) -> Self {
+            Self { plus, m, m_c: 1.max(m / 100), ring: vec![], hand_cold: None, hand_test: None }
+        }
+
+        /// Numbers of demoted and of non-resident pages.
+        fn utilities(&self) -> [usize; 2] {
+            [self.count(|entry| entry.demoted), self.count(|entry| !entry.resident)]
+        }
+
+        /// CLOCK-Pro+ meets a resident cold page: if it was demoted and accessed, m_c falls.
+        fn meet(&mut self, at: usize) {
+            if self.plus && self.ring[at].demoted && self.ring[at].bit {
+                let [demoted, left] = self.utilities();
+                let step = 1.max(left / demoted);
+                self.m_c = self.m_c.saturating_sub(step).max(1).max(self.m / 100);
+                self.ring[at].demoted = false;
+            }
         }
 
         fn at(&self, page: Page) -> Option<usize> {
@@ -484,8 +561,11 @@ mod model {
         }
 
         fn hot_at_head(&mut self, page: Page) {
-            self.ring.push(Entry { page, hot: true, resident: true, test: false, bit: false });
-            self.m_c = self.m.min(self.m_c + 1);
+            let (test, bit, demoted) = (false, false, false);
+            self.ring.push(Entry { page, hot: true, resident: true, test, bit, demoted });
+            if !self.plus {
+                self.m_c = self.m.min(self.m_c + 1);
+            }
             self.hand_hot(usize::MAX);
         }
 
@@ -493,7 +573,9 @@ mod model {
             let at = self.at(page).unwrap();
             if self.ring[at].test {
                 self.ring[at].test = false;
-                self.m_c = 1.max(self.m_c - 1);
+                if !self.plus {
+                    self.m_c = 1.max(self.m_c - 1);
+                }
             }
             if !self.ring[at].resident {
                 self.take(page);
@@ -510,10 +592,12 @@ mod model {
                 if self.ring[0].hot {
                     let entry = &mut self.ring[0];
                     entry.hot = entry.bit;
+                    entry.demoted = self.plus && !entry.bit;
                     entry.bit = false;
                     self.ring.rotate_left(1);
                 } else if self.ring[0].resident {
                     self.end_test(self.ring[0].page);
+                    self.meet(0);
                     self.ring.rotate_left(1);
                 } else {
                     self.end_test(self.ring[0].page);
@@ -534,11 +618,17 @@ mod model {
         fn insert(&mut self, access: &Access) {
             let page = access.page;
             if self.at(page).is_some() {
+                if self.plus {
+                    let [demoted, left] = self.utilities();
+                    let most = 1.max(self.m / 2);
+                    self.m_c = most.min(self.m_c + 1.max(demoted / left));
+                }
                 self.take(page);
                 self.hot_at_head(page);
             } else {
                 let hot = self.count(|entry| entry.resident) < self.m - self.m_c;
-                self.ring.push(Entry { page, hot, resident: true, test: !hot, bit: false });
+                let (bit, demoted) = (false, false);
+                self.ring.push(Entry { page, hot, resident: true, test: !hot, bit, demoted });
             }
             self.hand_test();
         }
@@ -554,6 +644,8 @@ mod model {
                 };
                 self.hand_cold = self.after(page, resident_cold);
                 let at = self.at(page).unwrap();
+                self.meet(at);
+                self.ring[at].demoted = false;
                 if self.ring[at].bit {
                     let entry = self.take(page);
                     if entry.test {

@@ -21,11 +21,15 @@ mod adaptive;
 mod arc;
 mod belady;
 mod belady_cost;
+mod cacheus;
 mod car;
 mod cflru;
 mod clock;
+mod clock2qplus;
 mod clockpro;
+mod clockproplus;
 pub(crate) mod erased;
+mod experts;
 pub mod external;
 mod fab;
 mod fifo;
@@ -33,15 +37,19 @@ mod for_exact;
 mod for_plus;
 mod gdsf;
 mod hyperbolic;
+mod lecar;
 mod lfu;
+mod lhd;
 mod linux2q;
 mod lirs;
 mod lru;
+mod lruk;
 mod lruwsr;
 mod mglru;
 mod s3fifo;
 mod score;
 mod sieve;
+mod slru;
 mod spatialclock;
 mod twoq;
 mod wtinylfu;
@@ -54,6 +62,8 @@ pub const ALL: &[PolicySpec] = &[
     fifo::SPEC,
     lru::SPEC,
     lfu::SPEC,
+    slru::SPEC,
+    lruk::SPEC,
     clock::SPEC,
     linux2q::SPEC,
     cflru::SPEC,
@@ -66,13 +76,18 @@ pub const ALL: &[PolicySpec] = &[
     arc::SPEC,
     car::SPEC,
     clockpro::SPEC,
+    clockproplus::SPEC,
     lirs::SPEC,
     s3fifo::SPEC,
+    clock2qplus::SPEC,
     sieve::SPEC,
     wtinylfu::SPEC,
     gdsf::SPEC,
     hyperbolic::SPEC,
+    lhd::SPEC,
     score::SPEC,
+    lecar::SPEC,
+    cacheus::SPEC,
     mglru::SPEC,
     belady::SPEC,
     belady_cost::SPEC,

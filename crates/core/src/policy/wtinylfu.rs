@@ -19,6 +19,20 @@
 //! - A removed page stays counted, because the sketch cannot forget. In a drain the window and the
 //!   main cache compete until one is empty.
 //!
+//! With `climb=yes` the size of the window adapts: Einziger, Eytan, Friedman & Manes, "Adaptive
+//! Software Cache Management", Middleware '18, by hill climbing, with the numbers of Caffeine
+//! before August 2026. At first the window shrinks by 6.25 % of the cache, at least two pages.
+//! After every 10 accesses per frame that find the cache full, it moves on in its direction, or
+//! turns if the hit ratio of these accesses is lower than that of those before. Each step is 2 % smaller
+//! than the last; if the hit ratio changed by 5 points or more, steps start again at their first
+//! size. A page that the window gets is the least recent on probation, and enters as the most
+//! recent; the protected share is as much smaller. A page that the window gives up is its least
+//! recent, and the next to leave probation. As in Caffeine itself the window keeps at least one
+//! page; in its simulator it may lose all. Left out is what Caffeine does for caches of up to 512
+//! entries. With our sketch, with a window of at least one page, and with windows that begin at the
+//! same size, Caffeine's simulator has the same hits on `cloudphysics` and `weboffice`, to the last
+//! one.
+//!
 //! libCacheSim's WTinyLFU does not count a hit in the window, counts a page once more when it
 //! leaves the window, and halves after 32 accesses per frame of the main cache. Miss ratios of
 //! `cloudphysics` at 100, 1,000 and 10,000 objects:
@@ -61,7 +75,10 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     run: system::run::<WTinyLfu>,
     objects: None,
     #[cfg(any(test, feature = "naive"))]
-    naive: |setup| Box::new(model::WTinyLfu::new(setup.frames, shares(setup), sample(setup))),
+    naive: |setup| {
+        let policy = model::WTinyLfu::new(setup.frames, shares(setup), sample(setup));
+        Box::new(if climbs(setup) { policy.with_climbing() } else { policy })
+    },
     #[cfg(any(test, feature = "naive"))]
     cache: super::naive::real::<WTinyLfu>,
 };
@@ -82,6 +99,11 @@ const PARAMS: &[Param] = &[
         what: "accesses per frame after which counts are halved",
         kind: params::ParamKind::Number { default: 10.0, min: 1.0, max: 1000.0 },
     },
+    Param {
+        name: "climb",
+        what: "whether the window grows and shrinks, in search of more hits",
+        kind: params::ParamKind::Word(&["no", "yes"]),
+    },
 ];
 
 /// Returns the shares of the window and of protected pages.
@@ -92,6 +114,10 @@ fn shares(setup: &Setup<'_>) -> [f64; 2] {
 /// Returns the number of accesses after which counters are halved.
 fn sample(setup: &Setup<'_>) -> u64 {
     (f64::from(setup.frames) * setup.params.number(PARAMS, "sample")) as u64
+}
+
+fn climbs(setup: &Setup<'_>) -> bool {
+    setup.params.word(PARAMS, "climb") == "yes"
 }
 
 const ROWS: usize = 4;
@@ -177,6 +203,72 @@ impl Sketch {
     }
 }
 
+/// Accesses per frame between two steps of the window.
+const CLIMB_ACCESSES: u64 = 10;
+/// The first step as a share of the cache, and its least size in pages.
+const CLIMB_STEP: f64 = 0.0625;
+const CLIMB_STEP_MIN: f64 = 2.0;
+/// What a step has of the one before.
+const CLIMB_DECAY: f64 = 0.98;
+/// Change of the hit ratio after which steps start again at the first size.
+const CLIMB_RESTART: f64 = 0.05;
+
+/// The search for the window's size.
+struct Climber {
+    /// Accesses between two steps.
+    sample: u64,
+    accesses: u64,
+    hits: u64,
+    /// Hit ratio before the last step.
+    ratio: f64,
+    grows: bool,
+    step: f64,
+    first_step: f64,
+    /// Size of the window, with the fractions of pages that steps leave.
+    window: f64,
+}
+
+impl Climber {
+    fn new(frames: u32, window: u32) -> Self {
+        let step = (CLIMB_STEP * f64::from(frames)).max(CLIMB_STEP_MIN);
+        Self {
+            sample: CLIMB_ACCESSES * u64::from(frames),
+            accesses: 0,
+            hits: 0,
+            ratio: 0.0,
+            grows: false,
+            step,
+            first_step: step,
+            window: f64::from(window),
+        }
+    }
+
+    /// Counts an access to a full cache. Returns the new size of the window when a step is due.
+    #[inline(always)]
+    fn count(&mut self, is_hit: bool, protected_max: u32) -> Option<u32> {
+        self.accesses += 1;
+        self.hits += u64::from(is_hit);
+        (self.accesses == self.sample).then(|| self.climb(protected_max))
+    }
+
+    #[cold]
+    fn climb(&mut self, protected_max: u32) -> u32 {
+        let ratio = self.hits as f64 / self.accesses as f64;
+        self.grows ^= ratio < self.ratio;
+        if (ratio - self.ratio).abs() >= CLIMB_RESTART {
+            self.step = self.first_step;
+        }
+        self.window = if self.grows {
+            self.window + self.step.min(f64::from(protected_max))
+        } else {
+            (self.window - self.step).max(1.0)
+        };
+        self.step *= CLIMB_DECAY;
+        (self.ratio, self.accesses, self.hits) = (ratio, 0, 0);
+        self.window as u32
+    }
+}
+
 const WINDOW: usize = 0;
 const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
@@ -188,6 +280,10 @@ struct WTinyLfu {
     list_of: Vec<u8>,
     window_max: u32,
     protected_max: u32,
+    frames: u32,
+    climber: Option<Climber>,
+    /// Whether a page was evicted for the incoming one.
+    was_full: bool,
 }
 
 impl Build for WTinyLfu {
@@ -202,6 +298,9 @@ impl Build for WTinyLfu {
             list_of: vec![0; slots as usize],
             window_max,
             protected_max: (f64::from(setup.frames - window_max) * protected) as u32,
+            frames: setup.frames,
+            climber: climbs(setup).then(|| Climber::new(setup.frames, window_max)),
+            was_full: false,
         }
     }
 }
@@ -223,6 +322,41 @@ impl WTinyLfu {
             self.move_to(PROBATION, frame);
         }
     }
+
+    /// Counts an access that has taken effect; the window may change its size.
+    #[inline(always)]
+    fn count(&mut self, page: Page, is_hit: bool, was_full: bool) {
+        self.sketch.count(page);
+        if let Some(climber) = &mut self.climber
+            && was_full
+            && let Some(window) = climber.count(is_hit, self.protected_max)
+        {
+            self.resize(window);
+        }
+    }
+
+    #[cold]
+    fn resize(&mut self, window: u32) {
+        while self.window_max < window {
+            self.window_max += 1;
+            self.protected_max -= 1;
+            self.spill(PROTECTED, self.protected_max);
+            if let Some(frame) = self.lists.oldest(PROBATION) {
+                self.move_to(WINDOW, frame);
+            }
+        }
+        while self.window_max > window {
+            self.window_max -= 1;
+            self.protected_max += 1;
+            if self.len[WINDOW] > self.window_max
+                && let Some(frame) = self.lists.oldest(WINDOW)
+            {
+                self.move_to(PROBATION, frame);
+                self.lists.remove(frame);
+                self.lists.push_oldest(PROBATION, frame);
+            }
+        }
+    }
 }
 
 impl Policy for WTinyLfu {
@@ -235,7 +369,8 @@ impl Policy for WTinyLfu {
         self.len[WINDOW] += 1;
         // After an eviction the window is not full; without one, the main cache has a free frame.
         self.spill(WINDOW, self.window_max);
-        self.sketch.count(access.page);
+        let was_full = std::mem::take(&mut self.was_full);
+        self.count(access.page, false, was_full);
     }
 
     #[inline(always)]
@@ -243,11 +378,13 @@ impl Policy for WTinyLfu {
         let in_window = self.list_of[frame.0 as usize] == WINDOW as u8;
         self.move_to(if in_window { WINDOW } else { PROTECTED }, frame);
         self.spill(PROTECTED, self.protected_max);
-        self.sketch.count(access.page);
+        let is_full = self.len.iter().sum::<u32>() == self.frames;
+        self.count(access.page, true, is_full);
     }
 
     #[inline]
-    fn evict(&mut self, _: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+    fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims) {
+        self.was_full = incoming.is_some();
         let candidate = self.lists.oldest(WINDOW);
         let victim = self.lists.oldest(PROBATION).or(self.lists.oldest(PROTECTED));
         let goes = match (candidate, victim) {
@@ -296,6 +433,10 @@ impl Policy for WTinyLfu {
         }
         assert!(self.len[WINDOW] <= self.window_max && self.len[PROTECTED] <= self.protected_max);
         assert!(self.sketch.counted < self.sketch.sample);
+        assert!((1..=self.frames.max(1)).contains(&self.window_max));
+        if let Some(climber) = &self.climber {
+            assert!(climber.accesses < climber.sample && climber.window as u32 == self.window_max);
+        }
     }
 }
 
@@ -318,6 +459,19 @@ mod model {
         window: Vec<Page>,
         probation: Vec<Page>,
         protected: Vec<Page>,
+        frames: usize,
+        climbing: Option<Climbing>,
+        /// Whether the cache was full when the access began.
+        full: bool,
+    }
+
+    /// Accesses since the last step, each with whether it hit, and the step.
+    struct Climbing {
+        accesses: Vec<bool>,
+        ratio: f64,
+        /// Positive if the window grows.
+        step: f64,
+        window: f64,
     }
 
     fn take(list: &mut Vec<Page>, page: Page) -> bool {
@@ -338,6 +492,58 @@ mod model {
                 window: vec![],
                 probation: vec![],
                 protected: vec![],
+                frames: frames as usize,
+                climbing: None,
+                full: false,
+            }
+        }
+
+        pub(super) fn with_climbing(mut self) -> Self {
+            let (step, window) = (-self.first_step(), self.window_max as f64);
+            self.climbing = Some(Climbing { accesses: vec![], ratio: 0.0, step, window });
+            self
+        }
+
+        fn first_step(&self) -> f64 {
+            f64::max(0.0625 * self.frames as f64, 2.0)
+        }
+
+        fn climb(&mut self, hit: bool) {
+            let first_step = self.first_step();
+            let Some(climbing) = self.climbing.as_mut().filter(|_| self.full) else { return };
+            climbing.accesses.push(hit);
+            if climbing.accesses.len() < 10 * self.frames {
+                return;
+            }
+            let hits = climbing.accesses.drain(..).filter(|hit| *hit).count();
+            let ratio = hits as f64 / (10 * self.frames) as f64;
+            if ratio < climbing.ratio {
+                climbing.step = -climbing.step;
+            }
+            if (ratio - climbing.ratio).abs() >= 0.05 {
+                climbing.step = first_step.copysign(climbing.step);
+            }
+            climbing.ratio = ratio;
+            let step = climbing.step.min(self.protected_max as f64);
+            climbing.window = f64::max(climbing.window + step, 1.0);
+            climbing.step *= 0.98;
+            let goal = climbing.window as usize;
+            while self.window_max < goal {
+                self.window_max += 1;
+                self.protected_max -= 1;
+                if self.protected.len() > self.protected_max {
+                    self.probation.push(self.protected.remove(0));
+                }
+                if !self.probation.is_empty() {
+                    self.window.push(self.probation.remove(0));
+                }
+            }
+            while self.window_max > goal {
+                self.window_max -= 1;
+                self.protected_max += 1;
+                if self.window.len() > self.window_max {
+                    self.probation.insert(0, self.window.remove(0));
+                }
             }
         }
 
@@ -370,8 +576,12 @@ mod model {
                 self.probation.push(self.window.remove(0));
             }
             self.count(access.page);
+            self.climb(false);
+            self.full = false;
         }
         fn hit(&mut self, access: &Access) {
+            let resident = self.window.len() + self.probation.len() + self.protected.len();
+            self.full = resident == self.frames;
             if take(&mut self.window, access.page) {
                 self.window.push(access.page);
             } else {
@@ -383,8 +593,11 @@ mod model {
                 }
             }
             self.count(access.page);
+            self.climb(true);
+            self.full = false;
         }
-        fn evict(&mut self, _: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
+        fn evict(&mut self, incoming: Option<&Access>, _: &BTreeSet<Page>) -> Vec<Page> {
+            self.full = incoming.is_some();
             let main_victim = self.probation.first().or(self.protected.first()).copied();
             let page = match (self.window.first().copied(), main_victim) {
                 (None, Some(victim)) => victim,

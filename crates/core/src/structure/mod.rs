@@ -1,8 +1,9 @@
 //! Data structures of policies and sifters: linked lists over an array, queues of ghosts, an
-//! ordered set of small integers, their order of last use, an order of addresses, the parts of a
-//! file, a set to draw from, and the sizes of objects.
+//! ordered set of small integers, their order of last use, an order of counts, an order of
+//! addresses, the parts of a file, a set to draw from, and the sizes of objects.
 
 mod bit_tree;
+mod counts;
 pub mod extents;
 mod ghosts;
 mod lists;
@@ -12,6 +13,7 @@ mod resident;
 mod weights;
 
 pub use bit_tree::BitTree;
+pub use counts::Counts;
 pub use extents::Extents;
 pub use ghosts::Ghosts;
 pub use lists::Lists;
