@@ -10,7 +10,7 @@ GUEST := crates/cli/tests/guest
 PAGES := crates/report/tests/browser
 
 .PHONY: help demo demo-all test test-without-python check lint format prose docs book \
-  python-tests-setup python-tests workloads-tests pages-setup pages soak bench fuzz deny wheel wheel-test setup setup-build build install uninstall clean
+  python-tests-setup python-tests workloads-tests pages-setup pages soak bench rival fuzz deny wheel wheel-test setup setup-build build install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -121,6 +121,14 @@ bench: build ## Benchmarks into benchmarks/; BENCH_ARGS=--sizes, --readers, --mo
 	@$(call install,valgrind:valgrind)
 	$(CARGO) build --release --locked -p flashsift-bench
 	target/release/flashsift-bench $(BENCH_ARGS)
+
+# Not part of `bench`: libCacheSim's package is fetched.
+rival: build ## Caches of objects beside libCacheSim's package: agreement and speed; TRACES="…"
+	@[[ .venv-rival/installed -nt benches/python/requirements-rival.txt ]] || { python3 -m venv .venv-rival \
+	  && .venv-rival/bin/pip install -q --no-compile -r benches/python/requirements-rival.txt && touch .venv-rival/installed; }
+	$(CARGO) build --release --locked --quiet -p flashsift-py
+	cp target/release/lib_native.so python/flashsift/_native.abi3.so
+	FLASHSIFT=$(FLASHSIFT) PYTHONPATH=python .venv-rival/bin/python -B benches/python/objects.py $(TRACES)
 
 fuzz: ## Fuzz readers, cache and describe, FUZZ_SECONDS each (60); needs nightly Rust
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked

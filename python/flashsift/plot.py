@@ -49,6 +49,20 @@ def hit_ratio(cells: "polars.DataFrame", title: str | None = None) -> "Figure":
     return by_size(rows, "hits, % of accesses", title)
 
 
+def misses(cells: "polars.DataFrame", title: str | None = None) -> "Figure":
+    """Draws misses over the size of the cache: of requests, in caches of objects or curves."""
+    need(cells, "miss_ratio", "the comparison is one of pages: see hit_ratio()")
+    rows = [row | {"_y": 100 * row["miss_ratio"]} for row in once(cells, "miss_ratio")]
+    return by_size(rows, "missed, % of requests", title)
+
+
+def byte_misses(cells: "polars.DataFrame", title: str | None = None) -> "Figure":
+    """Draws the bytes that miss over the size of a cache of objects."""
+    need(cells, "byte_miss_ratio", "the comparison is not one of objects with sizes")
+    rows = [row | {"_y": 100 * row["byte_miss_ratio"]} for row in once(cells)]
+    return by_size(rows, "missed, % of bytes", title)
+
+
 def writes(cells: "polars.DataFrame", title: str | None = None) -> "Figure":
     """Draws the data that reaches storage over the size of the cache."""
     need(cells, "device_writes", "the trace has no writes")
@@ -159,9 +173,9 @@ def svg(figure: "Figure") -> str:
     return text[text.index("<svg") :]
 
 
-def once(cells: "polars.DataFrame") -> list[dict[str, Any]]:
+def once(cells: "polars.DataFrame", column: str = "hits") -> list[dict[str, Any]]:
     """Returns the rows of one device and one write-back: the others repeat their counts."""
-    need(cells, "hits", "the frame is not of a comparison")
+    need(cells, column, "the frame is not of a comparison")
     rows = cells.to_dicts()
     first = rows[0]
     fixed = [key for key in ("device", "trace") if key in first]
@@ -207,14 +221,19 @@ def look(number: int) -> dict[str, Any]:
 def by_size(rows: list[dict[str, Any]], label: str, title: str | None) -> "Figure":
     in_bytes = all(row.get("memory_bytes") for row in rows)
 
+    def size(row: dict[str, Any]) -> float:
+        return row["memory_bytes"] / 2**20 if in_bytes else row["frames"]
+
     def paint(axes: "Axes") -> None:
         for number, (name, of) in enumerate(grouped(rows)):
-            of = sorted((row for row in of if row["_y"] is not None), key=lambda row: row["frames"])
-            sizes = [row["memory_bytes"] / 2**20 if in_bytes else row["frames"] for row in of]
-            axes.plot(sizes, [row["_y"] for row in of], label=name, **look(number))
-        sizes = sorted({row["memory_bytes"] / 2**20 if in_bytes else row["frames"] for row in rows})
+            of = sorted((row for row in of if row["_y"] is not None), key=size)
+            # A curve has too many points for markers.
+            marks = look(number) if len(of) <= 20 else look(number) | {"marker": None}
+            axes.plot([size(row) for row in of], [row["_y"] for row in of], label=name, **marks)
+        sizes = sorted({size(row) for row in rows})
         axes.set_xscale("log", base=2)
-        axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+        if len(sizes) <= 10:
+            axes.set_xticks(sizes, [f"{size:.4g}" for size in sizes])
         axes.minorticks_off()
         axes.set_ylim(bottom=0)
         axes.set(xlabel="cache, MiB" if in_bytes else "cache, objects", ylabel=label)

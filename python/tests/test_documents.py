@@ -6,6 +6,8 @@ import textwrap
 
 import nbclient
 import nbformat
+import numpy
+import pyarrow
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
@@ -23,18 +25,37 @@ def example(text, begin):
     ("page", "blocks", "files"),
     [
         ("README.md", 1, ["hits.pdf", "hits.svg"]),
-        ("docs/tutorial-researchers.md", 3, ["hits.pdf", "hits.svg"]),
+        ("docs/tutorial-researchers.md", 7, ["hits.svg", "misses.pdf", "misses.svg", "curve.svg"]),
     ],
 )
 def test_the_examples_run(page, blocks, files, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "testdata").symlink_to(REPOSITORY / "testdata")
+    write_objects(tmp_path / "cdn.oracleGeneral.zst")
     text = (REPOSITORY / page).read_text()
     names = {}
     for block in example(text, "import flashsift")[:blocks]:
         exec(compile(block, page, "exec"), names)  # noqa: S102
     for file in files:
         assert (tmp_path / file).stat().st_size > 1000, file
+
+
+def write_objects(path):
+    """Writes requests for objects of different sizes: time, object, bytes, next access."""
+    random = numpy.random.default_rng(20261127)
+    record = numpy.dtype([("at", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")])
+    rows = numpy.zeros(20_000, record)
+    rows["id"] = random.zipf(1.2, len(rows)) % 3000
+    rows["size"] = 1 + (rows["id"] * 7919) % 50_000
+    rows["at"], rows["next"] = numpy.arange(len(rows)) // 100, -1
+    with pyarrow.CompressedOutputStream(str(path), "zstd") as out:
+        out.write(rows.tobytes())
+
+
+def test_a_trace_of_objects_gives_a_figure_in_six_lines():
+    text = (REPOSITORY / "docs/tutorial-researchers.md").read_text()
+    block = next(block for block in example(text, "import flashsift") if "cdn." in block)
+    assert len([line for line in block.splitlines() if line.strip()]) == 6
 
 
 @pytest.mark.parametrize("command", ["train", "sweep"])

@@ -25,6 +25,8 @@ COMMANDS = {
     "readahead": "--readahead off,linux:128k --memory 1MiB --device microsd-2012",
     "sifters": "--sift oracle,touch --memory 1MiB --device microsd-2012 --droppable *",
     "sample": "--sample 10% --policy lru,arc --memory 4MiB",
+    "objects": "--object-cache --policy lru,s3fifo:admit=bloom --memory 1MiB",
+    "curve": "--curve 20 --policy lru,arc --memory 1MiB,4MiB",
     "explained": "--sift controller --memory 1MiB --droppable * --explain *",
 }
 
@@ -67,7 +69,7 @@ def test_each_described_field_is_printed_by_some_command(printed):
     }
     for kind, names in {
         "cell": ["plain", "devices", "combined", "systems", "readahead"],
-        "sampled": ["sample"], "sifter": ["sifters"],
+        "sampled": ["sample"], "sifter": ["sifters"], "objects": ["objects"], "curve": ["curve"],
     }.items():
         seen = {key for name in names for line in printed[name] for key in line}
         described = set(SCHEMA["$defs"][kind]["properties"])
@@ -77,7 +79,8 @@ def test_each_described_field_is_printed_by_some_command(printed):
 def test_sweeps_have_a_column_for_each_field(printed):
     # Neither the time of a run, nor lists, nor costs by the name of a memory, which are one column.
     others = {"schema", "cpu_ns_per_access", "by_program", "by_reason", "memory"}
-    for name, words in COMMANDS.items():
+    # A sweep has neither objects with sizes nor curves.
+    for name, words in COMMANDS.items() - {(n, COMMANDS[n]) for n in ("objects", "curve")}:
         columns = SIFTERS if "--sift" in words else CELLS
         for line in printed[name]:
             if "verdict" not in line and "decision" not in line:

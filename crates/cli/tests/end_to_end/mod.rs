@@ -7,6 +7,7 @@ mod devices;
 mod expected;
 mod golden;
 mod hostile_names;
+mod objects;
 mod outputs;
 mod policies;
 mod readahead;

@@ -284,7 +284,7 @@ mod tests {
     }
 
     /// With a sample that draws every frame of three, the page with the least score leaves.
-    // Promises: Policies 3.
+    // Promises: Policies 4.
     #[test]
     fn the_least_score_leaves() {
         let acts = [Read(1), Write(2), Read(3), Read(1), Read(2), Read(4)];

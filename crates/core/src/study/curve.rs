@@ -436,7 +436,7 @@ mod tests {
     }
 
     /// One pass gives the counts of the page cache at each size, with removals and direct requests.
-    // Promises: Sampling and sweeps 9.
+    // Promises: Sampling and sweeps 6.
     #[test]
     fn one_pass_gives_the_counts_of_each_size() {
         let policy = Selection::parse("lru").unwrap();
