@@ -67,6 +67,43 @@ fn cloudphysics() {
     assert_eq!(seen, 21, "every line was compared");
 }
 
+/// Hits of libCacheSim 0.3.5, of the authors' LeCaR and Cacheus with our random numbers, and of
+/// Caffeine's simulator with our sketch, at three sizes. Parameters select their readings.
+// Promises: Counting 2.
+#[test]
+fn hits_of_other_simulators() {
+    let cloudphysics: [(&str, [u64; 3]); 7] = [
+        ("slru:fill=free", [15_556, 19_788, 31_638]),
+        ("lruk:retained=0", [7_369, 18_420, 32_813]),
+        ("s3fifo:fill=main", [16_540, 19_867, 38_308]),
+        ("clock2qplus", [16_785, 20_129, 38_900]),
+        ("lecar", [15_672, 19_171, 35_159]),
+        ("cacheus", [16_855, 19_669, 37_814]),
+        ("wtinylfu:climb=yes", [16_028, 19_698, 31_210]),
+    ];
+    let weboffice: [(&str, [u64; 3]); 7] = [
+        ("slru:fill=free", [58_321, 59_053, 59_932]),
+        ("lruk:retained=0", [58_209, 59_066, 59_712]),
+        ("lruk:retained=0,k=3", [57_713, 58_251, 59_428]),
+        ("s3fifo:fill=main", [58_371, 59_049, 59_986]),
+        ("clock2qplus", [58_296, 58_840, 60_095]),
+        ("lecar", [58_263, 59_240, 59_849]),
+        ("cacheus", [58_166, 59_054, 59_815]),
+    ];
+    let check = |file: &str, more: &[&str], frames: [&str; 3], wanted: &[(&str, [u64; 3])]| {
+        let Some(trace) = shared("expected::hits_of_other_simulators", file) else { return };
+        for ((policy, wanted), n) in wanted.iter().flat_map(|row| (0..3).map(move |n| (row, n))) {
+            let args = ["compare", &trace, "--policy", policy, "--frames", frames[n]];
+            let found = cells(&[&args[..], more].concat());
+            assert_eq!(number(&found[0], "hits"), wanted[n], "{file}, {policy}, {}", frames[n]);
+        }
+    };
+    let objects = ["--object-cache"];
+    let file = "cloudphysics.oracleGeneral.bin.zst";
+    check(file, &objects, ["100", "1000", "10000"], &cloudphysics);
+    check("weboffice.sectors.txt.xz", &[], ["100", "256", "2048"], &weboffice);
+}
+
 /// Every shared trace opens with only its name, and the output reports what was skipped.
 // Promises: Traces 1.
 #[test]

@@ -26,10 +26,10 @@
 //! Q is empty, SR-LRU takes the least recent page of S. A removed page enters no history, and a
 //! history forgets a page that is removed. A drain chooses in the same way.
 //!
-//! With our numbers for theirs, the authors' code has the same hits on `cloudphysics` and
-//! `weboffice`, to the last one. libCacheSim's Cacheus computes the hit rate in integers, so that
-//! it is always 0, begins with half the cache for each part of SR-LRU, and has a history for SR-LRU
-//! of its own.
+//! With our random numbers in place of theirs, the authors' code has the same hits on
+//! `cloudphysics` and `weboffice`, to the last one. libCacheSim's Cacheus computes the hit rate in
+//! integers, so that it is always 0, begins with half the cache for each part of SR-LRU, and has a
+//! history for SR-LRU of its own.
 
 use super::{
     Build, Kind, Policy, PolicySpec, Setup,
@@ -50,8 +50,8 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     what: "lecar with a scan-resistant LRU, a churn-resistant LFU and no fixed rates",
     goal: "hits: the expert that regrets fewer evictions chooses more often",
     time: "O(1); a hit moves two list nodes, or three",
-    memory: "46 bytes a frame, 20 bytes a page of the trace, 4 bytes a remembered page",
-    memory_bytes: |size| 46 * size.frames + 28 * size.pages,
+    memory: "50 bytes a frame, 20 bytes a page of the trace, 4 bytes a remembered page",
+    memory_bytes: |size| 50 * size.frames + 28 * size.pages,
     when: "like lecar, also where scans or rounds over many pages run beside the hot set",
     params: PARAMS,
     kind: Kind::Online,

@@ -19,8 +19,8 @@
 //! - A removed page enters no history, and a history forgets a page that is removed. A drain
 //!   chooses in the same way, at the time of the last access.
 //!
-//! With our numbers for theirs, and their tie-break replaced by ours, the authors' code has the
-//! same hits on `cloudphysics` and `weboffice`, to the last one.
+//! With our random numbers and our tie-break in place of theirs, the authors' code has the same
+//! hits on `cloudphysics` and `weboffice`, to the last one.
 
 use super::{
     Build, Kind, Policy, PolicySpec, Setup,
@@ -41,8 +41,8 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
     what: "LRU or LFU chooses the victim, at random, with weights that learn",
     goal: "hits: the expert that regrets fewer evictions chooses more often",
     time: "O(1); a hit moves two list nodes",
-    memory: "44 bytes a frame, 20 bytes a page of the trace, 4 bytes a remembered page",
-    memory_bytes: |size| 44 * size.frames + 28 * size.pages,
+    memory: "48 bytes a frame, 20 bytes a page of the trace, 4 bytes a remembered page",
+    memory_bytes: |size| 48 * size.frames + 28 * size.pages,
     when: "where the load changes between recency and frequency, in caches much smaller than it",
     params: PARAMS,
     kind: Kind::Online,

@@ -281,12 +281,17 @@ impl Listed for PolicySpec {
     /// Takes the names of libCacheSim (`s3-fifo`, `twoq`) and of Caffeine's simulator
     /// (`two-queue.S3Fifo`, `sketch.WindowTinyLfu`).
     fn synonym(wanted: &str) -> Option<&'static str> {
-        const SYNONYMS: [(&str, &str); 5] = [
+        const SYNONYMS: [(&str, &str); 10] = [
             ("twoq", "2q"),
             ("twoqueue", "2q"),
             ("windowtinylfu", "wtinylfu"),
             ("clairvoyant", "belady"),
             ("secondchance", "clock"),
+            ("segmentedlru", "slru"),
+            ("s4lru", "slru"),
+            ("lru2", "lruk"),
+            ("clock2q+", "clock2qplus"),
+            ("clockpro+", "clockproplus"),
         ];
         let letters = |name: &str| -> String {
             name.chars()
@@ -328,6 +333,11 @@ mod tests {
             ("sketch.WindowTinyLfu", "wtinylfu"),
             ("opt.Clairvoyant", "belady"),
             ("lru-wsr", "lruwsr"),
+            ("linked.SegmentedLru", "slru"),
+            ("lru-k", "lruk"),
+            ("Clock2Q+", "clock2qplus"),
+            ("irr.ClockProPlus", "clockproplus"),
+            ("CLOCK-Pro+", "clockproplus"),
         ] {
             let found = Selection::parse(theirs).map(|found| found.spec.name);
             assert_eq!(found.ok(), Some(ours), "{theirs}");
