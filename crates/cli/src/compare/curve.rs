@@ -61,6 +61,13 @@ struct Point {
     dirty_left: u64,
 }
 
+impl Point {
+    /// Pages written, and those still dirty at the end, whose writes are due.
+    fn due(&self) -> f64 {
+        self.writes.value + self.dirty_left as f64
+    }
+}
+
 fn exactly(value: f64) -> Estimate {
     Estimate { value, error: 0.0 }
 }
@@ -267,17 +274,18 @@ fn print_tables(out: &mut impl Write, unit: Unit, curves: &[Curve]) -> anyhow::R
         let counted = |estimate: Estimate| size::count(estimate.value.round() as u64);
         let row = |point: &Point| {
             let Point { frames, miss_ratio, reads, writes, .. } = point;
+            let due = size::count(point.due().round() as u64);
             let bar = "█".repeat((miss_ratio.value * BAR).round() as usize);
             let mut row = vec![size::of_cache(*frames, unit), bar];
             row.push(format!("{:.2}", 100.0 * miss_ratio.value));
             row.extend(sampled.then(|| format!("{:.2}", 100.0 * miss_ratio.error)));
-            row.extend([counted(*reads), counted(*writes)]);
+            row.extend([counted(*reads), due]);
             row.extend(sampled.then(|| size::count(writes.error.round() as u64)));
             row
         };
         let mut header = vec!["cache", "", "missed %"];
         header.extend(sampled.then_some("±"));
-        header.extend(["storage\nreads", "storage\nwrites"]);
+        header.extend(["storage\nreads", "written\n+ dirty"]);
         header.extend(sampled.then_some("±"));
         let header = header.into_iter().map(str::to_owned).collect();
         let rows: Vec<Vec<String>> = std::iter::once(header).chain(shown.map(row)).collect();
@@ -295,8 +303,8 @@ fn print_tables(out: &mut impl Write, unit: Unit, curves: &[Curve]) -> anyhow::R
             table::plain(&rows, &[0, 1]).trim_end()
         )?;
     }
-    let legend = "Reads and writes in pages; only evictions write. All points: --json, --csv or \
-                  --report FILE.html.";
+    let legend = "Reads and writes in pages; only evictions write, and what is dirty at the end \
+                  is due. All points: --json, --csv or --report FILE.html.";
     let columns = text::columns().unwrap_or(120);
     write!(out, "\n{}", text::labelled("", 0, legend, columns))?;
     Ok(())
@@ -327,10 +335,10 @@ fn page(name: &str, args: &Args, loaded: &load::Loaded, unit: Unit, curves: &[Cu
     };
     let misses = chart(Axis::new("accesses missed", AxisUnit::Share), &|point| point.miss_ratio);
     let written = |point: &Point| Estimate {
-        value: point.writes.value * PAGE_BYTES as f64,
+        value: point.due() * PAGE_BYTES as f64,
         error: point.writes.error * PAGE_BYTES as f64,
     };
-    let writes = chart(Axis::new("written to storage", AxisUnit::Bytes), &written);
+    let writes = chart(Axis::new("written, or dirty at the end", AxisUnit::Bytes), &written);
     let mut figures = vec![Block::Figure(Figure::new("misses", "Misses by size", misses))];
     if loaded.trace.totals().write_accesses > 0 {
         figures.push(Block::Figure(Figure::new("writes", "Writes by size", writes)));

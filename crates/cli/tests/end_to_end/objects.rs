@@ -31,8 +31,7 @@ fn objects(dir: &Path, requests: &[(u64, u32)]) -> String {
 #[test]
 fn requests_and_bytes_of_objects_are_counted() {
     let dir = tempfile::tempdir().unwrap();
-    let requests =
-        [(1, 4000), (2, 5000), (3, 6000), (4, 11_000), (1, 4000), (1, 4000), (3, 6000)];
+    let requests = [(1, 4000), (2, 5000), (3, 6000), (4, 11_000), (1, 4000), (1, 4000), (3, 6000)];
     let path = objects(dir.path(), &requests);
     let args = [&*path, "--object-cache", "--memory", "10000,100%"];
     let cells = lines(&[&args[..], &["--policy", "lru,lru:admit=size:6000"]].concat());
@@ -96,7 +95,9 @@ fn a_curve_has_the_counts_of_each_size() {
     let frames = chosen.map(|row| row["frames"].to_string()).join(",");
     let cells = ["--frames", &frames, "--policy", "lru", "--writeback", "evict"];
     for (point, cell) in chosen.into_iter().zip(lines(&[&[&*trace], &cells[..]].concat())) {
-        for key in ["frames", "memory_bytes", "accesses", "device_reads", "device_writes", "dirty_left"] {
+        for key in
+            ["frames", "memory_bytes", "accesses", "device_reads", "device_writes", "dirty_left"]
+        {
             assert_eq!(point[key], cell[key], "{key}");
         }
         let missed = 1.0 - cell["hit_ratio"].as_f64().unwrap();
@@ -115,9 +116,7 @@ fn a_curve_has_the_counts_of_each_size() {
 fn an_expression_is_a_policy() {
     let trace = repository("testdata/map.parquet");
     let policies = "lru,score:0-recency,score:hits/age";
-    let cells = lines(&[
-        &trace, "--policy", policies, "--memory", "16MiB", "--writeback", "evict",
-    ]);
+    let cells = lines(&[&trace, "--policy", policies, "--memory", "16MiB", "--writeback", "evict"]);
     let labels: Vec<_> = cells.iter().map(|row| row["policy"].as_str().unwrap()).collect();
     assert_eq!(labels, ["lru", "score:by=0-recency", "score:by=hits/age"]);
     // Of eight frames drawn, the least recent is near LRU's choice.

@@ -29,6 +29,8 @@ pub enum Note {
     },
     /// The unit of reads and writes.
     Units,
+    /// The trace is of objects, and the cache of pages.
+    PagesOfObjects,
     /// The cost model, and the meaning of sequential.
     Costs,
     /// The layout.
@@ -144,6 +146,10 @@ impl fmt::Display for Note {
                  file's other pages or behind all"
             ),
             Self::Units => f.write_str("Reads and writes in pages."),
+            Self::PagesOfObjects => f.write_str(
+                "The trace is of objects, and hits count their pages of 4 KiB: --object-cache \
+                 counts requests for objects.",
+            ),
             Self::Costs => f.write_str(
                 "Cost: 100 µs a page read, 800 µs a page written. Not sequential: not right \
                  behind the write before it.",

@@ -13,12 +13,12 @@ use crate::{
         lifetime::{AmplificationFrom, NoLifetime},
         wear::{NotShown, lifetime_gain},
     },
-    event::Side,
+    event::{Side, Space},
     nvm::profile::MemoryCost,
     policy::Kind,
     readahead,
     system::{Outcome, SystemSpec},
-    trace::{Totals, Trace},
+    trace::{Totals, Trace, Unit},
 };
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -190,6 +190,8 @@ impl<'a> Results<'a> {
     pub fn notes(&self) -> Vec<Note> {
         let (trace, request) = (self.study.trace, &self.study.request);
         let mut notes = vec![Note::Units];
+        let of_objects = trace.about().space == Space::Objects && request.unit == Unit::Page;
+        notes.extend(of_objects.then_some(Note::PagesOfObjects));
         if trace.totals().write_accesses > 0 {
             notes.extend([Note::Costs, Note::Layout(self.study.layout.spec.what)]);
             let dropped = self.rows().any(|row| row.outcome.device.dropped_dirty > 0);
