@@ -10,9 +10,9 @@
 //! took from the implementation that the first author contributed to libCacheSim (1a1a11a/
 //! libCacheSim, pull request 314, `Clock2QPlus.c`):
 //!
-//! - The small queue has 0.1 of the cache, the window 0.5 of the small queue, and 0.9 as many
-//!   pages as the cache holds are remembered. Here all are rounded down, and the small queue has at
-//!   least one page.
+//! - The small queue has 0.1 of the cache, rounded down, here at least one page. The window is 0.5
+//!   of the small queue, rounded up. Of 0.9 as many evicted pages as the cache holds, rounded down,
+//!   ghosts are kept.
 //! - A page is in the window until as many pages have entered the small queue after it as the
 //!   window is large. Pages that leave the queue do not shift it.
 //! - Until the first eviction new pages enter the main queue while the small one has its share.

@@ -619,3 +619,31 @@ mod model {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Climber;
+
+    /// A cache of 1,000 pages with a window of 10. The window shrinks to its least size, and turns
+    /// after fewer hits, by the first step again since the hit ratio changed by 10 points. More
+    /// hits let it grow on by 98 % of that step, fewer let it turn.
+    #[test]
+    fn the_window_turns_after_fewer_hits() {
+        let mut climber = Climber::new(1000, 10);
+        let mut windows = Vec::new();
+        for hits in [5000, 4000, 4100, 4000] {
+            let steps = (0..10_000).filter_map(|n| climber.count(n < hits, 800));
+            windows.extend(steps);
+        }
+        // 1 + 62.5, + 61.25, − 60.025
+        assert_eq!(windows, [1, 63, 124, 64]);
+    }
+
+    /// The protected share cannot give more pages than it has.
+    #[test]
+    fn the_window_grows_by_the_protected_share_at_most() {
+        let mut climber = Climber { grows: true, ..Climber::new(1000, 10) };
+        let windows: Vec<u32> = (0..20_000).filter_map(|n| climber.count(n % 2 == 0, 40)).collect();
+        assert_eq!(windows, [50, 90]);
+    }
+}
