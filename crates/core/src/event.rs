@@ -220,6 +220,11 @@ pub enum Action<'a> {
         /// (Linux: `some avg10` of `/proc/pressure/memory`).
         stalled_ppm: u32,
     },
+    /// The object of the next request expires this long after it enters a cache.
+    TimeToLive {
+        /// Microseconds.
+        ttl_us: Micros,
+    },
     /// The event's process runs in this control group, from this event on.
     ControlGroup {
         /// Its path in the hierarchy, such as `/system.slice/cron.service`.
@@ -259,6 +264,7 @@ impl Action<'_> {
             | Action::Cause { .. }
             | Action::MemoryLines { .. }
             | Action::MemoryPressure { .. }
+            | Action::TimeToLive { .. }
             | Action::ControlGroup { .. }
             | Action::Foreground { .. } => None,
         }
@@ -301,6 +307,7 @@ impl Action<'_> {
                 Action::MemoryLines { nvm, read, written }
             }
             Action::MemoryPressure { stalled_ppm } => Action::MemoryPressure { stalled_ppm },
+            Action::TimeToLive { ttl_us } => Action::TimeToLive { ttl_us },
             Action::ControlGroup { path } => Action::ControlGroup { path: path.into_owned() },
             Action::Foreground { app } => Action::Foreground { app: app.into_owned() },
         }

@@ -339,6 +339,19 @@ impl Trace {
         self.step_tables.sizes[n]
     }
 
+    /// Returns whether objects of the trace expire. Requires [`Tables::sizes`].
+    pub fn has_ttls(&self) -> bool {
+        !self.step_tables.ttls_ms.is_empty()
+    }
+
+    /// Returns for how many microseconds the object of step `n` lives after it enters a cache;
+    /// `None`: for ever. Requires [`Tables::sizes`].
+    #[inline(always)]
+    pub fn ttl_us(&self, n: usize) -> Option<u64> {
+        let ttl_ms = self.step_tables.ttls_ms.get(n).copied().filter(|ttl_ms| *ttl_ms > 0)?;
+        Some(u64::from(ttl_ms) * 1000)
+    }
+
     /// Returns the name of the last program that a process runs, where the trace tells it. Requires
     /// [`Tables::owners`].
     pub fn program(&self, process: u32) -> Option<&str> {

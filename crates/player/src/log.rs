@@ -49,6 +49,7 @@ fn meaning(action: &Action) -> Meaning {
         | Action::Cause { .. }
         | Action::ControlGroup { .. }
         | Action::MemoryPressure { .. }
+        | Action::TimeToLive { .. }
         | Action::Foreground { .. } => Nothing,
         Action::Direct { .. } => Impossible("an access past a page cache"),
         Action::Create(_) => Impossible("the making of a file"),

@@ -98,6 +98,7 @@ impl Sink for Anonymize<'_> {
                 | Action::Place { .. }
                 | Action::Cause { .. }
                 | Action::MemoryLines { .. }
+                | Action::TimeToLive { .. }
                 | Action::MemoryPressure { .. } => {}
             }
             self.events.push(event);

@@ -141,6 +141,7 @@ kinds! {
     Cause "cause",
     ControlGroup "control-group",
     MemoryLines "memory-lines",
+    TimeToLive "time-to-live",
 }
 
 /// Number of kinds in schema 2.
@@ -626,6 +627,9 @@ impl<'a> Row<'a> {
             Action::MemoryPressure { stalled_ppm } => {
                 Self { offset: stalled_ppm.into(), ..Self::of_kind(Kind::MemoryPressure) }
             }
+            Action::TimeToLive { ttl_us } => {
+                Self { offset: ttl_us, ..Self::of_kind(Kind::TimeToLive) }
+            }
             Action::ControlGroup { ref path } => {
                 Self { names: [Some(path), None], ..Self::of_kind(Kind::ControlGroup) }
             }
@@ -701,6 +705,7 @@ impl<'a> Row<'a> {
                 Action::MemoryPressure { stalled_ppm }
             }
             Kind::ControlGroup => Action::ControlGroup { path: name(0)? },
+            Kind::TimeToLive => Action::TimeToLive { ttl_us: offset },
             Kind::Foreground => Action::Foreground { app: name(0)? },
             Kind::Place => {
                 let at = self.place.ok_or("a place is missing")?;
@@ -1041,6 +1046,7 @@ pub(crate) fn sample() -> Vec<u8> {
         Action::Punch { file, offset: 0, len: 4096 },
         Action::Direct { open, file, offset: 4096, len: 512, write: true },
         Action::MemoryPressure { stalled_ppm: 25_000 },
+        Action::TimeToLive { ttl_us: 60_000_000 },
         Action::SyncAll,
         Action::Close { open, file },
         Action::Rename { file, names: Renamed::owned("/data/a", "/data/b") },

@@ -398,6 +398,7 @@ impl TrackEventWriter {
             | Action::Place { .. }
             | Action::Cause { .. }
             | Action::MemoryLines { .. }
+            | Action::TimeToLive { .. }
             | Action::ControlGroup { .. } => Ok(()),
         }
     }

@@ -109,6 +109,7 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         1 => file().prop_map(|file| Action::Gone { file }),
         1 => name().prop_map(|name| Action::Process { name }),
         1 => any::<u32>().prop_map(|stalled_ppm| Action::MemoryPressure { stalled_ppm }),
+        1 => any::<u32>().prop_map(|ttl| Action::TimeToLive { ttl_us: ttl.into() }),
         1 => name().prop_map(|app| Action::Foreground { app }),
         1 => name().prop_map(|path| Action::ControlGroup { path }),
         2 => (file(), range(), range()).prop_map(|(file, (offset, len), (at, most))| {

@@ -239,6 +239,7 @@ struct Record<'a> {
     turned_away: u64,
     entered_bytes: u64,
     evictions: u64,
+    expired: u64,
     cpu_ns_per_request: f64,
 }
 
@@ -266,6 +267,7 @@ fn print_json(
             turned_away: outcome.turned_away,
             entered_bytes: outcome.entered_bytes,
             evictions: outcome.evictions,
+            expired: outcome.expired,
             cpu_ns_per_request: (cpu_ns_per_request * 10.0).round() / 10.0,
         };
         serde_json::to_writer(&mut *out, &record)?;
@@ -277,11 +279,13 @@ fn print_json(
 fn print_tables(out: &mut impl Write, objects_bytes: u64, rows: &[Row<'_>]) -> anyhow::Result<()> {
     let columns = text::columns().unwrap_or(120);
     let any_too_large = rows.iter().any(|row| row.outcome.too_large > 0);
+    let any_expired = rows.iter().any(|row| row.outcome.expired > 0);
     let any_turned_away = rows.iter().any(|row| row.chosen.admission.is_some());
     for of_size in rows.chunk_by(|one, other| one.bytes == other.bytes) {
         let mut header = vec!["policy", "requests\nmissed %", "bytes\nmissed %", "entered"];
         header.extend(any_too_large.then_some("too\nlarge"));
         header.extend(any_turned_away.then_some("turned\naway"));
+        header.extend(any_expired.then_some("expired"));
         let row = |Row { chosen, outcome, .. }: &Row<'_>| {
             let offline = if chosen.policy.spec.kind == Kind::Online { "" } else { " (offline)" };
             let mut cells = vec![
@@ -292,6 +296,7 @@ fn print_tables(out: &mut impl Write, objects_bytes: u64, rows: &[Row<'_>]) -> a
             ];
             cells.extend(any_too_large.then(|| size::count(outcome.too_large)));
             cells.extend(any_turned_away.then(|| size::count(outcome.turned_away)));
+            cells.extend(any_expired.then(|| size::count(outcome.expired)));
             cells
         };
         let header = header.into_iter().map(str::to_owned).collect();

@@ -202,6 +202,7 @@ impl Doctor {
             }
             Action::Place { .. }
             | Action::MemoryPressure { .. }
+            | Action::TimeToLive { .. }
             | Action::Foreground { .. }
             | Action::Cause { .. }
             | Action::MemoryLines { .. } => false,

@@ -9,6 +9,9 @@
 //!   those of each request.
 //! - An object larger than the cache is never taken. Nor is one that its policy has no room for
 //!   ([`Policy::takes`]).
+//! - Where the trace says for how long an object lives ([`Action::TimeToLive`](crate::event::Action::TimeToLive)), that time begins
+//!   when it enters. A request for an expired object is a miss, and takes it out. Until then it
+//!   takes its room.
 //! - Reads and writes are the same request. Nothing is written back.
 
 use crate::{
@@ -67,6 +70,8 @@ pub struct Outcome {
     pub entered_bytes: u64,
     /// Objects that left for others.
     pub evictions: u64,
+    /// Requests that found their object expired; they missed.
+    pub expired: u64,
 }
 
 impl Outcome {
@@ -151,7 +156,7 @@ fn replay<P: Policy>(
     trace: &Trace,
     future: Option<&Future>,
 ) -> Outcome {
-    let mut cache = ObjectCache::new(policy, trace.pages(), cell.bytes);
+    let mut cache = ObjectCache::new(policy, trace.pages(), cell.bytes, trace.has_ttls());
     let mut admission = cell.admission.map(|chosen| admission::Admission::new(chosen, cell.bytes));
     let mut outcome = Outcome::default();
     let steps = trace.steps();
@@ -167,6 +172,11 @@ fn replay<P: Policy>(
         };
         let bytes = trace.request_bytes(n);
         let access = Access { next_use, bytes, ..Access::new(page, op) };
+        if cache.expires() {
+            let at_us = trace.at_us(n);
+            outcome.expired += u64::from(cache.drop_expired(page, at_us));
+            cache.next_expires_us = trace.ttl_us(n).map_or(u64::MAX, |ttl_us| at_us + ttl_us);
+        }
         outcome.requests += 1;
         outcome.bytes += u64::from(bytes);
         if let Some(admission) = &mut admission {
@@ -206,6 +216,10 @@ struct ObjectCache<P> {
     frames: Frames,
     /// By frame: bytes of its object.
     bytes: Vec<u32>,
+    /// By frame: when its object expires; empty if none does.
+    expires_us: Vec<u64>,
+    /// Of the object of the present request.
+    next_expires_us: u64,
     free: Vec<Frame>,
     /// Frames below it have been in use.
     fresh: u32,
@@ -217,10 +231,12 @@ struct ObjectCache<P> {
 }
 
 impl<P: Policy> ObjectCache<P> {
-    fn new(policy: P, objects: u32, capacity: u64) -> Self {
+    fn new(policy: P, objects: u32, capacity: u64, expires: bool) -> Self {
         Self {
             frames: Frames::new(objects, objects, false),
             bytes: vec![0; objects as usize],
+            expires_us: vec![u64::MAX; if expires { objects as usize } else { 0 }],
+            next_expires_us: u64::MAX,
             free: Vec::new(),
             fresh: 0,
             victims: Victims::default(),
@@ -244,6 +260,29 @@ impl<P: Policy> ObjectCache<P> {
     }
 
     #[inline(always)]
+    fn expires(&self) -> bool {
+        !self.expires_us.is_empty()
+    }
+
+    /// Takes an object out if it has expired. Returns whether it has.
+    fn drop_expired(&mut self, page: Page, at_us: u64) -> bool {
+        let found = self.frames.frame(page);
+        let expired = found.filter(|frame| self.expires_us[frame.0 as usize] < at_us);
+        if let Some(frame) = expired {
+            self.policy.remove(frame, &self.frames);
+            self.leave(frame);
+        }
+        expired.is_some()
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, frame: Frame) {
+        self.frames.displace(frame);
+        self.held -= u64::from(self.bytes[frame.0 as usize]);
+        self.free.push(frame);
+    }
+
+    #[inline(always)]
     fn request(&mut self, access: &Access, admits: impl FnOnce(&Access) -> bool) -> Answer {
         if let Some(frame) = self.frames.frame(access.page) {
             self.policy.hit(frame, access);
@@ -264,10 +303,8 @@ impl<P: Policy> ObjectCache<P> {
         while self.held + bytes > self.capacity {
             self.policy.evict(Some(access), &self.frames, &mut self.victims);
             while let Some(frame) = self.victims.pop() {
-                self.frames.displace(frame);
-                self.held -= u64::from(self.bytes[frame.0 as usize]);
+                self.leave(frame);
                 self.evictions += 1;
-                self.free.push(frame);
             }
         }
         let frame = self.free.pop().unwrap_or_else(|| {
@@ -276,6 +313,9 @@ impl<P: Policy> ObjectCache<P> {
         });
         self.frames.place(frame, access.page);
         self.bytes[frame.0 as usize] = access.bytes;
+        if self.expires() {
+            self.expires_us[frame.0 as usize] = self.next_expires_us;
+        }
         self.held += bytes;
         self.policy.insert(frame, access);
         Answer::Entered

@@ -123,7 +123,7 @@ fn follow(spec: &PolicySpec, text: &str, params: &Params, seed: u64) {
 pub(super) fn stepped<P: crate::policy::Build + 'static>(setup: &Setup<'_>) -> Box<Stepped> {
     let policy = Erased::<false>::new(P::build(setup));
     let objects = setup.pages;
-    let mut cache = ObjectCache::new(policy, objects, setup.bytes.unwrap());
+    let mut cache = ObjectCache::new(policy, objects, setup.bytes.unwrap(), false);
     Box::new(move |access| {
         let answer = cache.request(access, |_| true);
         cache.check();
@@ -150,6 +150,7 @@ fn an_object_takes_the_place_of_as_many_as_it_needs() {
         turned_away: 0,
         entered_bytes: 4 + 5 + 6 + 4,
         evictions: 2,
+        expired: 0,
     };
     assert_eq!(outcome, expected);
     assert_eq!((outcome.miss_ratio(), outcome.byte_miss_ratio()), (5.0 / 7.0, 0.75));
@@ -190,6 +191,37 @@ fn an_admission_turns_objects_away() {
     assert!((bytes / (100.0 * small + 1000.0 * large) - 1.0).abs() < 0.1, "{bytes}");
     for admission in admission::ALL {
         simulate("s3fifo", 1000, Some(admission.name), &many);
+    }
+}
+
+/// An object with 10 s to live is there after 10 s, and expired after 11: that request misses and
+/// lets it live for 10 s again. One without stays.
+// Promises: Objects 2.
+#[test]
+fn objects_expire() {
+    let about = About {
+        side: Side::Before,
+        space: Space::Objects,
+        epoch_us: None,
+        boot_us: None,
+        knows: Knows { times: true, ..Knows::NOTHING },
+    };
+    let tables = Tables { sizes: true, ..Tables::default() };
+    let mut builder = TraceBuilder::new(about, Unit::Request, u64::MAX).with_tables(tables);
+    for (at_s, object, ttl_s) in
+        [(0, 1, 10), (0, 2, 0), (10, 1, 10), (11, 1, 10), (20, 1, 10), (99, 2, 0), (99, 1, 0)]
+    {
+        let event = |action| Event { at_us: at_s * 1_000_000, pid: 0, tid: 0, action };
+        if ttl_s > 0 {
+            builder.extend(&[event(Action::TimeToLive { ttl_us: ttl_s * 1_000_000 })]).unwrap();
+        }
+        let action = Action::Read { file: FileId(object), open: None, offset: 0, len: 7 };
+        builder.extend(&[event(action)]).unwrap();
+    }
+    let trace = builder.finish().unwrap();
+    for policy in ["lru", "gdsf", "lhd", "s3fifo", "arc", "2q"] {
+        let outcome = simulate(policy, 1000, None, &trace);
+        assert_eq!((outcome.hits, outcome.expired, outcome.evictions), (3, 2, 0), "{policy}");
     }
 }
 

@@ -575,6 +575,7 @@ impl Sift for Keep {
             | Action::MemoryLines { .. }
             | Action::ControlGroup { .. }
             | Action::MemoryPressure { .. }
+            | Action::TimeToLive { .. }
             | Action::Place { .. }
             | Action::Foreground { .. } => {}
         }

@@ -9,7 +9,7 @@ use super::{
     tables::{ReadRow, untouched, widened},
 };
 use crate::{
-    event::{About, Action, Event, FileId, OpenId, Space},
+    event::{About, Action, Event, FileId, Micros, OpenId, Space},
     names::{self, Heat},
     page::PAGE_BYTES,
     structure::BitTree,
@@ -90,6 +90,8 @@ pub struct TraceBuilder {
     step_tables: StepTables,
     /// The process of the current event.
     process: u32,
+    /// Of the next request; 0: its object does not expire.
+    ttl_us: Micros,
     programs: HashMap<u32, Box<str>, FixedState>,
     names: FileNames,
     /// The largest size of each file, in bytes, where untouched pages are wanted.
@@ -163,6 +165,7 @@ impl TraceBuilder {
             tables: Tables::default(),
             step_tables: StepTables::default(),
             process: 0,
+            ttl_us: 0,
             programs: HashMap::default(),
             names: FileNames::default(),
             sizes: HashMap::default(),
@@ -281,6 +284,9 @@ impl TraceBuilder {
     /// Takes what the side tables, but those of steps, take from an event.
     fn push_to_tables(&mut self, event: &Event<'_>) {
         self.process = event.pid;
+        if let Action::TimeToLive { ttl_us } = event.action {
+            self.ttl_us = ttl_us;
+        }
         if self.tables.names {
             self.names.push(&event.action);
         }
@@ -355,6 +361,7 @@ impl TraceBuilder {
             | Action::Cause { .. }
             | Action::MemoryLines { .. }
             | Action::ControlGroup { .. }
+            | Action::TimeToLive { .. }
             | Action::MemoryPressure { .. }
             | Action::Foreground { .. } => {}
         }
@@ -420,6 +427,10 @@ impl TraceBuilder {
                 },
             };
             self.step_tables.push(self.tables, (bytes, len), self.process, file, self.reads.row);
+            let ttl_us = std::mem::take(&mut self.ttl_us);
+            if self.tables.sizes {
+                self.step_tables.expires(ttl_us);
+            }
         }
         self.step(at_us, step);
         Ok(())

@@ -136,6 +136,9 @@ pub(super) struct StepTables {
     pub(super) bytes: Vec<Bytes>,
     /// Bytes of each request, at most 4 GiB.
     pub(super) sizes: Vec<u32>,
+    /// How long the object of each request lives, in milliseconds, rounded up; 0: for ever. Shorter
+    /// than `sizes` if no later object expires.
+    pub(super) ttls_ms: Vec<u32>,
     pub(super) processes: Vec<u32>,
     /// The file of each step; any file for a sync of all files.
     pub(super) files: Vec<FileId>,
@@ -168,10 +171,23 @@ impl StepTables {
         }
     }
 
+    /// Notes that the object of the row pushed last expires.
+    #[inline(always)]
+    pub(super) fn expires(&mut self, ttl_us: u64) {
+        if ttl_us > 0 {
+            self.ttls_ms.resize(self.sizes.len() - 1, 0);
+            self.ttls_ms.push(u32::try_from(ttl_us.div_ceil(1000)).unwrap_or(u32::MAX));
+        }
+    }
+
     /// Adds row `n` of `other`.
     pub(super) fn push_from(&mut self, other: &Self, n: usize) {
         self.bytes.extend(other.bytes.get(n));
         self.sizes.extend(other.sizes.get(n));
+        if let Some(ttl_ms) = other.ttls_ms.get(n) {
+            self.ttls_ms.resize(self.sizes.len() - 1, 0);
+            self.ttls_ms.push(*ttl_ms);
+        }
         self.processes.extend(other.processes.get(n));
         self.files.extend(other.files.get(n));
         self.reads.extend(other.reads.get(n));
@@ -206,6 +222,7 @@ impl StepTables {
     pub(super) fn shrink_to_fit(&mut self) {
         self.bytes.shrink_to_fit();
         self.sizes.shrink_to_fit();
+        self.ttls_ms.shrink_to_fit();
         self.processes.shrink_to_fit();
         self.files.shrink_to_fit();
         self.reads.shrink_to_fit();
@@ -213,7 +230,7 @@ impl StepTables {
 
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes.capacity() * size_of::<Bytes>()
-            + self.sizes.capacity() * size_of::<u32>()
+            + (self.sizes.capacity() + self.ttls_ms.capacity()) * size_of::<u32>()
             + self.processes.capacity() * size_of::<u32>()
             + self.files.capacity() * size_of::<FileId>()
             + self.reads.capacity() * size_of::<ReadRow>()

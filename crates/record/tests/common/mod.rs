@@ -208,6 +208,7 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
             | Action::RenameDirectory { .. }
             | Action::Place { .. }
             | Action::ControlGroup { .. }
+            | Action::TimeToLive { .. }
             | Action::MemoryPressure { .. } => continue,
             other => panic!("a recording has no {other:?}"),
         };

@@ -19,6 +19,8 @@
 //! block device, before the cache. Without `op` all requests are reads, without `offset`
 //! they begin at 0, and without `len` they are of one page. `read=0,write=1` are words in `op`.
 //!
+//! `ttl` is how many seconds an object lives after it enters a cache; 0 and nothing: for ever.
+//!
 //! Tables with a name ([`PRESETS`]) are values of `--columns`. A file that no format recognises is
 //! compared with them and, failing that, with usual headers; the refusal shows the result.
 
@@ -294,13 +296,14 @@ struct Request<'a> {
     /// The file of that name, if that is known without a search.
     file: Option<FileId>,
     process: Option<&'a [u8]>,
+    ttl_s: u32,
 }
 
 impl Default for Request<'_> {
     fn default() -> Self {
         let (op, len) = (Op::Read, PAGE_BYTES);
         let (name, second, file, process) = (None, None, None, None);
-        Self { time: None, op, offset: 0, len, pid: 0, name, second, file, process }
+        Self { time: None, op, offset: 0, len, pid: 0, name, second, file, process, ttl_s: 0 }
     }
 }
 
@@ -363,6 +366,7 @@ impl Requests {
                 Some(Holds::Offset) => request.offset = text.number()?.checked_mul(offset_bytes)?,
                 Some(Holds::Len) => request.len = text.number()?.checked_mul(len_bytes)?,
                 Some(Holds::Pid) => request.pid = u32::try_from(text.number()?).ok()?,
+                Some(Holds::Ttl) => request.ttl_s = u32::try_from(text.number()?).ok()?,
                 Some(Holds::Op) => request.op = self.quick_op(text.field(separator)?.bytes())?,
                 Some(Holds::Name) => {
                     let field = text.field(separator)?;
@@ -423,7 +427,7 @@ impl Requests {
             Some(place) => fields.get(place).map(|field| Some(field.trim())).ok_or(SHORT),
             None => Ok(None),
         };
-        let &Places { time, name, second, op, offset, len, pid, process, .. } = &self.places;
+        let &Places { time, name, second, op, offset, len, pid, process, ttl, .. } = &self.places;
         let time = at(time)?
             .map(|text| Time::parse(text).ok_or(Skip::Damage("time that is not a positive number")))
             .transpose()?;
@@ -449,12 +453,16 @@ impl Requests {
             Some("") | None => 0,
             Some(text) => text.parse().map_err(|_| Skip::Damage("process that is not a number"))?,
         };
+        let ttl_s = match at(ttl)? {
+            Some("") | None => 0,
+            Some(text) => text.parse().map_err(|_| Skip::Damage("ttl that is not a number"))?,
+        };
         let (name, second, process) = (at(name)?, at(second)?, at(process)?);
         if name == Some("") {
             return Err(Skip::Damage("line without a file"));
         }
         let [name, second, process] = [name, second, process].map(|text| text.map(str::as_bytes));
-        Ok(Request { time, op, offset, len, pid, name, second, file: None, process })
+        Ok(Request { time, op, offset, len, pid, name, second, file: None, process, ttl_s })
     }
 
     /// Searches for the file of this name.
@@ -499,7 +507,7 @@ impl Requests {
         request: &Request<'_>,
         events: &mut Events<'_>,
     ) -> Result<(), Error> {
-        let &Request { time, op, offset, len, pid, file, process, .. } = request;
+        let &Request { time, op, offset, len, pid, file, process, ttl_s, .. } = request;
         let &Columns { per_second, len_bytes, len_by_block, subject, .. } = &self.columns;
         if len_by_block && self.len_in_bytes != Some(false) && self.places.len.is_some() && len > 0
         {
@@ -545,6 +553,9 @@ impl Requests {
         };
         match op {
             Op::Read | Op::Write => {
+                if ttl_s > 0 {
+                    push(Action::TimeToLive { ttl_us: u64::from(ttl_s) * 1_000_000 })?;
+                }
                 let kind = AccessKind::new(op == Op::Write);
                 events.access(Access {
                     at_us,
@@ -680,6 +691,7 @@ mod tests {
                 Action::Gone { file } => format!("{} gone", file.0),
                 Action::Truncate { file, size } => format!("t {} {size}", file.0),
                 Action::Punch { file, offset, len } => format!("d {} {offset} {len}", file.0),
+                Action::TimeToLive { ttl_us } => format!("lives {} s", ttl_us / 1_000_000),
                 Action::Process { name } => format!("runs {name}"),
                 other => panic!("{other:?}"),
             };
@@ -864,6 +876,23 @@ mod tests {
         // The name of a file may begin as a comment does.
         let (events, _) = accesses("file=1,op=2", b"#a,r\n").unwrap();
         assert_eq!(events, ["0 0 0 is #a", "0 0 r 0 0 4096"]);
+    }
+
+    #[test]
+    fn objects_may_expire() {
+        let columns = "time=1,object=2,len=3,ttl=4";
+        let text = b"1,a,10,60\n2,b,7,0\n3,a,10,\n4,c,5, 9\n5,d,1,never\n";
+        let (events, summary) = accesses(columns, text).unwrap();
+        let expected = [
+            "0 0 lives 60 s",
+            "0 0 r 0 0 10",
+            "1000000 0 r 1 0 7",
+            "2000000 0 r 0 0 10",
+            "3000000 0 lives 9 s",
+            "3000000 0 r 2 0 5",
+        ];
+        assert_eq!(events, expected);
+        assert_eq!(summary.skipped.damaged(), 1);
     }
 
     #[test]

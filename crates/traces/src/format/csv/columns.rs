@@ -16,16 +16,19 @@ pub(super) enum Holds {
     Len,
     Pid,
     Process,
+    /// Seconds for which an object lives.
+    Ttl,
 }
 
 /// The keys of columns, but for those of [`Subject`].
-const COLUMNS: [(&str, Holds); 6] = [
+const COLUMNS: [(&str, Holds); 7] = [
     ("time", Holds::Time),
     ("op", Holds::Op),
     ("offset", Holds::Offset),
     ("len", Holds::Len),
     ("pid", Holds::Pid),
     ("process", Holds::Process),
+    ("ttl", Holds::Ttl),
 ];
 
 /// The kind of thing that a name is the name of.
@@ -359,8 +362,8 @@ fn not_taken(key: &str, pair: &str) -> Error {
     };
     wrong(format!(
         "--columns does not take `{}`{}; it takes time=, file=, device=, object=, op=, offset=, \
-         len=, pid= and process= with the name or number of a column; unit=s, ms, us or ns of the \
-         time; block=, offset-unit= or len-unit=BYTES of offset and len; read=, write=, sync=, \
+         len=, pid=, process= and ttl= (seconds that an object lives) with the name or number of a \
+         column; unit=s, ms, us or ns of the time; block=, offset-unit= or len-unit=BYTES of offset and len; read=, write=, sync=, \
          truncate=, discard=, create=, open=, close=, delete= or skip=WORD/WORD of the column of \
          operations; separator=comma, semicolon, tab, bar, colon, space or a character; header=yes \
          or no; comment=CHARACTER",
@@ -378,6 +381,7 @@ pub(super) struct Places {
     pub(super) offset: Option<usize>,
     pub(super) len: Option<usize>,
     pub(super) pid: Option<usize>,
+    pub(super) ttl: Option<usize>,
     pub(super) process: Option<usize>,
     /// The device of all requests, where no column names it.
     pub(super) only_device: Option<Box<str>>,
@@ -393,6 +397,7 @@ impl Places {
             Holds::Offset => &mut self.offset,
             Holds::Len => &mut self.len,
             Holds::Pid => &mut self.pid,
+            Holds::Ttl => &mut self.ttl,
             Holds::Process => &mut self.process,
         }
     }
@@ -406,6 +411,7 @@ impl Places {
             (Holds::Offset, self.offset),
             (Holds::Len, self.len),
             (Holds::Pid, self.pid),
+            (Holds::Ttl, self.ttl),
             (Holds::Process, self.process),
         ]
     }

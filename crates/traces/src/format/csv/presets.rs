@@ -106,6 +106,13 @@ pub const PRESETS: &[Preset] = &[
         "video/7\nvideo/19\nvideo/7\n",
     ),
     preset(
+        "twitter",
+        "requests to Twitter's caches, 2020; objects have the size of their value",
+        "time=1,object=2,len=4,op=6,ttl=7,read=get/gets,\
+         write=set/add/replace/cas/append/prepend/incr/decr,delete=delete,skip=*",
+        "0,aaaQ,11,71,1,get,0\n0,aabR,12,230,4,set,86400\n1,aabR,12,230,4,get,0\n",
+    ),
+    preset(
         "lirs",
         "one page a line, as the authors of LIRS and Caffeine have it; objects: libcachesim-txt",
         "offset=1,block=4096,separator=tab,comment=*",
