@@ -576,6 +576,8 @@ impl Sift for Keep {
             | Action::ControlGroup { .. }
             | Action::MemoryPressure { .. }
             | Action::Place { .. }
+            | Action::SyncDirectory { .. }
+            | Action::Folio { .. }
             | Action::Foreground { .. } => {}
         }
     }
