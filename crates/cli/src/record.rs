@@ -49,8 +49,8 @@ By default a read is exact to the page (the kernel reports whole pages), a write
 to the byte. --exact adds system calls: then reads are exact to the byte too, at
 about twice the cost. Accesses that bypass the page cache (O_DIRECT) are
 recorded as such. Not recorded: reads of pages that are mapped already,
-sync_file_range, file systems other than ext4 and F2FS. SEMANTICS.md has the
-details.")]
+sync_file_range; file systems other than ext4, F2FS, XFS and a single btrfs: the
+number of accesses there is shown. SEMANTICS.md has the details.")]
 pub(crate) struct Args {
     /// Path of the trace to write
     #[arg(short, long, value_name = "FILE")]
@@ -335,6 +335,17 @@ fn capture(args: &Args, sink: &mut dyn Sink, stop: &mut Limits) -> anyhow::Resul
             );
             Ok(recorder::strace(&command(), sink)?)
         }
+        Err(Error::NoFileSystem(why))
+            if !args.command.is_empty()
+                && args.strace != Strace::Never
+                && recorder::has_strace() =>
+        {
+            warn!(
+                "recording all accesses of the program with strace, which slows it several times \
+                 and does not see accesses through mappings: {why}"
+            );
+            Ok(recorder::strace(&command(), sink)?)
+        }
         Err(error @ Error::NotAllowed { .. }) => {
             Err(anyhow::Error::new(error).context("recording this needs root: run it with sudo"))
         }
@@ -391,8 +402,8 @@ fn log_summary(
     if summary.accesses == 0 {
         warn!(
             target: DETAIL,
-            "nothing was read or written on ext4 or F2FS; was it elsewhere (tmpfs, overlay, \
-             network)?"
+            "nothing was read or written on a file system that is recorded; was it elsewhere \
+             (tmpfs, overlay, network)?"
         );
     }
     if let Some(status) = recorded.status.filter(|status| !status.success()) {

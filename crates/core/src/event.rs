@@ -95,6 +95,21 @@ pub enum Action<'a> {
     },
     /// `sync` or `syncfs`: every dirty page.
     SyncAll,
+    /// `fsync` or `fdatasync` of a directory: its entries are made durable.
+    SyncDirectory {
+        /// Absolute path of the directory where it is known, else empty.
+        path: MaybeOwned<'a, str>,
+    },
+    /// The write before it was a store through a mapping. Such a store makes the whole folio dirty
+    /// that holds its page: the kernel keeps no finer record of what a mapping wrote.
+    Folio {
+        /// File stored to.
+        file: FileId,
+        /// First byte of the folio.
+        offset: u64,
+        /// Bytes of the folio that lie in the file; 0: the folio is not known.
+        len: u64,
+    },
     /// The file now ends at `size`. Cached pages entirely beyond it are dropped, dirty ones
     /// unwritten.
     Truncate {
@@ -256,9 +271,11 @@ impl Action<'_> {
             | Action::Rename { file, .. }
             | Action::Unbind { file, .. }
             | Action::Place { file, .. }
+            | Action::Folio { file, .. }
             | Action::Gone { file } => Some(*file),
             Action::Create(create) => Some(create.file),
             Action::SyncAll
+            | Action::SyncDirectory { .. }
             | Action::RenameDirectory { .. }
             | Action::Process { .. }
             | Action::Cause { .. }
@@ -284,6 +301,8 @@ impl Action<'_> {
                 Action::Sync { file, offset, len, data_only }
             }
             Action::SyncAll => Action::SyncAll,
+            Action::SyncDirectory { path } => Action::SyncDirectory { path: path.into_owned() },
+            Action::Folio { file, offset, len } => Action::Folio { file, offset, len },
             Action::Truncate { file, size } => Action::Truncate { file, size },
             Action::Punch { file, offset, len } => Action::Punch { file, offset, len },
             Action::Create(create) => Action::Create(MaybeOwned::owned(create.to_static())),

@@ -74,6 +74,9 @@ pub struct Outcome {
     pub read_hits: u64,
     /// Page writes that were hits.
     pub write_hits: u64,
+    /// Pages that became dirty only because a store through a mapping wrote to another page of
+    /// their folio.
+    pub folio_writes: u64,
     /// Requests that reached the device.
     pub device: DeviceCounts,
     /// Pages that applications read past the cache; among [`DeviceCounts::reads`].
@@ -122,7 +125,7 @@ impl Outcome {
     /// dirty, and a dirty page is written, dropped or left at the end.
     pub fn overwritten(&self) -> u64 {
         let own = self.writes_due() - self.direct_writes;
-        self.write_accesses - (own + self.device.dropped_dirty)
+        self.write_accesses + self.folio_writes - (own + self.device.dropped_dirty)
     }
 
     /// Returns the share of writes that do not follow the write before them; 0 without writes.
@@ -349,7 +352,7 @@ fn run_alone<P: Policy + 'static>(
 ) -> Outcome {
     let build = || (cell.layout.spec.build)(trace, &cell.layout.params);
     let totals = trace.totals();
-    let writes = totals.write_accesses + totals.direct_writes > 0;
+    let writes = totals.write_accesses + totals.direct_writes + totals.folio_pages > 0;
     let wanted = P::WANTS_ADDRESSES || writes;
     let layout = wanted.then(build);
     let follows =
@@ -620,7 +623,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
         assert!(!C::WANTS_BYTES || trace.tables().bytes, "the trace has byte extents");
         assert!(!B::WANTS_OWNERS || trace.tables().owners, "the trace has owners");
         let mut position = 0;
-        let (mut all_hits, mut write_hits) = (0, 0);
+        let (mut all_hits, mut write_hits, mut folio_writes) = (0, 0, 0);
         let steps = trace.steps();
         let mut operations = trace.operations().list();
         let has_owners = trace.tables().owners;
@@ -657,6 +660,12 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
                 }
                 StepKind::Drop => {
                     self.cache.drop_pages(step.range(), &mut self.back);
+                    continue;
+                }
+                StepKind::Folio => {
+                    let future = future.filter(|_| C::OFFLINE).map(|future| (future, position));
+                    folio_writes += self.dirty_folio(trace, n, future, at_us);
+                    position += if C::OFFLINE { step.pages() as usize } else { 0 };
                     continue;
                 }
                 StepKind::DirectRead | StepKind::DirectWrite => {
@@ -737,6 +746,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             write_accesses: totals.write_accesses,
             read_hits: all_hits - write_hits,
             write_hits,
+            folio_writes,
             device: self.back.counts(),
             direct_reads: totals.direct_reads,
             direct_writes: totals.direct_writes,
@@ -818,6 +828,44 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
                 self.write_asked(|machine| machine.write_now(pages));
             }
         }
+    }
+
+    /// Makes the pages of step `n`, a folio, dirty. The cache gets those that it lacks, as the
+    /// kernel holds a folio as a whole. Returns how many were clean or absent. All count as used, as
+    /// a folio has one place in the kernel's order. `future`: for offline
+    /// policies, with the position of the step.
+    #[inline(never)]
+    fn dirty_folio(
+        &mut self,
+        trace: &Trace,
+        n: usize,
+        future: Option<(&Future, usize)>,
+        at_us: u64,
+    ) -> u64 {
+        if !C::FOLIOS {
+            return 0;
+        }
+        let owner = if B::WANTS_OWNERS { trace.owner(n) } else { Owner::UNKNOWN };
+        // No page of a folio is dirty before it was read.
+        let details = Details { partial: true, bytes: Bytes::PAGE, owner };
+        let mut dirtied = 0;
+        for (position, page) in trace.steps()[n].range().enumerate() {
+            dirtied += u64::from(!self.cache.is_dirty(Page(page)));
+            let next_use = future.map_or(NEVER, |(future, first)| future.next(first + position));
+            let access = Access { page: Page(page), op: Op::Write, was_dirty: false, next_use };
+            let absent = R::ON && !self.cache.holds(Page(page));
+            let before = absent.then(|| self.before_access(&access));
+            self.cache.access(access, details, &mut self.back);
+            if let Some(before) = before {
+                self.ahead.accessed(before, false, false, &self.cache, &self.back);
+            }
+            if let Some(machine) = self.back.writeback.dirty_pages() {
+                machine.dirtied(Page(page), at_us);
+            }
+        }
+        self.back.submit();
+        self.write_asked(DirtyPages::relieve);
+        dirtied
     }
 
     /// Handles a request that passes the cache. Such requests are rare.

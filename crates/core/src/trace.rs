@@ -51,22 +51,27 @@ pub enum StepKind {
     DirectRead,
     /// Pages are written past the cache (`O_DIRECT`), which then holds none of them.
     DirectWrite,
+    /// Pages of a folio become dirty with the one that a store through a mapping wrote. It is no
+    /// access: nothing is counted as asked for.
+    Folio,
 }
 
 /// One event in eight bytes: its kind, first page and number of pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     first: u32,
-    /// 3 bits of kind, 2 of partial pages ([`DATA_ONLY`] of a sync), 21 of count. The builder uses
+    /// 4 bits of kind, 2 of partial pages ([`DATA_ONLY`] of a sync), 20 of count. The builder uses
     /// the upper 6; they are 0 afterwards.
     bits: u32,
 }
 
-/// The most pages of a step: a longer request is cut to 8 GiB. That is four times the limit of
-/// readers, which only objects exceed.
-pub(crate) const PAGES_MAX: u32 = (1 << 21) - 1;
-const HEAD_PARTIAL: u32 = 1 << 3;
-const TAIL_PARTIAL: u32 = 1 << 4;
+/// The most pages of a step: a longer request is cut to 4 GiB. That is twice the limit of readers,
+/// which only objects exceed.
+pub(crate) const PAGES_MAX: u32 = (1 << 20) - 1;
+const KIND: u32 = (1 << 4) - 1;
+const HEAD_PARTIAL: u32 = 1 << 4;
+const TAIL_PARTIAL: u32 = 1 << 5;
+const COUNT: u32 = 6;
 /// Of a [`StepKind::Sync`].
 const DATA_ONLY: u32 = HEAD_PARTIAL;
 const BUILDER: u32 = 26;
@@ -74,13 +79,13 @@ const BUILDER: u32 = 26;
 impl Step {
     fn new(kind: StepKind, first: u32, pages: u32) -> Self {
         debug_assert!(pages <= PAGES_MAX);
-        Self { first, bits: pages << 5 | kind as u32 }
+        Self { first, bits: pages << COUNT | kind as u32 }
     }
 
     /// Returns the kind of step.
     #[inline(always)]
     pub fn kind(self) -> StepKind {
-        match self.bits & 7 {
+        match self.bits & KIND {
             0 => StepKind::Read,
             1 => StepKind::Write,
             2 => StepKind::WriteSync,
@@ -88,7 +93,8 @@ impl Step {
             4 => StepKind::Drop,
             5 => StepKind::SyncAll,
             6 => StepKind::DirectRead,
-            _ => StepKind::DirectWrite,
+            7 => StepKind::DirectWrite,
+            _ => StepKind::Folio,
         }
     }
 
@@ -101,7 +107,7 @@ impl Step {
     /// Returns the number of pages, which have consecutive ranks.
     #[inline(always)]
     pub fn pages(self) -> u32 {
-        self.bits >> 5
+        self.bits >> COUNT
     }
 
     /// Returns the step's pages, ascending.
@@ -125,7 +131,7 @@ impl Step {
     /// Returns a step of the same kind over other pages.
     fn over(self, first: u32, pages: u32) -> Self {
         debug_assert!(pages <= PAGES_MAX);
-        Self { first, bits: pages << 5 | self.bits & (7 | HEAD_PARTIAL | TAIL_PARTIAL) }
+        Self { first, bits: pages << COUNT | self.bits & (KIND | HEAD_PARTIAL | TAIL_PARTIAL) }
     }
 
     /// Returns whether a write covers only a part of this page of its range.
@@ -182,6 +188,12 @@ pub struct Totals {
     pub read_accesses: u64,
     /// Page writes.
     pub write_accesses: u64,
+    /// Stores through mappings whose folios are known.
+    pub stores: u64,
+    /// Pages of those folios.
+    pub folio_pages: u64,
+    /// Stores through mappings whose folios are unknown.
+    pub stores_without_folio: u64,
     /// Sync calls.
     pub syncs: u64,
     /// Truncations, punches and deletions that remove a page of the trace.
@@ -459,6 +471,7 @@ impl Trace {
                     cold += seen.iter().filter(|seen| !**seen).count() as u64;
                     seen.fill(true);
                 }
+                StepKind::Folio => seen[range].fill(true),
                 StepKind::Drop | StepKind::DirectWrite => seen[range].fill(false),
                 StepKind::Sync | StepKind::SyncAll | StepKind::DirectRead => {}
             }
@@ -476,15 +489,16 @@ impl Trace {
     }
 }
 
-/// For every page access, in order, the position of the same page's next access before its removal
-/// or a direct write, or [`NEVER`].
+/// For every page access and every page of a folio, in order, the position of the same page's next
+/// one before its removal or a direct write, or [`NEVER`].
 pub struct Future {
     next: Vec<u32>,
 }
 
 impl Future {
     fn new(trace: &Trace) -> Result<Self, TraceError> {
-        let accesses = trace.totals.read_accesses + trace.totals.write_accesses;
+        let Totals { read_accesses, write_accesses, folio_pages, .. } = trace.totals;
+        let accesses = read_accesses + write_accesses + folio_pages;
         if accesses >= u64::from(NEVER) {
             return Err(TraceError::TooManyAccesses { accesses });
         }
@@ -496,7 +510,7 @@ impl Future {
         let mut position = accesses as u32;
         for step in trace.steps.iter().rev() {
             match step.kind() {
-                StepKind::Read | StepKind::Write | StepKind::WriteSync => {
+                StepKind::Read | StepKind::Write | StepKind::WriteSync | StepKind::Folio => {
                     for page in step.range().rev() {
                         position -= 1;
                         next[position as usize] =

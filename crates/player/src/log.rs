@@ -52,6 +52,8 @@ fn meaning(action: &Action) -> Meaning {
         | Action::TimeToLive { .. }
         | Action::Foreground { .. } => Nothing,
         Action::Direct { .. } => Impossible("an access past a page cache"),
+        Action::Folio { .. } => Impossible("a store through a mapping"),
+        Action::SyncDirectory { .. } => Impossible("the sync of a directory"),
         Action::Create(_) => Impossible("the making of a file"),
         Action::Link { .. } => Impossible("link"),
         Action::RenameDirectory { .. } => Impossible("rename"),

@@ -40,8 +40,15 @@ const INFO_FID: u8 = 1;
 const INFO_DFID_NAME: u8 = 2;
 const INFO_OLD_DFID_NAME: u8 = 10;
 const INFO_NEW_DFID_NAME: u8 = 12;
-/// Type of a file handle of a 32-bit inode number and a generation, as on ext4 and F2FS.
+/// Type of a file handle of a 32-bit inode number and a generation, as on ext4 and F2FS. The next
+/// ones may also hold those of the directory.
 const INO32_GEN: i32 = 1;
+/// Of a 64-bit number and a generation, on large XFS.
+const XFS_INO64_GEN: i32 = 0x81;
+/// Of the number, the tree and the generation of a file on btrfs.
+const BTRFS: i32 = 0x4d;
+/// The tree of a btrfs that is not of a subvolume.
+const BTRFS_TREE: u64 = 5;
 
 /// `struct file_handle` with space for the largest handle.
 #[repr(C)]
@@ -63,10 +70,40 @@ impl FileHandle {
 
     fn handle_on(&self, dev: Dev) -> Option<Handle> {
         // The handle of a file may be followed by that of its directory.
-        let own = self.kind == INO32_GEN || self.kind == INO32_GEN + 1;
-        let ino = u64::from(u32_at(&self.data, 0)?);
-        let generation = u32_at(&self.data, 4)?;
-        (own && self.bytes >= 8).then_some(Handle { inode: Inode { dev, ino }, generation })
+        let is = |kind: i32, more: i32| (kind..=kind + more).contains(&self.kind);
+        let (ino, generation_at, tree) = match () {
+            () if is(INO32_GEN, 1) => (u64::from(u32_at(&self.data, 0)?), 4, None),
+            () if is(XFS_INO64_GEN, 1) => (u64_at(&self.data, 0)?, 8, None),
+            () if is(BTRFS, 2) => (u64_at(&self.data, 0)?, 16, Some(u64_at(&self.data, 8)?)),
+            () => return None,
+        };
+        let generation = u32_at(&self.data, generation_at)?;
+        let is_whole = self.bytes as usize >= generation_at + 4;
+        let is_known = is_whole && tree.is_none_or(|tree| tree == BTRFS_TREE);
+        is_known.then_some(Handle { inode: Inode { dev, ino }, generation })
+    }
+
+    /// Returns the handle in the form that this type of file system takes.
+    fn of(handle: Handle, kind: &str) -> Self {
+        let Handle { inode: Inode { ino, .. }, generation } = handle;
+        let (kind, fields) = match u32::try_from(ino) {
+            _ if kind == "btrfs" => (BTRFS, vec![ino.to_ne_bytes(), BTRFS_TREE.to_ne_bytes()]),
+            Ok(ino) => {
+                let mut data = [0; 128];
+                data[..4].copy_from_slice(&ino.to_ne_bytes());
+                data[4..8].copy_from_slice(&generation.to_ne_bytes());
+                return Self { bytes: 8, kind: INO32_GEN, data };
+            }
+            Err(_) => (XFS_INO64_GEN, vec![ino.to_ne_bytes()]),
+        };
+        let mut data = [0; 128];
+        let mut bytes = 0;
+        for field in fields {
+            data[bytes..bytes + 8].copy_from_slice(&field);
+            bytes += 8;
+        }
+        data[bytes..bytes + 4].copy_from_slice(&generation.to_ne_bytes());
+        Self { bytes: bytes as u32 + 4, kind, data }
     }
 }
 
@@ -82,7 +119,7 @@ impl Watched {
     fn root(&self) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&self.mounted.path, flags, Mode::empty())?;
-        match dev_of(rustix::fs::fstat(&root)?.st_dev) == self.mounted.dev {
+        match dev_of(rustix::fs::fstat(&root)?.st_dev) == self.mounted.stat_dev {
             true => Ok(root),
             false => Err(Errno::NODEV),
         }
@@ -137,6 +174,13 @@ pub(crate) fn path_of_inode(root: &Path, ino: u64) -> Option<std::path::PathBuf>
     // Where the kernel has no name at hand, the link leads elsewhere.
     let is_it = path.symlink_metadata().is_ok_and(|meta| meta.ino() == ino);
     is_it.then_some(path)
+}
+
+/// Returns the present path of an open directory.
+fn path_of(directory: BorrowedFd<'_>) -> Option<String> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).ok()?;
+    Some(escape(path.as_os_str().as_bytes()).trim_end_matches(" (deleted)").to_owned())
 }
 
 /// Creates a queue of changes to names, of no file system yet.
@@ -360,13 +404,7 @@ impl Names {
         let watched = self.watched.iter().find(|w| w.mounted.dev == dir.inode.dev);
         let lost = format!("?{}", dir.inode.ino).into_boxed_str();
         let Some(fd) = watched.and_then(|watched| watched.open(handle)) else { return lost };
-        match std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
-            Ok(path) => {
-                use std::os::unix::ffi::OsStrExt;
-                escape(path.as_os_str().as_bytes()).trim_end_matches(" (deleted)").into()
-            }
-            Err(_) => lost,
-        }
+        path_of(fd.as_fd()).map_or(lost, Into::into)
     }
 
     /// Returns the present status of a file.
@@ -383,16 +421,23 @@ impl Names {
     /// Returns the places of a regular file's data; `None` if the file is gone, or the file system
     /// does not tell them.
     pub(crate) fn extents(&self, handle: Handle) -> Option<Vec<Extent>> {
-        let fd = self.open(handle, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW)?;
-        fiemap::extents(fd.as_fd()).ok()
+        fiemap::extents(self.open_to_read(handle)?.as_fd()).ok()
+    }
+
+    /// Opens a file to read it; `None` if it is gone.
+    pub(crate) fn open_to_read(&self, handle: Handle) -> Option<OwnedFd> {
+        self.open(handle, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOFOLLOW)
+    }
+
+    /// Returns the path of the directory with this inode number, whatever its generation.
+    pub(crate) fn directory_path(&self, inode: Inode) -> Option<String> {
+        let fd = self.open(Handle { inode, generation: 0 }, libc::O_PATH)?;
+        (rustix::fs::fstat(&fd).ok()?.st_ino == inode.ino).then(|| path_of(fd.as_fd()))?
     }
 
     fn open(&self, handle: Handle, flags: i32) -> Option<OwnedFd> {
         let watched = self.watched.iter().find(|w| w.mounted.dev == handle.inode.dev)?;
-        let mut raw = FileHandle { bytes: 8, kind: INO32_GEN, data: [0; 128] };
-        raw.data[..4].copy_from_slice(&u32::try_from(handle.inode.ino).ok()?.to_ne_bytes());
-        raw.data[4..8].copy_from_slice(&handle.generation.to_ne_bytes());
-        watched.open_as(&raw, flags)
+        watched.open_as(&FileHandle::of(handle, &watched.mounted.kind), flags)
     }
 }
 
@@ -530,6 +575,7 @@ mod tests {
         // procfs has no names to report, and a directory of the other file system is not its root.
         let gone = |path: &str| Mounted {
             dev: Dev::new(7, 4_000),
+            stat_dev: Dev::new(7, 4_000),
             kind: "ext4".to_owned(),
             path: path.into(),
             block_bytes: 4096,

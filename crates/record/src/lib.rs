@@ -7,6 +7,7 @@
 
 mod fanotify;
 mod fiemap;
+mod folios;
 pub mod format;
 mod open_files;
 mod perf;
@@ -42,6 +43,9 @@ pub enum Error {
         /// The error of the system.
         what: io::Error,
     },
+    /// The place is on no file system whose accesses tracepoints show.
+    #[error("{0}")]
+    NoFileSystem(String),
     /// Nothing can be recorded.
     #[error("{0}")]
     Nothing(String),

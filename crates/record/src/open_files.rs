@@ -10,30 +10,31 @@ use crate::{
 };
 use flashsift_core::names::escape;
 use flashsift_host::mounts;
-use flashsift_traces::tracepoint::{Name, NameKind};
+use flashsift_traces::tracepoint::{Dev, Name, NameKind};
 use rustix::{
     fd::AsFd,
-    fs::{AtFlags, FileType, Mode, OFlags, StatxFlags, makedev, open, statx},
+    fs::{AtFlags, FileType, Mode, OFlags, StatxFlags, open, statx},
 };
-use std::{collections::HashSet, fs, os::unix::ffi::OsStrExt};
+use std::{collections::HashMap, fs, os::unix::ffi::OsStrExt};
 
-/// Mounts of recorded file systems, by number.
-pub(crate) struct OpenFiles(HashSet<u64>);
+/// Mounts of recorded file systems, by number, each with its device.
+pub(crate) struct OpenFiles(HashMap<u64, Dev>);
 
 impl OpenFiles {
     pub(crate) fn on(mounted: &[Mounted]) -> Self {
         let all = mounts::all().unwrap_or_default().into_iter();
-        let is_recorded = |mount: &mounts::Mount| {
-            mounted.iter().any(|recorded| recorded.dev == dev_of(mount.dev))
+        let recorded = |mount: mounts::Mount| {
+            let dev = dev_of(mount.dev);
+            mounted.iter().any(|recorded| recorded.dev == dev).then_some((mount.id, dev))
         };
-        Self(all.filter(is_recorded).map(|mount| mount.id).collect())
+        Self(all.filter_map(recorded).collect())
     }
 
     /// Passes the open files of a process to `take`, with their paths.
     pub(crate) fn each(&self, pid: u32, at_ns: u64, take: &mut impl FnMut(Name)) {
         for fd in descriptors(pid) {
             let is_recorded =
-                mounts::of_descriptor(pid, fd).is_ok_and(|mount| self.0.contains(&mount));
+                mounts::of_descriptor(pid, fd).is_ok_and(|mount| self.0.contains_key(&mount));
             if is_recorded && let Some(name) = self.name(pid, fd, at_ns) {
                 take(name);
             }
@@ -50,10 +51,10 @@ impl OpenFiles {
         let stat = statx(&file, "", flags, mask).ok()?;
         let is_named = path.is_absolute() && !path.as_os_str().as_bytes().ends_with(b" (deleted)");
         // The number may have been given to another file meanwhile.
-        if !self.0.contains(&stat.stx_mnt_id) || !is_named || stat.stx_nlink == 0 {
+        let dev = *self.0.get(&stat.stx_mnt_id)?;
+        if !is_named || stat.stx_nlink == 0 {
             return None;
         }
-        let dev = dev_of(makedev(stat.stx_dev_major, stat.stx_dev_minor));
         Some(Name {
             at_ns,
             tid: 0,

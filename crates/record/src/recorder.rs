@@ -5,6 +5,7 @@ use crate::{
     Error,
     fanotify::Names,
     fiemap::Extent,
+    folios::PageFlags,
     open_files::OpenFiles,
     perf::Ring,
     system::{self, Clock, Mounted, Pressure, dev_of},
@@ -13,12 +14,14 @@ use crate::{
 use flashsift_core::event::{About, FileOwner, Knows, Side, Space};
 use flashsift_host::mounts::Table;
 use flashsift_traces::{
-    events::{Events, Sink, Skip, Summary},
+    events::{Events, Reason, Sink, Skip, Summary},
     tracepoint::{
-        self, Dev, Handle, Host, Inode, Need, Point, Survivor, TracepointMachine, TracepointSpec,
+        self, Dev, FOLIO_WINDOW_PAGES, Handle, Host, Inode, Need, Point, Survivor,
+        TracepointMachine, TracepointSpec,
     },
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
 use std::{
     io,
     os::unix::fs::MetadataExt,
@@ -98,21 +101,40 @@ const PLACES_UNKNOWN: Skip =
     Skip::Note("file whose places at the end are unknown: the file system does not tell them");
 const NAMES_LOST: Skip = Skip::Damage("names lost (fanotify's queue was full)");
 
-struct System<'a>(&'a Names);
+struct System<'a> {
+    names: &'a Names,
+    page_flags: Option<&'a PageFlags>,
+}
 
 impl Host for System<'_> {
     fn size(&mut self, handle: Handle) -> Option<u64> {
-        self.0.stat(handle).map(|stat| stat.st_size.cast_unsigned())
+        self.names.stat(handle).map(|stat| stat.st_size.cast_unsigned())
     }
 
     fn owner_and_mode(&mut self, handle: Handle) -> Option<(FileOwner, u32)> {
-        let stat = self.0.stat(handle)?;
+        let stat = self.names.stat(handle)?;
         Some((FileOwner { uid: stat.st_uid, gid: stat.st_gid }, stat.st_mode & 0o7777))
     }
 
     fn is_directory(&mut self, inode: Inode) -> Option<bool> {
-        let stat = self.0.stat_any(inode)?;
+        let stat = self.names.stat_any(inode)?;
         Some(rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir())
+    }
+
+    fn path(&mut self, inode: Inode) -> Option<String> {
+        self.names.directory_path(inode)
+    }
+
+    fn folios(&mut self, handle: Handle, first: u64, take: &mut dyn FnMut(u64, u64)) -> bool {
+        let Some(page_flags) = self.page_flags else { return false };
+        let Some(file) = self.names.open_to_read(handle) else { return false };
+        match page_flags.folios(file.as_fd(), first, FOLIO_WINDOW_PAGES) {
+            Ok(folios) => {
+                folios.into_iter().for_each(|(first, pages)| take(first, pages));
+                true
+            }
+            Err(_) => false,
+        }
     }
 
     fn control_group(&mut self, pid: u32) -> Option<String> {
@@ -187,6 +209,15 @@ pub fn record(
     if lost.maps > 0 {
         summary.skipped.add_many(MAPS_LOST, 0, lost.maps);
     }
+    // One file system is recorded on purpose if a path or a device was named.
+    let everywhere = all && options.under.is_none();
+    for (dev, count) in recorder.machine.elsewhere().iter().filter(|_| everywhere) {
+        let kind = system::kind_of(*dev).unwrap_or_else(|| "unmounted file system".to_owned());
+        let reason = format!("access on {kind}, which is not recorded (--strace sees its calls)");
+        let known = summary.skipped.iter().find(|(known, _)| **known == reason);
+        let count = count + known.map_or(0, |(_, reason)| reason.count);
+        summary.skipped.restore(reason, Reason { count, first: 0, damage: false, note: true });
+    }
     if recorder.unplaced > 0 {
         summary.skipped.add_many(PLACES_UNKNOWN, 0, recorder.unplaced);
     }
@@ -211,17 +242,28 @@ fn listened(subject: &Subject, options: &Options) -> Result<Vec<Mounted>, Error>
             paths.iter().map(|path| dev(path).map_err(|e| at(path, e))).collect::<Result<_, _>>()?
         }
     };
-    let chosen: Vec<_> =
-        mounts.iter().filter(|m| devs.is_empty() || devs.contains(&m.dev)).cloned().collect();
+    let modelled = matches!(subject, Subject::FileSystems(_));
+    let is_chosen = |m: &&Mounted| {
+        let is_named = devs.contains(&m.dev) || devs.contains(&m.stat_dev);
+        (devs.is_empty() || is_named) && (!modelled || system::can_record(&m.kind))
+    };
+    let chosen: Vec<_> = mounts.iter().filter(is_chosen).cloned().collect();
     if chosen.is_empty() {
         let known: Vec<_> =
             mounts.iter().map(|m| format!("{} ({})", m.path.display(), m.kind)).collect();
         let hidden =
             system::hidden().iter().map(|hidden| format!("; {hidden}")).collect::<String>();
-        return Err(Error::Nothing(format!(
-            "only mounted ext4 and F2FS file systems can be recorded; here that is {}{hidden}",
-            if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-        )));
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        return Err(match modelled {
+            true => Error::Nothing(format!(
+                "only ext4 and F2FS are examined; on XFS and btrfs, `flashsift record --path DIR` \
+                 and `flashsift describe` show what programs write; mounted here: {known}{hidden}"
+            )),
+            false => Error::NoFileSystem(format!(
+                "only mounted ext4, F2FS and XFS file systems can be recorded, and a single btrfs \
+                 by its whole; here that is {known}{hidden}"
+            )),
+        });
     }
     Ok(chosen)
 }
@@ -275,6 +317,8 @@ struct Recorder {
     maps: Vec<Ring>,
     maps_lost: u64,
     names: Names,
+    /// `None` where this process may not read them.
+    page_flags: Option<PageFlags>,
     machine: TracepointMachine,
     clock: Clock,
     pressure: Option<Pressure>,
@@ -303,7 +347,8 @@ impl Recorder {
         // Accesses to other devices need not fill the buffers.
         let only = match (subject, &options.under, mounts) {
             (Subject::Command(_) | Subject::Processes(_), None, _) => None,
-            (_, _, [mount]) => Some(mount.dev),
+            // The numbers of btrfs differ from one tracepoint to another.
+            (_, _, [mount]) if mount.kind != "btrfs" => Some(mount.dev),
             _ => None,
         };
         let mut placed = Vec::new();
@@ -329,8 +374,15 @@ impl Recorder {
         }
         let mut machine = TracepointMachine::new(!tracefs::has_direct_ends(tracefs));
         machine.only_devs(mounts.iter().map(|mount| (mount.dev, mount.block_bytes)));
-        for mount in mounts.iter().filter(|mount| mount.kind == "f2fs") {
-            machine.f2fs(mount.dev, &mount.path.to_string_lossy());
+        for mount in mounts {
+            match &*mount.kind {
+                "f2fs" => machine.f2fs(mount.dev, &mount.path.to_string_lossy()),
+                "btrfs" => machine.btrfs(mount.dev),
+                _ => {}
+            }
+            if !system::can_record(&mount.kind) {
+                machine.without_allocations(mount.dev);
+            }
         }
         let under = match subject {
             Subject::Path(path) => Some(path),
@@ -362,6 +414,7 @@ impl Recorder {
             maps: maps.unwrap_or_default(),
             maps_lost: 0,
             names: Names::watch(mounts)?,
+            page_flags: PageFlags::open().ok(),
             machine,
             clock,
             pressure,
@@ -391,7 +444,7 @@ impl Recorder {
         let now_ns = || clock.now_ns();
         if let Some(root) = &options.under {
             let root = root.canonicalize().map_err(|e| at(root, e))?;
-            system::scan(&root, &now_ns, &mut |name| machine.name(name));
+            system::scan(&root, mounts, &now_ns, &mut |name| machine.name(name));
         }
         let child = match subject {
             Subject::Command(mut command) => {
@@ -414,7 +467,7 @@ impl Recorder {
             }
             Subject::Path(root) => {
                 let root = root.canonicalize().map_err(|e| at(&root, e))?;
-                system::scan(&root, &now_ns, &mut |name| machine.name(name));
+                system::scan(&root, mounts, &now_ns, &mut |name| machine.name(name));
                 machine.never_tasks(system::threads(me));
                 system::processes(machine, None, now_ns(), points);
                 None
@@ -422,7 +475,7 @@ impl Recorder {
             Subject::Device(device) => {
                 let dev = dev_of(device.metadata().map_err(|e| at(&device, e))?.rdev());
                 for mount in system::mounts().iter().filter(|mount| mount.dev == dev) {
-                    system::scan(&mount.path, &now_ns, &mut |name| machine.name(name));
+                    system::scan(&mount.path, mounts, &now_ns, &mut |name| machine.name(name));
                 }
                 machine.never_tasks(system::threads(me));
                 system::processes(machine, None, now_ns(), points);
@@ -495,7 +548,18 @@ impl Recorder {
     /// Processes all records older than `lag_ns`.
     fn look(&mut self, lag_ns: u64, events: &mut Events<'_>) -> Result<u64, Error> {
         let now_ns = self.clock.now_ns();
-        let Self { accesses, faults, maps, names, machine, points, clock, pressure, .. } = self;
+        let Self {
+            accesses,
+            faults,
+            maps,
+            names,
+            page_flags,
+            machine,
+            points,
+            clock,
+            pressure,
+            ..
+        } = self;
         if let Some(stalled_ppm) = pressure.as_mut().and_then(|pressure| pressure.sample(now_ns)) {
             let what = tracepoint::What::MemoryPressure { stalled_ppm };
             points.push(Point { at_ns: now_ns, tid: 0, what });
@@ -511,7 +575,7 @@ impl Recorder {
         points.sort_by_key(|point| point.at_ns);
         let until_ns = if lag_ns == u64::MAX { u64::MAX } else { now_ns.saturating_sub(lag_ns) };
         let ripe = points.partition_point(|point| point.at_ns <= until_ns);
-        let mut host = System(names);
+        let mut host = System { names, page_flags: page_flags.as_ref() };
         for point in points.drain(..ripe) {
             machine.point(&point, &mut host);
         }

@@ -91,6 +91,8 @@ impl Pressure {
 #[derive(Clone, Debug)]
 pub(crate) struct Mounted {
     pub(crate) dev: Dev,
+    /// The number that `stat` gives its files, which differs on btrfs.
+    pub(crate) stat_dev: Dev,
     pub(crate) kind: String,
     pub(crate) path: PathBuf,
     pub(crate) block_bytes: u64,
@@ -101,9 +103,15 @@ pub(crate) fn dev_of(st_dev: u64) -> Dev {
     Dev::new(rustix::fs::major(st_dev), rustix::fs::minor(st_dev))
 }
 
-/// Whether file systems of this type, as in `/proc/filesystems`, can be recorded.
+/// Whether file systems of this type, as in `/proc/filesystems`, can be recorded, with all that
+/// their models need.
 pub fn can_record(kind: &str) -> bool {
     matches!(kind, "ext4" | "f2fs")
+}
+
+/// Whether accesses to file systems of this type can be recorded.
+fn has_accesses(kind: &str) -> bool {
+    can_record(kind) || matches!(kind, "xfs" | "btrfs")
 }
 
 /// Lists the mounted file systems that can be recorded, each once, by a path that leads to it
@@ -111,10 +119,30 @@ pub fn can_record(kind: &str) -> bool {
 pub(crate) fn mounts() -> Vec<Mounted> {
     let text = mountinfo();
     let mut mounts = mounts_in(&text, reachable(&text));
+    // Tracepoints of btrfs do not tell one from another.
+    if mounts_in(&text, |_| true).iter().filter(|mount| mount.kind == "btrfs").count() > 1 {
+        mounts.retain(|mount| mount.kind != "btrfs");
+    }
     for mount in &mut mounts {
         mount.block_bytes = rustix::fs::statvfs(&mount.path).map_or(4096, |stat| stat.f_bsize);
+        if mount.kind == "btrfs"
+            && let Ok(meta) = mount.path.metadata()
+        {
+            mount.stat_dev = dev_of(meta.dev());
+        }
     }
     mounts
+}
+
+/// Returns the type of the file system with this number in tracepoints, if it is mounted.
+pub(crate) fn kind_of(dev: Dev) -> Option<String> {
+    if dev == Dev::default() {
+        return Some("btrfs".to_owned());
+    }
+    let text = mountinfo();
+    let line =
+        text.lines().find(|line| line.split(' ').nth(2).and_then(Dev::parse) == Some(dev))?;
+    Some(line.split_once(" - ")?.1.split(' ').next()?.to_owned())
 }
 
 /// Returns the table of mounts. A path in it that is not UTF-8 may belong to any user, so it keeps
@@ -157,14 +185,14 @@ fn mounts_in(text: &str, is_reachable: impl Fn(u64) -> bool) -> Vec<Mounted> {
         let kind = after.split(' ').next().unwrap_or_default();
         let Some(dev) = Dev::parse(dev) else { continue };
         // A bind mount of a part of the file system would give wrong paths.
-        if !can_record(kind) || root != "/" || mounts.iter().any(|m| m.dev == dev) {
+        if !has_accesses(kind) || root != "/" || mounts.iter().any(|m| m.dev == dev) {
             continue;
         }
         let path = PathBuf::from(unescaped(path));
         if !is_reachable(id) {
             continue;
         }
-        mounts.push(Mounted { dev, kind: kind.to_owned(), path, block_bytes: 4096 });
+        mounts.push(Mounted { dev, stat_dev: dev, kind: kind.to_owned(), path, block_bytes: 4096 });
     }
     mounts
 }
@@ -320,10 +348,16 @@ fn mapping(line: &str) -> Option<Mapping> {
 }
 
 /// Passes the files below a directory, on its own device, to the state machine.
-pub(crate) fn scan(root: &Path, now_ns: &dyn Fn() -> u64, take: &mut impl FnMut(Name)) {
+pub(crate) fn scan(
+    root: &Path,
+    mounts: &[Mounted],
+    now_ns: &dyn Fn() -> u64,
+    take: &mut impl FnMut(Name),
+) {
     let Ok(meta) = root.metadata() else { return };
     let device = meta.dev();
-    found(root, 0, now_ns(), take);
+    let Some(mount) = mounts.iter().find(|mount| mount.stat_dev == dev_of(device)) else { return };
+    found(root, mount.dev, 0, now_ns(), take);
     let mut folders = vec![(root.to_owned(), meta.ino())];
     while let Some((folder, ino)) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -333,7 +367,7 @@ pub(crate) fn scan(root: &Path, now_ns: &dyn Fn() -> u64, take: &mut impl FnMut(
             if meta.dev() != device || !(is_folder || meta.is_file()) {
                 continue;
             }
-            found(&path, ino, now_ns(), take);
+            found(&path, mount.dev, ino, now_ns(), take);
             if is_folder {
                 folders.push((path, meta.ino()));
             }
@@ -342,9 +376,9 @@ pub(crate) fn scan(root: &Path, now_ns: &dyn Fn() -> u64, take: &mut impl FnMut(
 }
 
 /// Passes one file or directory to `take`.
-pub(crate) fn found(path: &Path, dir: u64, at_ns: u64, take: &mut impl FnMut(Name)) {
+fn found(path: &Path, dev: Dev, dir: u64, at_ns: u64, take: &mut impl FnMut(Name)) {
     let Ok(meta) = path.symlink_metadata() else { return };
-    let Some(handle) = handle_of(path, dev_of(meta.dev())) else { return };
+    let Some(handle) = handle_of(path, dev) else { return };
     take(Name {
         at_ns,
         tid: 0,

@@ -3,6 +3,7 @@
 mod accesses;
 mod common;
 mod direct;
+mod folios;
 mod places;
 mod reuse;
 mod strace;

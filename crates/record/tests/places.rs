@@ -155,7 +155,7 @@ fn laid_out(trace: &Trace, at_once: bool) -> Box<dyn Layout> {
     for (n, step) in steps.iter().enumerate() {
         layout.now(trace.at_us(n));
         match step.kind() {
-            StepKind::Write | StepKind::WriteSync | StepKind::DirectWrite => {
+            StepKind::Write | StepKind::WriteSync | StepKind::Folio | StepKind::DirectWrite => {
                 dirty.extend(step.range());
             }
             StepKind::Drop => {

@@ -76,6 +76,7 @@ impl Sink for Anonymize<'_> {
                 | Action::Unbind { name, .. } => {
                     *name = self.path(name).into();
                 }
+                Action::SyncDirectory { path } => *path = self.path(path).into(),
                 Action::Rename { names, .. } | Action::RenameDirectory { names } => {
                     *names = Renamed::owned(&self.path(&names.from), &self.path(&names.to));
                 }
@@ -89,6 +90,7 @@ impl Sink for Anonymize<'_> {
                 | Action::Direct { .. }
                 | Action::Sync { .. }
                 | Action::SyncAll
+                | Action::Folio { .. }
                 | Action::Truncate { .. }
                 | Action::Punch { .. }
                 | Action::Size { .. }

@@ -448,7 +448,8 @@ fn checked(action: &Action, len_max: u64) -> Result<(), Skip> {
     let (offset, len) = match *action {
         Action::Read { offset, len, .. }
         | Action::Write { offset, len, .. }
-        | Action::Direct { offset, len, .. } => return checked_access(offset, len, len_max),
+        | Action::Direct { offset, len, .. }
+        | Action::Folio { offset, len, .. } => return checked_access(offset, len, len_max),
         Action::Punch { offset, len, .. } => (offset, len),
         Action::Place { offset, len, at, .. } => (offset.max(at), len),
         // The length may be `u64::MAX`: to the end of the file.

@@ -141,6 +141,8 @@ kinds! {
     Cause "cause",
     ControlGroup "control-group",
     MemoryLines "memory-lines",
+    SyncDirectory "sync-directory",
+    Folio "folio",
     TimeToLive "time-to-live",
 }
 
@@ -573,6 +575,12 @@ impl<'a> Row<'a> {
                 Self { file: file.0, offset, len, flag: data_only, ..Self::of_kind(Kind::Sync) }
             }
             Action::SyncAll => Self::of_kind(Kind::SyncAll),
+            Action::SyncDirectory { ref path } => {
+                Self { names: [Some(path), None], ..Self::of_kind(Kind::SyncDirectory) }
+            }
+            Action::Folio { file, offset, len } => {
+                Self { file: file.0, offset, len, ..Self::of_kind(Kind::Folio) }
+            }
             Action::Truncate { file, size } => {
                 Self { file: file.0, offset: size, ..Self::of_kind(Kind::Truncate) }
             }
@@ -675,6 +683,8 @@ impl<'a> Row<'a> {
             Kind::Write => Action::Write { file, open, offset, len, sync: flag },
             Kind::Sync => Action::Sync { file, offset, len, data_only: flag },
             Kind::SyncAll => Action::SyncAll,
+            Kind::SyncDirectory => Action::SyncDirectory { path: name(0)? },
+            Kind::Folio => Action::Folio { file, offset, len },
             Kind::Truncate => Action::Truncate { file, size: offset },
             Kind::Punch => Action::Punch { file, offset, len },
             Kind::Open => Action::Open { file, open, created: flag },
@@ -1048,6 +1058,9 @@ pub(crate) fn sample() -> Vec<u8> {
         Action::MemoryPressure { stalled_ppm: 25_000 },
         Action::TimeToLive { ttl_us: 60_000_000 },
         Action::SyncAll,
+        Action::SyncDirectory { path: "/data".into() },
+        Action::Write { open: None, file, offset: 4096, len: 4096, sync: false },
+        Action::Folio { file, offset: 0, len: 16_384 },
         Action::Close { open, file },
         Action::Rename { file, names: Renamed::owned("/data/a", "/data/b") },
         Action::Link { file, name: "/data/d/c".into() },

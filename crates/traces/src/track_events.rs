@@ -328,6 +328,10 @@ impl TrackEventWriter {
                 let track = self.process(pid)?;
                 self.instant(at_us, track, "sync of everything", &[])
             }
+            Action::SyncDirectory { path } => {
+                let track = self.process(pid)?;
+                self.instant(at_us, track, "sync of a directory", &[("path", Note::Text(path))])
+            }
             Action::Truncate { file, size } => {
                 let track = self.file(pid, *file)?;
                 self.instant(at_us, track, "truncate", &number("size", *size))
@@ -396,6 +400,7 @@ impl TrackEventWriter {
             Action::Size { .. }
             | Action::Link { .. }
             | Action::Place { .. }
+            | Action::Folio { .. }
             | Action::Cause { .. }
             | Action::MemoryLines { .. }
             | Action::TimeToLive { .. }

@@ -46,6 +46,9 @@ pub trait Cache {
     /// The cache makes pages durable itself. It then gets each sync of the trace as one call of
     /// [`Cache::sync`], whatever the mode of write-back.
     const DURABLE: bool = false;
+    /// The cache holds folios, as the kernel's page cache does: a store through a mapping makes all
+    /// pages of its folio dirty. Memory that processes store to directly has no folios.
+    const FOLIOS: bool = false;
     /// Accesses one page. Returns whether it was a hit.
     fn access<B: Back>(&mut self, access: Access, details: Details, back: &mut B) -> bool;
     /// Prefetches the page's table entry, because an access will follow some steps from now.

@@ -362,6 +362,7 @@ impl<P: Policy> PageCache<P> {
 
 impl<P: Policy> Cache for PageCache<P> {
     const OFFLINE: bool = P::OFFLINE;
+    const FOLIOS: bool = true;
 
     #[inline(always)]
     fn access<B: Back>(&mut self, mut access: Access, details: Details, back: &mut B) -> bool {

@@ -398,6 +398,14 @@ impl Ext4 {
         }
     }
 
+    /// A sync of a directory commits what is running, whatever it is (`ext4_force_commit`), and does
+    /// nothing else.
+    fn sync_directory(&mut self, at_us: u64) {
+        if self.syncs {
+            self.journal.commit_running(at_us, true);
+        }
+    }
+
     fn sync_all(&mut self, at_us: u64) {
         if self.syncs {
             self.journal.commit_running(at_us, true);
@@ -421,6 +429,7 @@ impl Metadata for Ext4 {
             OperationKind::Exists(..)
                 | OperationKind::Size(..)
                 | OperationKind::Sync { .. }
+                | OperationKind::SyncDirectory(_)
                 | OperationKind::SyncAll
         );
         if is_use && !std::mem::replace(&mut self.is_sampled, true) {
@@ -472,6 +481,7 @@ impl Metadata for Ext4 {
                 (file.size, file.disk_size) = (Some(size), size);
             }
             OperationKind::Sync { file, data_only } => self.sync(at_us, file, data_only),
+            OperationKind::SyncDirectory(_) => self.sync_directory(at_us),
             OperationKind::SyncAll => self.sync_all(at_us),
         }
         None

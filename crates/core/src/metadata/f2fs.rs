@@ -350,7 +350,10 @@ impl Metadata for F2fs {
                 self.touch(file).changed = Some(now);
             }
             OperationKind::Sync { file, .. } => self.sync(at_us, file),
-            OperationKind::SyncAll if self.syncs => self.checkpoint(at_us, false, true),
+            // A sync of a directory is a checkpoint.
+            OperationKind::SyncAll | OperationKind::SyncDirectory(_) if self.syncs => {
+                self.checkpoint(at_us, false, true);
+            }
             _ => {}
         }
         None

@@ -104,6 +104,7 @@ impl Account {
                 self.requested_bytes += len;
                 !self.in_ram.contains(&file)
             }
+            Action::Folio { file, .. } => !self.in_ram.contains(&file),
             Action::Sync { .. } => {
                 self.syncs += 1;
                 true

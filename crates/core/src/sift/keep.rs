@@ -577,6 +577,8 @@ impl Sift for Keep {
             | Action::MemoryPressure { .. }
             | Action::TimeToLive { .. }
             | Action::Place { .. }
+            | Action::SyncDirectory { .. }
+            | Action::Folio { .. }
             | Action::Foreground { .. } => {}
         }
     }

@@ -657,6 +657,7 @@ impl File {
             Action::Read { .. }
             | Action::Write { .. }
             | Action::Direct { .. }
+            | Action::Folio { .. }
             | Action::Sync { .. } => false,
             Action::Bind { .. }
             | Action::Link { .. }

@@ -55,6 +55,9 @@ impl Piece {
     }
 }
 
+/// Stands for the file of a directory's sync.
+const NO_FILE: FileId = FileId(u64::MAX);
+
 /// Events whose leaves are looked up together.
 const TOGETHER: usize = 32;
 
@@ -224,7 +227,8 @@ impl TraceBuilder {
             for (event, piece) in events.iter().zip(&mut pieces) {
                 let (Action::Read { file, offset, len, .. }
                 | Action::Write { file, offset, len, .. }
-                | Action::Direct { file, offset, len, .. }) = event.action
+                | Action::Direct { file, offset, len, .. }
+                | Action::Folio { file, offset, len }) = event.action
                 else {
                     continue;
                 };
@@ -266,6 +270,14 @@ impl TraceBuilder {
             Action::Direct { file, offset, len, write, .. } => {
                 let kind = if write { StepKind::DirectWrite } else { StepKind::DirectRead };
                 self.access::<TABLES>(event.at_us, kind, piece, (file, offset, len))?;
+            }
+            Action::Folio { file, offset, len } => {
+                if len == 0 || self.unit == Unit::Request {
+                    self.totals.stores_without_folio += 1;
+                } else {
+                    let place = (file, offset, len);
+                    self.access::<TABLES>(event.at_us, StepKind::Folio, piece, place)?;
+                }
             }
             // The kernel's own work, perhaps long after the last access: results are the same
             // without it.
@@ -319,6 +331,11 @@ impl TraceBuilder {
                     step.bits |= DATA_ONLY;
                 }
             }
+            // It writes no page of a file, and waits for a flush nevertheless.
+            Action::SyncDirectory { .. } => {
+                self.totals.syncs += 1;
+                self.range(event.at_us, StepKind::Sync, NO_FILE, 0, 0);
+            }
             Action::SyncAll => {
                 self.totals.syncs += 1;
                 self.range(event.at_us, StepKind::SyncAll, FileId(0), 0, 0);
@@ -351,6 +368,7 @@ impl TraceBuilder {
             Action::Read { .. }
             | Action::Write { .. }
             | Action::Direct { .. }
+            | Action::Folio { .. }
             | Action::Place { .. }
             | Action::Close { .. }
             | Action::Size { .. }
@@ -408,6 +426,7 @@ impl TraceBuilder {
             StepKind::Read => (&mut totals.requests, &mut totals.read_accesses),
             StepKind::DirectRead => (&mut totals.direct_requests, &mut totals.direct_reads),
             StepKind::DirectWrite => (&mut totals.direct_requests, &mut totals.direct_writes),
+            StepKind::Folio => (&mut totals.stores, &mut totals.folio_pages),
             _ => (&mut totals.requests, &mut totals.write_accesses),
         };
         *count += u64::from(pages);

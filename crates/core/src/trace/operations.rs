@@ -102,6 +102,8 @@ pub enum OperationKind {
         /// Times alone need not become durable.
         data_only: bool,
     },
+    /// A sync of a directory.
+    SyncDirectory(DirectoryId),
     /// A sync of everything.
     SyncAll,
 }
@@ -187,7 +189,7 @@ impl Collector {
         let mut push = |this: &mut Self, kind: K| {
             // A sync comes behind the step that writes its pages.
             let after = match kind {
-                K::Sync { .. } | K::SyncAll => steps_with,
+                K::Sync { .. } | K::SyncDirectory(_) | K::SyncAll => steps_with,
                 _ => steps,
             };
             let after_steps = u32::try_from(after).unwrap_or(u32::MAX);
@@ -208,6 +210,10 @@ impl Collector {
             }
             Action::Sync { file, data_only, .. } => push(self, K::Sync { file, data_only }),
             Action::SyncAll => push(self, K::SyncAll),
+            Action::SyncDirectory { ref path } => {
+                let directory = self.directory(path, false, &mut push);
+                push(self, K::SyncDirectory(directory));
+            }
             Action::Truncate { file, size } => push(self, K::Truncate(file, size)),
             Action::Punch { file, .. } => push(self, K::Punch(file)),
             Action::Size { file, size } => push(self, K::Size(file, size)),
@@ -363,7 +369,9 @@ impl Collector {
         let change = |entry: &mut Entry| entry.directory = swapped(entry.directory);
         for operation in &mut self.found.list {
             match &mut operation.kind {
-                OperationKind::MakeDirectory(number) => *number = swapped(*number),
+                OperationKind::MakeDirectory(number) | OperationKind::SyncDirectory(number) => {
+                    *number = swapped(*number);
+                }
                 OperationKind::Exists(_, Some(entry))
                 | OperationKind::Create(_, Some(entry))
                 | OperationKind::Link(_, entry)

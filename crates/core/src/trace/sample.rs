@@ -66,6 +66,7 @@ impl Sampler {
             Action::Read { file, offset, len, .. }
             | Action::Write { file, offset, len, .. }
             | Action::Direct { file, offset, len, .. } => (file, offset, len),
+            Action::Folio { file, offset, len } if len > 0 => (file, offset, len),
             _ => return into.iter_mut().for_each(|sample| sample.push(event.clone())),
         };
         let end = offset.saturating_add(len);
@@ -80,7 +81,7 @@ impl Sampler {
             Action::Write { .. } => self.write_accesses += pages,
             _ => {}
         }
-        if self.unit == Unit::Request {
+        if self.unit == Unit::Request && !matches!(event.action, Action::Folio { .. }) {
             // An object is one unit, whatever its size.
             let place = if self.keyed_by_place { offset } else { 0 };
             if let Some(sample) = self.sample_of(file, place) {
@@ -111,6 +112,7 @@ fn part(event: &Event<'static>, offset: u64, len: u64) -> Event<'static> {
         Action::Read { file, open, .. } => Action::Read { file, open, offset, len },
         Action::Write { file, open, sync, .. } => Action::Write { file, open, offset, len, sync },
         Action::Direct { file, open, write, .. } => direct(file, open, offset, len, write),
+        Action::Folio { file, .. } => Action::Folio { file, offset, len },
         ref other => other.clone(),
     };
     Event { action, ..event.clone() }

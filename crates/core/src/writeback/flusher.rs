@@ -236,6 +236,10 @@ impl Flusher {
                 }
                 self.relieve();
             }
+            Action::Folio { file, offset, len } if len > 0 => {
+                self.write(event.at_us, file, cut(pages_touched(offset, len)), dirtier);
+                self.relieve();
+            }
             Action::Direct { file, offset, len, write: true, .. } => {
                 self.advance(event.at_us);
                 let pages = cut(pages_touched(offset, len));
@@ -608,7 +612,7 @@ mod tests {
         let file = 0..6_u64;
         let range = (0..130_u64 * PAGE_BYTES, 0..40 * PAGE_BYTES);
         let pause = prop_oneof![4 => 0..2 * SECOND, 1 => (0..8_u64).prop_map(|n| n * 5 * SECOND)];
-        let event = (pause, 0..16_u32, file, range, any::<bool>());
+        let event = (pause, 0..18_u32, file, range, any::<bool>());
         prop::collection::vec(event, 0..120).prop_map(|events| {
             let (mut at_us, mut epochs) = (0, [0_u64; 6]);
             let history = events.into_iter().map(|(pause_us, kind, file, (offset, len), flag)| {
@@ -624,6 +628,8 @@ mod tests {
                     12 => Action::Sync { file, offset: 0, len: u64::MAX, data_only: false },
                     13 => Action::Sync { file, offset, len, data_only: false },
                     14 if flag => Action::SyncAll,
+                    // A length of 0 stands for an unknown folio.
+                    15 | 16 => Action::Folio { file, offset, len },
                     _ => {
                         *epoch += 1;
                         Action::Gone { file }
@@ -786,6 +792,20 @@ mod tests {
                     }
                     if sync {
                         self.remove(file, pages, Some(FlushReason::Synced));
+                    }
+                    while self.pages.len() as u64 > background_pages {
+                        self.write_oldest(FlushReason::Background);
+                    }
+                }
+                // Page by page: each that is not dirty becomes so.
+                Action::Folio { file, offset, len } => {
+                    for page in offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES) {
+                        if len > 0 {
+                            self.pages.entry((file, page)).or_insert(dirtier);
+                        }
+                    }
+                    if len > 0 && self.since_us.iter().all(|(_, known)| *known != file) {
+                        self.since_us.push((event.at_us, file));
                     }
                     while self.pages.len() as u64 > background_pages {
                         self.write_oldest(FlushReason::Background);

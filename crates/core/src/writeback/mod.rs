@@ -395,11 +395,25 @@ pub enum Caveat {
     SyncsIncomplete,
     /// The modes go by file, and a block trace has one file per device.
     OneFile,
+    /// So many stores through mappings are recorded without their folio.
+    FoliosUnknown(u64),
 }
+
+/// The most pages of a folio: those of a huge page.
+const FOLIO_PAGES_MAX: u64 = 512;
 
 impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::FoliosUnknown(stores) => {
+                let more = stores.saturating_mul(FOLIO_PAGES_MAX - 1);
+                return write!(
+                    f,
+                    "the folios of {stores} stores through mappings are unknown: the kernel writes \
+                     whole folios, here up to {more} pages ({}) more",
+                    show::bytes(more.saturating_mul(PAGE_BYTES))
+                );
+            }
             Self::NoSyncs => "the trace contains no sync: syncs write nothing",
             Self::SyncsIncomplete => {
                 "this kind of trace may lack some syncs: more may have written"
@@ -467,6 +481,10 @@ impl Modes {
         let by_file = self.expire.is_some() || self.syncs == Syncs::TheirFile;
         if by_file && trace.about().space == Space::Blocks {
             caveats.push(Caveat::OneFile);
+        }
+        let stores = trace.totals().stores_without_folio;
+        if stores > 0 {
+            caveats.push(Caveat::FoliosUnknown(stores));
         }
         caveats
     }

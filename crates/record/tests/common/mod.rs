@@ -1,4 +1,4 @@
-//! An ext4 file system for a test, and a description of the events recorded on it.
+//! A file system for a test, and a description of the events recorded on it.
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
@@ -11,14 +11,24 @@ use std::{
     process::Command,
 };
 
-/// ext4 on a loop device; unmounted when dropped.
-pub(crate) struct Ext4 {
+/// A file system on a loop device; unmounted when dropped.
+pub(crate) struct FileSystem {
     folder: tempfile::TempDir,
 }
 
+/// ext4, as [`FileSystem`].
+pub(crate) struct Ext4;
+
 impl Ext4 {
+    #[allow(clippy::new_ret_no_self, reason = "it is a file system of a kind")]
+    pub(crate) fn new(test: &str) -> Option<FileSystem> {
+        FileSystem::new("ext4", test)
+    }
+}
+
+impl FileSystem {
     /// Mounts the file system; `None`, with a line on standard output, where that is not permitted.
-    pub(crate) fn new(test: &str) -> Option<Self> {
+    pub(crate) fn new(kind: &str, test: &str) -> Option<Self> {
         let skip = |why: &str| {
             println!("SKIPPED {test}: {why}");
             None
@@ -26,17 +36,20 @@ impl Ext4 {
         if !rustix::process::geteuid().is_root() {
             return skip("recording needs root");
         }
-        if !has("mkfs.ext4") {
-            return skip("mkfs.ext4 is not installed (Debian: e2fsprogs)");
+        let make = format!("mkfs.{kind}");
+        if !has(&make) {
+            return skip(&format!("{make} is not installed (Debian: e2fsprogs, xfsprogs)"));
         }
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
         std::fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
-        run(Command::new("mkfs.ext4").arg("-q").arg(&image));
+        run(Command::new(make).arg("-q").arg(&image));
         let mounted = folder.path().join("mounted");
         std::fs::create_dir(&mounted).unwrap();
+        // ext4 would fill its tables of inodes with zeros in the background.
+        let options = if kind == "ext4" { "loop,noinit_itable" } else { "loop" };
         let mount =
-            Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mounted).output().unwrap();
+            Command::new("mount").args(["-o", options]).arg(&image).arg(&mounted).output().unwrap();
         if !mount.status.success() {
             return skip(&format!(
                 "mounting is not allowed here: {}",
@@ -58,7 +71,7 @@ impl Ext4 {
     }
 }
 
-impl Drop for Ext4 {
+impl Drop for FileSystem {
     fn drop(&mut self) {
         // The recorder of another test may be reading it.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
@@ -203,6 +216,8 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
             Action::Open { .. }
             | Action::Close { .. }
             | Action::SyncAll
+            | Action::SyncDirectory { .. }
+            | Action::Folio { .. }
             | Action::Process { .. }
             | Action::Size { .. }
             | Action::RenameDirectory { .. }

@@ -57,7 +57,6 @@ const NO_PATH: Skip = Skip::Damage("path with more bytes or links than the kerne
 /// Renames of files with an exchanged directory are reported up to this total: otherwise a short
 /// hostile input could produce them without end.
 const MOVED_MAX: usize = 10_000_000;
-const DIRECTORY_SYNC: Skip = Skip::Benign("fsync of a directory");
 const TOO_LONG: Skip = Skip::Damage("read or write of more than 2 GiB");
 const TOO_FAR: Skip = Skip::Damage("offset beyond 2^63");
 
@@ -249,7 +248,10 @@ impl CallMachine {
             SystemCall::Sync { fd, offset, len, data_only } => {
                 let file = self.storage(task, fd, out)?;
                 if self.is_directory(task, fd, out)? {
-                    return Err(DIRECTORY_SYNC);
+                    let open = self.description(task, fd, out)?;
+                    let path = self.names.name(self.files.open[open].node);
+                    out.push(Action::SyncDirectory { path: path.into() });
+                    return Ok(());
                 }
                 out.push(Action::Sync { file: id(file), offset, len, data_only });
                 Ok(())

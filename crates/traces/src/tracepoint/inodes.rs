@@ -4,7 +4,7 @@
 use super::{Handle, Inode};
 use crate::process::slab::Slab;
 use flashsift_core::event::FileId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Type of an inode, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,12 @@ pub(super) struct File {
     pub(super) names: Vec<(u64, Box<str>)>,
     /// The file is, or was, below the recorded directory; `None` if unknown.
     pub(super) inside: Option<bool>,
+    /// Folios of more than one page: the number of pages, by the first.
+    pub(super) folios: BTreeMap<u64, u64>,
+    /// The page cache may hold other folios, since before the trace or since one was split.
+    pub(super) has_unseen_folios: bool,
+    /// Windows of pages whose folios were asked for since.
+    pub(super) asked: BTreeSet<u64>,
 }
 
 impl File {
@@ -73,6 +79,9 @@ impl File {
             found_ns: 0,
             names: Vec::new(),
             inside: None,
+            folios: BTreeMap::new(),
+            has_unseen_folios: older,
+            asked: BTreeSet::new(),
         }
     }
 

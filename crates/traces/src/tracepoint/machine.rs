@@ -2,12 +2,14 @@
 
 mod accesses;
 mod files;
+mod folios;
 mod mappings;
 mod names;
 mod places;
 #[cfg(test)]
 mod tests;
 
+pub use folios::FOLIO_WINDOW_PAGES;
 pub use places::Survivor;
 
 use super::{
@@ -23,7 +25,7 @@ use flashsift_core::{
     event::{Action, Create, Event, FileId, FileOwner, MaybeOwned, OpenId},
     page::PAGE_BYTES,
 };
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Facts that only the running system can supply, queried while it is recorded.
 pub trait Host {
@@ -37,6 +39,23 @@ pub trait Host {
     /// looked up.
     fn is_directory(&mut self, _inode: Inode) -> Option<bool> {
         None
+    }
+
+    /// Path of the directory with this inode number, if it still exists.
+    fn path(&mut self, _inode: Inode) -> Option<String> {
+        None
+    }
+
+    /// Passes the folios of more than one page that the page cache holds of a file among
+    /// [`FOLIO_WINDOW_PAGES`] pages, each as its first page and their number. `false` if that is not
+    /// known.
+    fn folios(
+        &mut self,
+        _handle: Handle,
+        _first_page: u64,
+        _take: &mut dyn FnMut(u64, u64),
+    ) -> bool {
+        false
     }
 
     /// Path of the process's control group, if the process still runs.
@@ -73,9 +92,19 @@ pub struct TracepointMachine {
     direct_steps: bool,
     /// No writes are reported, other than by the pages that become dirty.
     without_writes: bool,
+    /// No folios are reported.
+    without_folios: bool,
+    /// Pages that enter the page cache stand for reads.
+    reads_are_additions: bool,
     /// The F2FS device that tracepoints omit, and its mount point.
     f2fs: Option<(Dev, Box<str>)>,
     devs: Option<Vec<(Dev, u64)>>,
+    /// The one recorded btrfs, whose tracepoints name no device.
+    btrfs: Option<Dev>,
+    /// Devices whose file systems do not report that they allocate an inode.
+    without_allocations: Vec<Dev>,
+    /// Accesses of recorded threads on other devices.
+    elsewhere: BTreeMap<Dev, u64>,
     under: Option<Box<str>>,
     /// Directories below `under`.
     dirs: HashSet<Inode>,
@@ -115,8 +144,13 @@ impl TracepointMachine {
         Self {
             direct_steps,
             without_writes: false,
+            without_folios: false,
+            reads_are_additions: false,
             f2fs: None,
             devs: None,
+            btrfs: None,
+            without_allocations: Vec::new(),
+            elsewhere: BTreeMap::new(),
             under: None,
             dirs: HashSet::new(),
             tasks: Tasks::default(),
@@ -167,9 +201,36 @@ impl TracepointMachine {
         self.f2fs = Some((dev, mounted.trim_end_matches('/').into()));
     }
 
+    /// Sets the one btrfs whose accesses are emitted, by the device number in its other tracepoints.
+    pub fn btrfs(&mut self, dev: Dev) {
+        self.btrfs = Some(dev);
+    }
+
+    /// Declares that the file system on this device does not report that it allocates an inode: a
+    /// file begins with its first name.
+    pub fn without_allocations(&mut self, dev: Dev) {
+        self.without_allocations.push(dev);
+    }
+
+    /// Returns how many accesses of recorded threads on other devices were left out: requests of
+    /// reads, and folios that became dirty. A btrfs that is not recorded has the number 0.
+    pub fn elsewhere(&self) -> &BTreeMap<Dev, u64> {
+        &self.elsewhere
+    }
+
     /// Declares that the trace reports no writes, other than by the pages that become dirty.
     pub fn without_writes(&mut self) {
         self.without_writes = true;
+    }
+
+    /// Declares that the trace does not report the pages that enter the page cache.
+    pub fn without_folios(&mut self) {
+        self.without_folios = true;
+    }
+
+    /// Declares that the trace reports no reads, other than by the pages that enter the page cache.
+    pub fn reads_are_additions(&mut self) {
+        self.reads_are_additions = true;
     }
 
     /// Adds a thread from before the trace.
@@ -230,11 +291,18 @@ impl TracepointMachine {
                 thread.ahead = true;
                 thread.missed = missing.map(|(first, last)| (inode, first, last));
             }
+            What::Written { inode, offset, len } => self.written(tid, inode, offset, len),
             What::WriteBegin { inode, offset, len } => self.write_begins(tid, inode, offset, len),
             What::WriteEnd { inode, offset, copied } => self.write_ends(tid, inode, offset, copied),
-            What::Dirtied { inode, page } => self.dirtied(tid, inode, page),
-            What::Added { inode, first, pages } => self.added(tid, inode, first, pages),
-            What::UserFault { address, write } => self.user_fault(tid, address, write),
+            What::Dirtied { inode, page } => self.dirtied(tid, inode, page, host),
+            What::Added { inode, first, pages } => {
+                self.folio_added(inode, first, pages);
+                if self.reads_are_additions {
+                    self.added(tid, inode, first, pages);
+                }
+            }
+            What::Removed { inode, first, pages } => self.folio_removed(inode, first, pages),
+            What::UserFault { address, write } => self.user_fault(tid, address, write, host),
             What::Fault { inode, page } => self.fault(tid, inode, page),
             What::FaultAround { inode, first, last } => self.fault_around(tid, inode, first, last),
             What::Enter(call) => {
@@ -353,8 +421,13 @@ impl TracepointMachine {
                     self.access(by, file, open, (end.saturating_sub(len), len), write, true);
                 }
             }
-            What::Sync { inode, data_only } => self.synced(tid, inode, data_only, host),
+            What::Sync { inode, data_only } => {
+                let inode = self.on_btrfs(inode);
+                self.synced(tid, inode, data_only, host);
+            }
+            What::Inactive { inode } => self.inactive(self.on_btrfs(inode)),
             What::SyncFs { dev, wait } => {
+                let Inode { dev, .. } = self.on_btrfs(Inode { dev, ino: 0 });
                 if wait && self.tasks.is_recorded(tid) && self.block_bytes(dev).is_some() {
                     self.emit(tid, Action::SyncAll);
                 }
@@ -386,6 +459,7 @@ impl TracepointMachine {
             }
             What::Punch { inode, offset, len } => {
                 self.thread(tid).wrote = Some(inode);
+                self.punched(inode, offset, len);
                 self.life(tid, inode, |file| Action::Punch { file, offset, len });
             }
             What::NewTask { tid: child, flags, ref name } => self.new_task(tid, child, flags, name),
@@ -437,6 +511,21 @@ impl TracepointMachine {
             Some(file) => file,
             None => self.files.begin(inode, true),
         }
+    }
+
+    /// Fills in the device of a file on btrfs.
+    fn on_btrfs(&self, inode: Inode) -> Inode {
+        let dev = self.btrfs.filter(|_| inode.dev == Dev::default()).unwrap_or(inode.dev);
+        Inode { dev, ..inode }
+    }
+
+    /// An access on a device that is not recorded is left out.
+    fn is_elsewhere(&mut self, tid: u32, dev: Dev) -> bool {
+        let is_elsewhere = self.block_bytes(dev).is_none();
+        if is_elsewhere && self.tasks.is_recorded(tid) {
+            *self.elsewhere.entry(dev).or_default() += 1;
+        }
+        is_elsewhere
     }
 
     /// Fills in the device of an F2FS file.

@@ -33,7 +33,7 @@ mod spec;
 mod tasks;
 
 pub use calls::{EnteredCall, Pointer};
-pub use machine::{Host, NoHost, Survivor, TracepointMachine};
+pub use machine::{FOLIO_WINDOW_PAGES, Host, NoHost, Survivor, TracepointMachine};
 pub use maps::Mapping;
 pub use names::{Handle, Name, NameKind};
 pub use point::{Dev, Inode, Point, What};

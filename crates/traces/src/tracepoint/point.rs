@@ -72,6 +72,15 @@ pub enum What {
         /// Number of pages.
         pages: u64,
     },
+    /// Pages of a file left the page cache.
+    Removed {
+        /// File.
+        inode: Inode,
+        /// First page.
+        first: u64,
+        /// Number of pages.
+        pages: u64,
+    },
     /// A page fault was served from this page of a file.
     Fault {
         /// File.
@@ -113,6 +122,20 @@ pub enum What {
         offset: u64,
         /// Bytes that were copied.
         copied: u64,
+    },
+    /// A buffered write of this many bytes begins, and is reported by nothing else (XFS).
+    Written {
+        /// File.
+        inode: Inode,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// The kernel lets go of an inode that nobody has open. If no name leads to it, the file ends.
+    Inactive {
+        /// File.
+        inode: Inode,
     },
     /// A read or write call begins, which the file system reports in detail (F2FS).
     CallBegin {

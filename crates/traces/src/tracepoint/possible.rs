@@ -16,12 +16,15 @@ impl What {
             Self::Pages { first, last, .. } | Self::FaultAround { first, last, .. } => {
                 first <= last && last < PAGES
             }
-            Self::Added { first, pages, .. } => first.saturating_add(pages) < PAGES,
+            Self::Added { first, pages, .. } | Self::Removed { first, pages, .. } => {
+                first.saturating_add(pages) < PAGES
+            }
             Self::Placed { block, blocks, at, .. } => {
                 [block, at].iter().all(|first| first.saturating_add(blocks) < PAGES)
             }
             Self::Fault { page, .. } | Self::Dirtied { page, .. } => page < PAGES,
             Self::WriteBegin { offset, len, .. }
+            | Self::Written { offset, len, .. }
             | Self::DirectStep { offset, len, .. }
             | Self::Allocate { offset, len, .. }
             | Self::Punch { offset, len, .. } => span(offset, len),

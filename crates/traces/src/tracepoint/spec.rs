@@ -25,6 +25,8 @@ pub enum Need {
     Direct,
     /// Reads and stores through mappings.
     Mapped,
+    /// Folios of more than one page, which a store through a mapping makes dirty as a whole.
+    Folios,
     /// Addresses of page faults, which identify the page of a mapping.
     Addresses,
     /// Syncs.
@@ -69,6 +71,13 @@ pub const ALL: &[TracepointSpec] = &[
         &["s_dev", "i_ino", "index", "last_index"],
         |v| Some(What::FaultAround { inode: inode(v), first: v.number(2), last: v.number(3) }),
     ),
+    // The order of a folio is missing before Linux 5.18, where all have one page.
+    folio("mm_filemap_add_to_page_cache", |v| {
+        Some(What::Added { inode: inode(v), first: v.number(2), pages: pages_of(v.number(3))? })
+    }),
+    folio("mm_filemap_delete_from_page_cache", |v| {
+        Some(What::Removed { inode: inode(v), first: v.number(2), pages: pages_of(v.number(3))? })
+    }),
     spec(
         "readahead",
         "page_cache_sync_ra",
@@ -185,6 +194,34 @@ pub const ALL: &[TracepointSpec] = &[
             },
         )
     },
+    // XFS rounds nothing and reports a call before it copies: of a write that ends early, the rest
+    // is taken as written.
+    xfs("xfs_file_buffered_write", Need::Writes, &["dev", "ino", "offset", "count"], |v| {
+        Some(What::Written { inode: inode(v), offset: v.number(2), len: v.number(3) })
+    }),
+    // Neither says `datasync`.
+    xfs("xfs_file_fsync", Need::Syncs, &["dev", "ino"], |v| {
+        Some(What::Sync { inode: inode(v), data_only: false })
+    }),
+    xfs("xfs_dir_fsync", Need::Syncs, &["dev", "ino"], |v| {
+        Some(What::Sync { inode: inode(v), data_only: false })
+    }),
+    xfs("xfs_itruncate_extents_start", Need::Life, &["dev", "ino", "new_size"], |v| {
+        Some(What::TruncateBegin { inode: inode(v), size: Some(v.number(2)) })
+    }),
+    xfs("xfs_inode_inactivating", Need::Life, &["dev", "ino"], |v| {
+        Some(What::Inactive { inode: inode(v) })
+    }),
+    // btrfs names its file system by its identifier: it is the only recorded one.
+    btrfs("btrfs_sync_file", Need::Syncs, &["ino", "datasync"], |v| {
+        Some(What::Sync { inode: on_btrfs(v), data_only: v.number(1) != 0 })
+    }),
+    btrfs("btrfs_sync_fs", Need::Syncs, &["wait"], |v| {
+        Some(What::SyncFs { dev: BTRFS, wait: v.number(0) as i32 != 0 })
+    }),
+    btrfs("btrfs_inode_evict", Need::Life, &["ino"], |v| {
+        Some(What::Inactive { inode: on_btrfs(v) })
+    }),
     f2fs("f2fs_submit_page_write", Need::Places, F2FS_WRITE, f2fs_placed),
     // Name of the tracepoint since folios.
     f2fs("f2fs_submit_folio_write", Need::Places, F2FS_WRITE, f2fs_placed),
@@ -276,6 +313,11 @@ const fn filemap(
     spec("filemap", name, need, fields, read)
 }
 
+const fn folio(name: &'static str, read: fn(&dyn Values) -> Option<What>) -> TracepointSpec {
+    let fields = &["s_dev", "i_ino", "index", "order"];
+    TracepointSpec { filter: Some("order > 0"), ..filemap(name, Need::Folios, fields, read) }
+}
+
 const fn ext4(
     name: &'static str,
     need: Need,
@@ -285,6 +327,24 @@ const fn ext4(
     spec("ext4", name, need, fields, read)
 }
 
+const fn xfs(
+    name: &'static str,
+    need: Need,
+    fields: &'static [&'static str],
+    read: fn(&dyn Values) -> Option<What>,
+) -> TracepointSpec {
+    spec("xfs", name, need, fields, read)
+}
+
+const fn btrfs(
+    name: &'static str,
+    need: Need,
+    fields: &'static [&'static str],
+    read: fn(&dyn Values) -> Option<What>,
+) -> TracepointSpec {
+    spec("btrfs", name, need, fields, read)
+}
+
 const fn f2fs(
     name: &'static str,
     need: Need,
@@ -292,6 +352,11 @@ const fn f2fs(
     read: fn(&dyn Values) -> Option<What>,
 ) -> TracepointSpec {
     spec("f2fs", name, need, fields, read)
+}
+
+/// Returns the pages of a folio of this order.
+fn pages_of(order: u64) -> Option<u64> {
+    1_u64.checked_shl(u32::try_from(order).ok()?)
 }
 
 const F2FS_WRITE: &[&str] = &["dev", "ino", "index", "new_blkaddr", "type"];
@@ -307,6 +372,14 @@ fn inode(v: &dyn Values) -> Inode {
     Inode { dev: Dev(v.number(0) as u32), ino: v.number(1) }
 }
 
+/// Stands for the device of the only recorded btrfs.
+const BTRFS: Dev = Dev(0);
+
+/// The inode's number comes first.
+fn on_btrfs(v: &dyn Values) -> Inode {
+    Inode { dev: BTRFS, ino: v.number(0) }
+}
+
 fn user_fault(v: &dyn Values) -> Option<What> {
     let address = v.number(0);
     // The upper half of the address space belongs to the kernel.
@@ -314,7 +387,9 @@ fn user_fault(v: &dyn Values) -> Option<What> {
 }
 
 fn dirtied(v: &dyn Values) -> Option<What> {
-    let dev = Dev::parse(&v.text(0))?;
+    let name = v.text(0);
+    // btrfs may span several devices, so that its name is a number of its own.
+    let dev = if name.starts_with("btrfs-") { BTRFS } else { Dev::parse(&name)? };
     Some(What::Dirtied { inode: Inode { dev, ino: v.number(1) }, page: v.number(2) })
 }
 

@@ -67,6 +67,8 @@ pub(super) struct Faulting {
     pub(super) address: u64,
     /// The fault has been emitted as an access to this file.
     pub(super) reported: Option<Inode>,
+    /// It is a store to this page, which was not in the page cache.
+    pub(super) absent: Option<u64>,
 }
 
 /// All threads that have been seen.

@@ -177,14 +177,18 @@ pub(in crate::format) static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
     let replaced = |name: &str| OTHERS.iter().any(|known| known.name == name);
     // System calls are not used: their numbers depend on the architecture, which no trace records.
     // Nor are places: they count blocks of the file system, whose size no trace records either.
-    let left_out = |need| matches!(need, Need::Calls | Need::Places);
-    let ours = tracepoint::ALL.iter().filter(|spec| !left_out(spec.need) && !replaced(spec.name));
+    // Other programs' recordings of XFS and btrfs lack the names that the recorder adds.
+    let left_out = |spec: &tracepoint::TracepointSpec| {
+        matches!(spec.need, Need::Calls | Need::Places) || matches!(spec.system, "xfs" | "btrfs")
+    };
+    let ours = tracepoint::ALL.iter().filter(|spec| !left_out(spec) && !replaced(spec.name));
     let known = |spec: &'static tracepoint::TracepointSpec| Known {
         system: spec.system,
         name: spec.name,
         fields: spec.fields,
         source: match spec.name {
             "mm_filemap_get_pages" => Source::Pages,
+            "mm_filemap_add_to_page_cache" => Source::Added,
             "writeback_dirty_folio" | "writeback_dirty_page" => Source::Dirtied,
             "f2fs_dataread_end" => Source::F2fsReadEnd,
             "f2fs_file_write_iter" => Source::F2fsWriteIter,
@@ -229,17 +233,6 @@ const OTHERS: &[Known] = &[
     // Android kernels up to 5.10, for ext4 and F2FS alike. Reads are those that missed the cache.
     call("android_fs", "android_fs_dataread_start", Source::AndroidRead, false),
     call("android_fs", "android_fs_datawrite_start", Source::AndroidWrite, true),
-    // The order of a folio is missing before Linux 5.18.
-    point(
-        "filemap",
-        "mm_filemap_add_to_page_cache",
-        Source::Added,
-        &["s_dev", "i_ino", "index", "order"],
-        |v| {
-            let pages = 1_u64.checked_shl(u32::try_from(v.number(3)).ok()?)?;
-            Some(What::Added { inode: inode(v), first: v.number(2), pages })
-        },
-    ),
     block("block_bio_queue", Source::Queued),
     block("block_io_start", Source::Started),
     block("block_rq_issue", Source::Issued),

@@ -29,7 +29,7 @@ use crate::{
 };
 use flashsift_core::event::{About, Action, Knows, Side, Space};
 use known::{Meaning, Source};
-use plan::{Plan, Survey};
+use plan::{Additions, Plan, Survey};
 use requests::{By, Requests};
 use std::collections::HashMap;
 use tasks::{News, Tasks};
@@ -393,6 +393,11 @@ impl Teller {
         if !plan.writes {
             machine.without_writes();
         }
+        match plan.additions {
+            Additions::None => machine.without_folios(),
+            Additions::Folios => {}
+            Additions::Reads => machine.reads_are_additions(),
+        }
         Self {
             plan,
             machine,
@@ -498,6 +503,16 @@ impl Teller {
             Heard::Tracepoint(known, Meaning::Point(what)) => {
                 if self.plan.repeats(known.source, Some(what)) {
                     tally.add(Left::Repeated, line);
+                    // It still tells the folio.
+                    if let What::Added { inode, first, pages } = *what {
+                        self.machine.folio_added(inode, first, pages);
+                    }
+                    return Ok(());
+                }
+                // The trace does not begin with it.
+                if let What::Removed { inode, first, pages } = *what {
+                    self.machine.folio_removed(inode, first, pages);
+                    tally.add(Left::Silent, line);
                     return Ok(());
                 }
                 match known.source {

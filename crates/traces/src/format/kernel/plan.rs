@@ -121,8 +121,24 @@ impl Survey {
             direct_steps: !self.direct_ends,
             writes,
             misses_only: seen(&Source::Added) && !others,
+            additions: match seen(&Source::Added) {
+                false => Additions::None,
+                true if repeats & 1 << Source::Added as u32 != 0 => Additions::Folios,
+                true => Additions::Reads,
+            },
         }
     }
+}
+
+/// The use of the pages that entered the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Additions {
+    /// The trace does not tell them.
+    None,
+    /// They show folios.
+    Folios,
+    /// They show folios and, in lack of better, reads.
+    Reads,
 }
 
 /// The plan for reading a trace.
@@ -144,6 +160,8 @@ pub(super) struct Plan {
     pub(super) calls: bool,
     /// The trace has a tracepoint of writes.
     pub(super) writes: bool,
+    /// The use of the pages that entered the page cache.
+    pub(super) additions: Additions,
     /// The trace has nothing but the pages that entered the page cache.
     pub(super) misses_only: bool,
 }

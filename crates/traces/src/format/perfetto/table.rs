@@ -18,6 +18,7 @@ const TABLE: &[(&str, u32, &str)] = &[
     ("ext4_sync_file_enter", 43, "dev ino parent datasync"),
     ("block_rq_issue", 45, "dev sector nr_sector bytes rwbs comm cmd"),
     ("mm_filemap_add_to_page_cache", 97, "pfn i_ino index s_dev page"),
+    ("mm_filemap_delete_from_page_cache", 98, "pfn i_ino index s_dev page"),
     ("block_bio_queue", 119, "dev sector nr_sector rwbs comm"),
     ("block_rq_insert", 126, "dev sector nr_sector bytes rwbs comm cmd"),
     ("block_rq_requeue", 129, "dev sector nr_sector errors rwbs cmd"),

@@ -52,7 +52,7 @@ impl TracepointMachine {
         if thread.write.is_some() || thread.stored.is_some() {
             self.flush(tid);
         }
-        if self.block_bytes(inode.dev).is_none() {
+        if self.is_elsewhere(tid, inode.dev) {
             return;
         }
         let file = self.file(inode);
@@ -103,6 +103,20 @@ impl TracepointMachine {
         }
         let size = self.files[file].size.unwrap_or(end);
         (start, size.min(end) - start)
+    }
+
+    pub(super) fn written(&mut self, tid: u32, inode: Inode, offset: u64, len: u64) {
+        self.flush(tid);
+        let thread = self.thread(tid);
+        // Pages that become dirty now belong to this write, also if its source is mapped.
+        (thread.wrote, thread.in_call) = (Some(inode), true);
+        if len == 0 || self.block_bytes(inode.dev).is_none() {
+            return;
+        }
+        let file = self.file(inode);
+        let open = self.open_of(tid, file, true);
+        self.files[file].reaches(offset.saturating_add(len));
+        self.write(tid, file, open, (offset, len), false);
     }
 
     pub(super) fn write_begins(&mut self, tid: u32, inode: Inode, offset: u64, len: u64) {

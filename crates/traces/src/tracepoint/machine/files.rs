@@ -1,13 +1,15 @@
 //! The life of files: creation, truncation, sync, deletion.
 
 use super::{
-    super::{EnteredCall, Inode, Name, NameKind, What, inodes::Kind},
+    super::{EnteredCall, Handle, Inode, Name, NameKind, What, inodes::Kind},
     Host, NoHost, TracepointMachine,
 };
 use crate::events::Skip;
-use flashsift_core::event::{Action, Event, FileId};
+use flashsift_core::{
+    event::{Action, Event, FileId},
+    page::PAGE_BYTES,
+};
 
-const DIRECTORY_SYNC: Skip = Skip::Benign("fsync of a directory");
 const SHIFTED: Skip =
     Skip::Note("collapse or insert of a range: all pages behind it are taken as gone");
 
@@ -28,7 +30,9 @@ impl TracepointMachine {
             self.files[file].kind = kind;
         }
         if self.files[file].kind == Kind::Directory {
-            return self.skip(DIRECTORY_SYNC);
+            let known = self.files[file].names.first().map(|(_, path)| path.to_string());
+            let path = known.or_else(|| host.path(inode)).unwrap_or_default();
+            return self.emit(tid, Action::SyncDirectory { path: path.into() });
         }
         let file = self.id(tid, file);
         // The write to which the sync belongs (O_SYNC) was emitted just before.
@@ -101,6 +105,49 @@ impl TracepointMachine {
         {
             self.emit_creation(tid, file, host);
         }
+    }
+
+    /// The kernel lets go of an inode: to free memory, or because its last name is gone.
+    pub(super) fn inactive(&mut self, inode: Inode) {
+        if self.block_bytes(inode.dev).is_none() {
+            return;
+        }
+        let Some(file) = self.files.current(inode) else { return };
+        let handle = self.files[file].handle;
+        let is_it = |name: &Name| Some(name.handle) == handle;
+        while let Some(n) = self.deleted.iter().position(is_it) {
+            let name = self.deleted.remove(n).expect("it is there");
+            self.went(&name);
+        }
+        while let Some((_, path)) = self.files[file].names.first().cloned() {
+            let over =
+                |name: &Name| matches!(name.kind, NameKind::Moved { .. }) && name.path == path;
+            if !self.catch_up(over) {
+                break;
+            }
+        }
+        // A kernel thread may do it, long after the last close.
+        if self.files[file].was_named && self.files[file].names.is_empty() {
+            self.gone(0, inode);
+        }
+    }
+
+    /// A file begins with its first name.
+    pub(super) fn begins_named(&mut self, name: &Name) -> u32 {
+        let Handle { inode, .. } = name.handle;
+        if self.files.current(inode).is_some() {
+            // The end of the previous file was not reported.
+            self.gone(0, inode);
+        }
+        let file = self.files.begin(inode, false);
+        self.binding.bind(name.handle, file);
+        self.files[file].handle = Some(name.handle);
+        self.files[file].kind = if name.directory { Kind::Directory } else { Kind::Regular };
+        self.named(file, name);
+        if !name.directory && self.is_in_scope(name.tid, file) {
+            self.emit_creation(name.tid, file, &mut NoHost);
+        }
+        file
     }
 
     pub(super) fn gone(&mut self, tid: u32, inode: Inode) {
@@ -232,8 +279,14 @@ impl TracepointMachine {
     }
 
     pub(super) fn resized(&mut self, tid: u32, file: u32, size: u64) {
-        if self.files[file].size.replace(size) == Some(size) {
+        let old = self.files[file].size.replace(size);
+        if old == Some(size) {
             return;
+        }
+        if old.is_none_or(|old| old > size) {
+            // The kernel splits a folio that the new end cuts.
+            let first = size.div_ceil(PAGE_BYTES);
+            self.folios_gone(file, first, u64::MAX - first);
         }
         self.files[file].may_have_grown = false;
         self.tell_size(tid, file, size);
@@ -298,6 +351,7 @@ impl TracepointMachine {
         }
         // Zeroing a range recreates its pages without a write.
         if mode & (PUNCH | ZERO) != 0 {
+            self.punched(inode, offset, len);
             self.life(tid, inode, |file| Action::Punch { file, offset, len });
         }
         if mode & KEEP_SIZE == 0 && mode & PUNCH == 0 {
@@ -305,6 +359,15 @@ impl TracepointMachine {
             if done {
                 self.other(tid, &What::AllocateEnd { inode, done }, &mut NoHost);
             }
+        }
+    }
+
+    /// The kernel splits a folio that a hole cuts.
+    pub(super) fn punched(&mut self, inode: Inode, offset: u64, len: u64) {
+        if let Some(file) = self.files.current(inode) {
+            let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
+            let first = offset / PAGE_BYTES;
+            self.folios_gone(file, first, end - first);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Inode, inodes::Kind, maps::FaultTarget, tasks::Faulting},
-    TracepointMachine,
+    Host, TracepointMachine,
 };
 use crate::events::Skip;
 use flashsift_core::page::PAGE_BYTES;
@@ -13,6 +13,10 @@ const UNWRITTEN: Skip = Skip::Note(
     "page that became dirty, taken as a write: a write(2) looks like a store through a mapping, \
      and writes to a page that is dirty are not in the trace",
 );
+const PAGE: Skip = Skip::Note(
+    "page that became dirty on btrfs, taken as a write of the page: writes to a page that is dirty \
+     are not in the trace",
+);
 const FOLIO: Skip = Skip::Note("store through a mapping, known to its folio's first page only");
 
 /// Whether a program of this name is a thread of the kernel that writes pages back. It makes pages
@@ -22,7 +26,7 @@ fn writes_back(name: &str) -> bool {
 }
 
 impl TracepointMachine {
-    pub(super) fn user_fault(&mut self, tid: u32, address: u64, write: bool) {
+    pub(super) fn user_fault(&mut self, tid: u32, address: u64, write: bool, host: &mut dyn Host) {
         if !self.tasks.is_recorded(tid) {
             return;
         }
@@ -33,7 +37,7 @@ impl TracepointMachine {
             let thread = self.thread(tid);
             thread.wrote.take_if(|_| !thread.in_call);
         }
-        let mut reported = None;
+        let (mut reported, mut absent) = (None, None);
         match self.maps.at(self.tasks.pid(tid), address) {
             FaultTarget::File(inode, page, shared) if self.block_bytes(inode.dev).is_some() => {
                 let file = self.file(inode);
@@ -46,11 +50,15 @@ impl TracepointMachine {
                     false,
                 );
                 reported = Some(inode);
+                // The kernel reads an absent page after this report, and then makes it dirty.
+                if write && shared && !self.tells_folio(tid, file, page, host) {
+                    absent = Some(page);
+                }
             }
             FaultTarget::File(..) | FaultTarget::Anonymous => return self.thread(tid).fault = None,
             FaultTarget::Unknown => {}
         }
-        self.thread(tid).fault = Some(Faulting { address, reported });
+        self.thread(tid).fault = Some(Faulting { address, reported, absent });
     }
 
     pub(super) fn fault(&mut self, tid: u32, inode: Inode, page: u64) {
@@ -83,7 +91,17 @@ impl TracepointMachine {
         }
     }
 
-    pub(super) fn dirtied(&mut self, tid: u32, inode: Inode, page: u64) {
+    pub(super) fn dirtied(&mut self, tid: u32, inode: Inode, page: u64, host: &mut dyn Host) {
+        let inode = self.on_btrfs(inode);
+        let thread = self.threads.entry(tid).or_default();
+        // A store to a page that was absent: it is told, and its folio is known now.
+        if let Some(fault) = thread.fault.as_mut().filter(|fault| fault.reported == Some(inode))
+            && let Some(page) = fault.absent.take()
+        {
+            let file = self.file(inode);
+            self.tells_folio(tid, file, page, host);
+            return;
+        }
         let thread = self.threads.entry(tid).or_default();
         if thread.wrote == Some(inode) || thread.write.as_ref().is_some_and(|w| w.inode == inode) {
             return;
@@ -100,7 +118,7 @@ impl TracepointMachine {
         let f2fs = self.f2fs.as_ref().is_some_and(|(dev, _)| *dev == inode.dev);
         if inode.ino < if f2fs { 4 } else { 11 }
             || inode.ino == u64::from(inode.dev.0)
-            || self.block_bytes(inode.dev).is_none()
+            || self.is_elsewhere(tid, inode.dev)
         {
             return;
         }
@@ -110,11 +128,21 @@ impl TracepointMachine {
         }
         let page = match stored {
             Some((_, page)) => page,
+            None if self.btrfs == Some(inode.dev) => {
+                // A write, or a store by a process whose mappings are unknown.
+                self.skip(PAGE);
+                self.files[file].reaches((page + 1) * PAGE_BYTES);
+                let place = (page * PAGE_BYTES, PAGE_BYTES);
+                return self.access(tid, file, None, place, true, false);
+            }
             None => {
                 self.skip(if self.without_writes { UNWRITTEN } else { FOLIO });
                 page
             }
         };
         self.access(tid, file, None, (page * PAGE_BYTES, PAGE_BYTES), true, false);
+        if !self.without_writes {
+            self.tells_folio(tid, file, page, host);
+        }
     }
 }

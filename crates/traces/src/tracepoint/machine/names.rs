@@ -50,6 +50,12 @@ impl TracepointMachine {
                 self.binding.bind(name.handle, file);
                 file
             }
+            Whose::ToCome
+                if name.kind == NameKind::Created
+                    && self.without_allocations.contains(&name.handle.inode.dev) =>
+            {
+                self.begins_named(name)
+            }
             Whose::ToCome => {
                 self.binding.wait(name.clone());
                 return None;

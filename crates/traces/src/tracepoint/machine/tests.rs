@@ -2,7 +2,7 @@
 //! forever.
 
 use super::{
-    super::{Dev, EnteredCall, Handle, Inode, Name, NameKind, Point, Pointer, What},
+    super::{Dev, EnteredCall, Handle, Inode, Mapping, Name, NameKind, Point, Pointer, What},
     Host, NoHost, TracepointMachine,
 };
 use flashsift_core::event::{Action, Event, FileOwner};
@@ -264,10 +264,138 @@ fn a_sync_of_an_older_directory_is_left_out() {
         machine.point(&Point { at_ns: 1, tid: 7, what }, &mut host);
     }
     machine.finish();
-    let synced = machine.drain().filter(|event| matches!(event.action, Action::Sync { .. }));
-    assert_eq!(synced.count(), 3);
-    assert_eq!(machine.skipped().to_string(), "2 × fsync of a directory (first at 1)");
+    let synced = machine.drain().filter_map(|event| match event.action {
+        Action::Sync { .. } => Some("file"),
+        Action::SyncDirectory { .. } => Some("directory"),
+        _ => None,
+    });
+    let synced: Vec<_> = synced.collect();
+    assert_eq!(synced.iter().filter(|what| **what == "file").count(), 3);
+    assert_eq!(synced.len(), 5);
     assert_eq!(host.0, 3, "each file is looked up once");
+}
+
+/// A host whose page cache holds one folio of eight pages, from page 512 on.
+struct Cached(u32);
+
+impl Host for Cached {
+    fn size(&mut self, _: Handle) -> Option<u64> {
+        None
+    }
+    fn owner_and_mode(&mut self, _: Handle) -> Option<(FileOwner, u32)> {
+        None
+    }
+    fn folios(&mut self, _: Handle, first: u64, take: &mut dyn FnMut(u64, u64)) -> bool {
+        self.0 += 1;
+        if first == 512 {
+            take(512, 8);
+        }
+        true
+    }
+}
+
+/// The tracepoint of a page that becomes dirty tells one page of a folio, whose pages the kernel
+/// then writes all.
+// Promises: Record 28.
+#[test]
+fn a_store_tells_the_folio_of_its_page() {
+    const START: u64 = 0x7000_0000;
+    let (file, mut host) = (inode(100), Cached(0));
+    let mut machine = TracepointMachine::new(false);
+    let mut at_ns = 0;
+    let mut point = |machine: &mut TracepointMachine, what| {
+        at_ns += 1000;
+        machine.point(&Point { at_ns, tid: 7, what }, &mut host);
+    };
+    let map = Mapping {
+        start: START,
+        end: START + (4 << 20),
+        inode: Some(file),
+        offset: 0,
+        shared: true,
+    };
+    let store = |page: u64| What::UserFault { address: START + page * 4096, write: true };
+    let mut told = |machine: &mut TracepointMachine, points: Vec<What>| {
+        points.into_iter().for_each(|what| point(machine, what));
+        emitted(machine)
+    };
+    let write = |page: u64| format!("write 0 0 {} 4096", page * 4096);
+    let folio = |page: u64, pages: u64| format!("folio 0 {} {}", page * 4096, pages * 4096);
+
+    let made = What::Allocated { inode: file, dir: Some(DIR), mode: Some(0o100_600) };
+    let grown = What::TruncateBegin { inode: file, size: Some(3 << 20) };
+    let mapped = What::Map { pid: 7, mapping: map };
+    let added = |first, pages| What::Added { inode: file, first, pages };
+    let removed = |first, pages| What::Removed { inode: file, first, pages };
+    told(&mut machine, vec![made, grown, mapped, added(16, 16), added(32, 4)]);
+    assert_eq!(told(&mut machine, vec![store(20)]), [write(20), folio(16, 16)]);
+    assert_eq!(told(&mut machine, vec![store(35)]), [write(35), folio(32, 4)]);
+    // A folio of one page is not told, and nobody is asked about a new file.
+    assert_eq!(told(&mut machine, vec![store(36)]), [write(36)]);
+    // The kernel reads an absent page before it makes it dirty.
+    let absent = vec![store(70), added(64, 8), What::Dirtied { inode: file, page: 64 }];
+    assert_eq!(told(&mut machine, absent), [write(70), folio(64, 8)]);
+    // The next page of a folio that is dirty.
+    assert_eq!(told(&mut machine, vec![store(71)]), [write(71), folio(64, 8)]);
+    assert_eq!(told(&mut machine, vec![removed(16, 16), store(20)]), [write(20)]);
+    // The end of the file cuts what is written of a folio, and splits it when it moves there.
+    let last = vec![added(760, 16), store(761)];
+    assert_eq!(told(&mut machine, last), [write(761), folio(760, 8)]);
+    let cut = What::TruncateBegin { inode: file, size: Some(66 * 4096) };
+    // The machine cannot see into which ones, and a host may answer.
+    assert_eq!(told(&mut machine, vec![cut, store(65)])[1..], [write(65), folio(65, 0)]);
+    let dirtied = What::Dirtied { inode: file, page: 65 };
+    assert_eq!(told(&mut machine, vec![dirtied]), Vec::<String>::new());
+}
+
+/// The page cache holds files from before the recording, which no tracepoint tells.
+// Promises: Record 28.
+#[test]
+fn the_host_is_asked_for_folios_from_before_the_recording() {
+    let (file, mut host) = (inode(100), Cached(0));
+    let mut machine = TracepointMachine::new(false);
+    let mut stored = |machine: &mut TracepointMachine, page| {
+        let what = What::Dirtied { inode: file, page };
+        machine.point(&Point { at_ns: 1, tid: 7, what }, &mut host);
+        (emitted(machine).last().cloned().unwrap(), host.0)
+    };
+    let folio = |page: u64, pages: u64| format!("folio 0 {} {}", page * 4096, pages * 4096);
+    // Without a handle, it cannot be asked.
+    assert_eq!(stored(&mut machine, 513), (folio(513, 0), 0));
+    assert!(machine.skipped().to_string().contains("whose folio is unknown"));
+    machine.name(name(1, 100, 1, "/old", NameKind::Found { size: 4 << 20 }));
+    assert_eq!(stored(&mut machine, 513), (folio(512, 8), 1));
+    assert_eq!(stored(&mut machine, 514), (folio(512, 8), 1));
+    // Once for 512 pages.
+    assert_eq!(stored(&mut machine, 600), ("write 0 0 2457600 4096".to_owned(), 1));
+    assert_eq!(stored(&mut machine, 700), ("write 0 0 2867200 4096".to_owned(), 1));
+    assert_eq!(stored(&mut machine, 3), ("write 0 0 12288 4096".to_owned(), 2));
+    machine.without_folios();
+    assert_eq!(stored(&mut machine, 3), (folio(3, 0), 2));
+}
+
+/// XFS and btrfs report neither that they allocate an inode nor its last name: fanotify tells
+/// both.
+// Promises: Record 30.
+#[test]
+fn a_file_without_a_report_of_its_inode_begins_and_ends_with_its_names() {
+    let mut machine = TracepointMachine::new(false);
+    machine.without_allocations(Dev::new(8, 1));
+    let file = inode(100);
+    for n in 1..3 {
+        machine.name(name(10 * n, 100, n as u32, "/a", NameKind::Created));
+        feed(&mut machine, 10 * n + 1, What::Written { inode: file, offset: 5, len: 10 });
+        feed(&mut machine, 10 * n + 2, What::Dirtied { inode: file, page: 0 });
+        // The kernel needs the memory.
+        feed(&mut machine, 10 * n + 3, What::Inactive { inode: file });
+        machine.name(name(10 * n + 9, 100, n as u32, "/a", NameKind::Deleted));
+        feed(&mut machine, 10 * n + 5, What::Inactive { inode: file });
+    }
+    let life = |n: u64| {
+        ["create N \"/a\"", "write N 0 5 10", "unbind N /a", "gone N"]
+            .map(|line| line.replace('N', &n.to_string()))
+    };
+    assert_eq!(emitted(&mut machine), [life(0), life(1)].concat());
 }
 
 /// Renders the events so far as text.
@@ -304,6 +432,7 @@ fn emitted(machine: &mut TracepointMachine) -> Vec<String> {
                 format!("write {} {} {offset} {len}", file.0, open(of))
             }
             Action::Truncate { file, size } => format!("truncate {} {size}", file.0),
+            Action::Folio { file, offset, len } => format!("folio {} {offset} {len}", file.0),
             Action::MemoryPressure { stalled_ppm } => format!("pressure {stalled_ppm}"),
             Action::Process { .. } => return None,
             other => panic!("{other:?}"),
