@@ -89,7 +89,7 @@ def ours(path, policies, sizes):
 
 
 def agreement(name, path):
-    """Prints the largest differences by policy. Returns the policies that should agree and don't."""
+    """Prints the largest differences by policy. Returns those that should agree and do not."""
     rows = np.fromfile(path, RECORD)
     _, first = np.unique(rows["id"], return_index=True)
     working_set = int(rows["size"][first].astype(np.uint64).sum())

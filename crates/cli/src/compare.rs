@@ -219,8 +219,8 @@ pub(crate) struct Args {
 
     /// Misses and writes against the size of the cache, at N sizes (100) up to all pages, or at
     /// those of --memory. LRU is exact, from one pass; other policies run at each size, and on
-    /// samples of the pages where a trace has more than 5M accesses or with --sample. Only evictions
-    /// write
+    /// samples of the pages where a trace has more than 5M accesses or with --sample. Only
+    /// evictions write
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100", value_parser = curve::points, conflicts_with_all = ["system", "readahead", "sift", "nvm", "metadata", "attribution", "device", "after_cache", "verdict", "writeback", "drain"])]
     curve: Option<usize>,
 

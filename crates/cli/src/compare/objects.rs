@@ -3,7 +3,7 @@
 use super::{Args, schedule};
 use crate::{load, logging::DETAIL, records, size, size::CacheSize, table, text, usage::Usage};
 use flashsift_core::{
-    objects::{self, Cell, Outcome, admission},
+    objects::{self, ObjectCell, ObjectOutcome, admission},
     params,
     policy::{self, Kind},
     study::Wave,
@@ -152,7 +152,7 @@ fn sizes(args: &Args, working_set_bytes: u64) -> Vec<u64> {
 struct Row<'a> {
     chosen: &'a Chosen,
     bytes: u64,
-    outcome: Outcome,
+    outcome: ObjectOutcome,
     cpu_ns_per_request: f64,
 }
 
@@ -179,7 +179,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     bar.set_length(cells.len() as u64);
     let rows = schedule::in_waves(&waves, |n| {
         let (bytes, chosen) = cells[n];
-        let cell = Cell { policy: &chosen.policy, bytes, admission: chosen.admission.as_ref() };
+        let cell =
+            ObjectCell { policy: &chosen.policy, bytes, admission: chosen.admission.as_ref() };
         let before_ns = schedule::cpu_ns();
         let outcome = cell.run(trace, future.as_ref());
         let spent_ns = schedule::cpu_ns().saturating_sub(before_ns);
@@ -210,7 +211,8 @@ fn waves(
     let free = loaded.limit_bytes.saturating_sub(held);
     anyhow::ensure!(
         largest <= free,
-        "the trace takes {} and a cell {}, of at most {}: shorten the trace or raise --trace-memory",
+        "the trace takes {} and a cell {}, of at most {}: shorten the trace, or raise \
+         --trace-memory",
         size::bytes(held),
         size::bytes(largest),
         size::bytes(loaded.limit_bytes)
@@ -315,8 +317,8 @@ fn print_tables(out: &mut impl Write, objects_bytes: u64, rows: &[Row<'_>]) -> a
     let legend = "Entered: the bytes of objects that came in, which a cache on flash writes.";
     write!(out, "\n{}", text::labelled("", 0, legend, columns))?;
     if any_too_large {
-        let legend = "Too large: requests for objects that the cache, or a part of it that they \
-                      would have to pass, has no room for.";
+        let legend = "Too large: requests for objects that do not fit into the cache, or into the \
+                      part of it that they have to pass first.";
         write!(out, "{}", text::labelled("", 0, legend, columns))?;
     }
     Ok(())

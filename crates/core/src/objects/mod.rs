@@ -7,11 +7,11 @@
 //!
 //! - An object keeps the size that it had when it entered the cache. Bytes that hit or miss are
 //!   those of each request.
-//! - An object larger than the cache is never taken. Nor is one that its policy has no room for
+//! - An object larger than the cache is never taken. Nor is one that its policy refuses
 //!   ([`Policy::takes`]).
-//! - Where the trace says for how long an object lives ([`Action::TimeToLive`](crate::event::Action::TimeToLive)), that time begins
-//!   when it enters. A request for an expired object is a miss, and takes it out. Until then it
-//!   takes its room.
+//! - Where the trace says for how long an object lives
+//!   ([`Action::TimeToLive`](crate::event::Action::TimeToLive)), that time begins when it enters. A
+//!   request for an expired object is a miss, and takes it out. Until then it counts.
 //! - Reads and writes are the same request. Nothing is written back.
 
 use crate::{
@@ -26,7 +26,7 @@ pub mod admission;
 /// The loops of a policy that orders objects with sizes.
 #[derive(Clone, Copy)]
 pub struct Runs {
-    run: fn(&Cell<'_>, &Trace, Option<&Future>) -> Outcome,
+    run: fn(&ObjectCell<'_>, &Trace, Option<&Future>) -> ObjectOutcome,
     #[cfg(test)]
     stepped: fn(&Setup<'_>) -> Box<tests::Stepped>,
 }
@@ -41,18 +41,18 @@ pub(crate) const fn runs<P: Build + 'static>() -> Runs {
 }
 
 /// One cell of a comparison of caches of objects.
-pub struct Cell<'a> {
+pub struct ObjectCell<'a> {
     /// The policy; it orders objects ([`policy::PolicySpec::takes_objects`]).
     pub policy: &'a policy::Selection,
     /// Capacity, bytes.
     pub bytes: u64,
-    /// What enters; `None`: every object that fits.
+    /// The rule by which objects enter; `None`: each one that fits.
     pub admission: Option<&'a admission::Selection>,
 }
 
 /// The result of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ObjectOutcome {
     /// Requests.
     pub requests: u64,
     /// Requests that hit.
@@ -61,8 +61,8 @@ pub struct Outcome {
     pub bytes: u64,
     /// Bytes of requests that hit.
     pub hit_bytes: u64,
-    /// Requests for objects that cannot enter: larger than the cache, or than the policy has room
-    /// for.
+    /// Requests for objects that cannot enter: larger than the cache, or
+    /// refused by the policy.
     pub too_large: u64,
     /// Requests that missed and that the admission turned away.
     pub turned_away: u64,
@@ -74,7 +74,7 @@ pub struct Outcome {
     pub expired: u64,
 }
 
-impl Outcome {
+impl ObjectOutcome {
     /// Returns misses / requests; 0 without requests.
     pub fn miss_ratio(&self) -> f64 {
         missing(self.hits, self.requests)
@@ -90,12 +90,13 @@ fn missing(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (whole - part) as f64 / whole as f64 }
 }
 
-impl Cell<'_> {
-    /// Runs the trace through the cache. Offline policies ([`policy::Kind::is_offline`]) need `future`.
+impl ObjectCell<'_> {
+    /// Runs the trace through the cache. Offline policies ([`policy::Kind::is_offline`]) need
+    /// `future`.
     ///
     /// # Panics
     /// The trace has no table of sizes, or the policy does not order objects.
-    pub fn run(&self, trace: &Trace, future: Option<&Future>) -> Outcome {
+    pub fn run(&self, trace: &Trace, future: Option<&Future>) -> ObjectOutcome {
         let runs = self.policy.spec.objects.expect("the policy orders objects");
         (runs.run)(self, trace, future)
     }
@@ -131,7 +132,11 @@ pub fn cell_bytes(trace: &Trace, policy: &policy::PolicySpec) -> u64 {
 }
 
 /// Runs a cache of objects under a policy.
-fn run<P: Build + 'static>(cell: &Cell<'_>, trace: &Trace, future: Option<&Future>) -> Outcome {
+fn run<P: Build + 'static>(
+    cell: &ObjectCell<'_>,
+    trace: &Trace,
+    future: Option<&Future>,
+) -> ObjectOutcome {
     assert!(!P::OFFLINE || future.is_some(), "an offline policy is given the future");
     let pages = trace.pages();
     let setup = Setup {
@@ -152,13 +157,13 @@ fn run<P: Build + 'static>(cell: &Cell<'_>, trace: &Trace, future: Option<&Futur
 #[inline(never)]
 fn replay<P: Policy>(
     policy: P,
-    cell: &Cell<'_>,
+    cell: &ObjectCell<'_>,
     trace: &Trace,
     future: Option<&Future>,
-) -> Outcome {
+) -> ObjectOutcome {
     let mut cache = ObjectCache::new(policy, trace.pages(), cell.bytes, trace.has_ttls());
     let mut admission = cell.admission.map(|chosen| admission::Admission::new(chosen, cell.bytes));
-    let mut outcome = Outcome::default();
+    let mut outcome = ObjectOutcome::default();
     let steps = trace.steps();
     for (position, (n, page, op)) in requests(trace).enumerate() {
         if let Some(ahead) = steps[n..].first_chunk::<{ FAR_AHEAD + 1 }>() {
@@ -201,7 +206,7 @@ const FAR_AHEAD: usize = 32;
 const NEAR_AHEAD: usize = 12;
 const NEXT_AHEAD: usize = 5;
 
-/// What a cache does with a request.
+/// The effect of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Hit,

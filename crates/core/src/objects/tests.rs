@@ -1,4 +1,4 @@
-use super::{Answer, Cell, ObjectCache, Outcome, admission, working_set_bytes};
+use super::{Answer, ObjectCache, ObjectCell, ObjectOutcome, admission, working_set_bytes};
 use crate::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
     page::{Access, NEVER, Op, Page},
@@ -26,11 +26,11 @@ fn trace(requests: &[(u64, u64)]) -> Trace {
     builder.finish().unwrap()
 }
 
-fn simulate(policy: &str, bytes: u64, admission: Option<&str>, trace: &Trace) -> Outcome {
+fn simulate(policy: &str, bytes: u64, admission: Option<&str>, trace: &Trace) -> ObjectOutcome {
     let policy = Selection::parse(policy).unwrap();
     let admission = admission.map(|text| admission::Selection::parse(text).unwrap());
     let future = policy.spec.kind.is_offline().then(|| trace.future().unwrap());
-    Cell { policy: &policy, bytes, admission: admission.as_ref() }.run(trace, future.as_ref())
+    ObjectCell { policy: &policy, bytes, admission: admission.as_ref() }.run(trace, future.as_ref())
 }
 
 /// The settings of parameters that deserve a test.
@@ -141,7 +141,7 @@ fn an_object_takes_the_place_of_as_many_as_it_needs() {
     let trace = trace(&[a, b, c, d, a, a, c]);
     assert_eq!(working_set_bytes(&trace), 26);
     let outcome = simulate("lru", 10, None, &trace);
-    let expected = Outcome {
+    let expected = ObjectOutcome {
         requests: 7,
         hits: 2,
         bytes: 40,
@@ -254,7 +254,7 @@ fn objects_of_one_size_are_pages() {
             reads: None,
         };
         let pages = pages.run(&trace, future.as_ref(), None);
-        let objects = Cell { policy: &policy, bytes: 480, admission: None };
+        let objects = ObjectCell { policy: &policy, bytes: 480, admission: None };
         let objects = objects.run(&trace, future.as_ref());
         assert_eq!(objects.hits, pages.hits(), "{}", spec.name);
     }

@@ -18,7 +18,7 @@
 //!
 //! Objects with sizes ([`ArcOfObjects`]): all lists, c and p are in bytes. The target moves by the
 //! quotient times the size of the incoming object, which for pages of size 1 is the paper's step.
-//! An eviction trims the directory by one ghost where it has no room for the object, as
+//! An eviction trims the directory by one ghost where the object does not fit, as
 //! libCacheSim does. libCacheSim moves the target by the quotient alone, in bytes: `steps=bytes`
 //! does so, too, and is `real` for pages.
 

@@ -39,7 +39,7 @@ use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
     params::Param,
-    structure::{Counts, Ghosts, Lists},
+    structure::{CountOrder, Ghosts, Lists},
     system,
 };
 use prefetch_index::prefetch_index;
@@ -158,7 +158,7 @@ impl Rate {
 const S: usize = 0;
 const Q: usize = 1;
 
-/// What is known of a page, resident or in a history, beside its position.
+/// Facts about a page, resident or in a history, beside its position.
 #[derive(Clone, Copy, Default)]
 struct Known {
     /// Accesses; valid for pages in a history.
@@ -179,7 +179,7 @@ struct Cacheus {
     lists: Lists<Frame, 2>,
     len: [u32; 2],
     in_q: Vec<bool>,
-    counts: Counts<Frame>,
+    counts: CountOrder<Frame>,
     /// Whether S moved the page to Q. Then it is in Q.
     demoted: Vec<bool>,
     demoted_len: u64,
@@ -216,7 +216,7 @@ impl Build for Cacheus {
             lists: Lists::new(slots),
             len: [0; 2],
             in_q: vec![false; slots as usize],
-            counts: Counts::new(slots),
+            counts: CountOrder::new(slots),
             demoted: vec![false; slots as usize],
             demoted_len: 0,
             histories: Ghosts::new(setup.pages),
@@ -449,7 +449,7 @@ mod model {
         rates: [f64; 3],
         zero_count: u32,
         negative_count: u32,
-        /// What a history knew of the page for which an eviction began.
+        /// The facts that a history had of the page for which an eviction began.
         incoming: Option<Option<Entry>>,
         full: bool,
     }

@@ -1,5 +1,5 @@
-//! What LeCaR and Cacheus share: the weights of two experts, LRU and LFU, and the choice between
-//! them.
+//! The parts that LeCaR and Cacheus share: the weights of two experts, LRU and LFU, and the choice
+//! between them.
 
 use crate::{
     params::{Param, ParamKind},

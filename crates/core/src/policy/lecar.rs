@@ -30,7 +30,7 @@ use crate::{
     cache::{Frames, Victims},
     page::{Access, Frame, Page},
     params::{Param, ParamKind},
-    structure::{Counts, Ghosts, Lists},
+    structure::{CountOrder, Ghosts, Lists},
     system,
 };
 use prefetch_index::prefetch_index;
@@ -73,10 +73,10 @@ fn random(setup: &Setup<'_>) -> Random {
     Random::new(setup.params.number(PARAMS, "seed"))
 }
 
-/// What remains of a regret after N accesses.
+/// The share of a regret that remains after N accesses.
 const LEFT_AFTER_N: f64 = 0.005;
 
-/// What is remembered of an evicted page.
+/// Facts remembered of an evicted page.
 #[derive(Clone, Copy, Default)]
 struct Evicted {
     count: u64,
@@ -86,7 +86,7 @@ struct Evicted {
 
 struct LeCaR {
     recency: Lists<Frame, 1>,
-    counts: Counts<Frame>,
+    counts: CountOrder<Frame>,
     histories: Ghosts<2>,
     /// By page; valid for those in a history.
     evicted: Vec<Evicted>,
@@ -107,7 +107,7 @@ impl Build for LeCaR {
         let slots = setup.slots();
         Self {
             recency: Lists::new(slots),
-            counts: Counts::new(slots),
+            counts: CountOrder::new(slots),
             histories: Ghosts::new(setup.pages),
             evicted: vec![Evicted::default(); setup.pages as usize],
             history_max: setup.frames / 2,

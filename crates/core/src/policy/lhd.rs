@@ -12,8 +12,8 @@
 //!   longer than many traces. Until the first time they are those of the authors' code, which make
 //!   the policy one like GDSF: an object's class + 1 divided by its age + 1.
 //! - There are 4,096 steps of age. One step is the least power of two of accesses by which the
-//!   objects of a full cache, one access each, take a hundredth of the steps. It is chosen anew with
-//!   the densities; the counts are then moved to the new steps.
+//!   objects of a full cache, one access each, take a hundredth of the steps. It is chosen with the
+//!   densities; the counts are then moved to the new steps.
 //!   Until the first renewal a step is of 1,024 accesses, as in the authors' code.
 //! - Of an age beyond the last step nothing is known: such an object leaves first.
 //! - The sample is of 32 frames, drawn with replacement (§4.4). The authors' code also keeps some
@@ -67,10 +67,10 @@ const PARAMS: &[Param] = &[
 
 const CLASSES: usize = 16;
 /// Tests renew often, which takes time for each.
-const AGES: usize = if cfg!(test) { 64 } else { 4096 };
+const AGES: usize = if cfg!(test) { 16 } else { 4096 };
 /// The length of a step until the first renewal, as in the authors' code.
 const FIRST_SHIFT: u32 = 10;
-/// What the counts keep when densities are renewed.
+/// The share that the counts keep when densities are renewed.
 const KEPT: f64 = 0.9;
 
 /// Counts and densities, by class and age.
@@ -135,7 +135,7 @@ impl Densities {
     }
 }
 
-/// Moves counts by age to steps of another length. What is longer than all steps is in the last.
+/// Moves counts by age to steps of another length. Ages beyond all steps are in the last.
 fn rescale(counts: &mut [f64], from: u32, to: u32) {
     if from == to {
         return;
@@ -372,6 +372,6 @@ mod tests {
 
     #[test]
     fn classes_are_by_the_logarithm_of_the_ages_at_hits() {
-        assert_eq!([0, 1, 2, 16, 64, 100].map(class_of), [15, 6, 5, 2, 0, 0]);
+        assert_eq!([0, 1, 2, 4, 16, 100].map(class_of), [15, 4, 3, 2, 0, 0]);
     }
 }

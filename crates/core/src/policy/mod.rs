@@ -111,8 +111,8 @@ pub trait Policy {
     /// policy's own order.
     fn evict(&mut self, incoming: Option<&Access>, frames: &Frames, victims: &mut Victims);
 
-    /// Whether the cache may take this absent object. Only a cache of objects with sizes asks, before
-    /// it evicts; a page always enters.
+    /// Whether the cache may take this absent object. Only a cache of objects with sizes asks,
+    /// before it evicts; a page always enters.
     fn takes(&self, _: &Access) -> bool {
         true
     }

@@ -149,7 +149,7 @@ impl<const SIZED: bool> S3Fifo<SIZED> {
         Some((frame, weight))
     }
 
-    /// Remembers an evicted page, if there is room in G, where the oldest give way.
+    /// Remembers an evicted page, if it fits into G, where the oldest give way.
     #[inline(always)]
     fn push_ghost(&mut self, page: Page, weight: u64) {
         if weight > self.ghosts_max {

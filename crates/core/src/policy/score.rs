@@ -127,7 +127,7 @@ impl Score {
     }
 }
 
-/// What is no number is the greatest score.
+/// A result that is no number is the greatest score.
 fn number<E>(score: Result<f64, E>) -> f64 {
     score.ok().filter(|score| !score.is_nan()).unwrap_or(f64::INFINITY)
 }

@@ -23,9 +23,9 @@
 //! Software Cache Management", Middleware '18, by hill climbing, with the numbers of Caffeine
 //! before August 2026. At first the window shrinks by 6.25 % of the cache, at least two pages.
 //! After every 10 accesses per frame that find the cache full, it moves on in its direction, or
-//! turns if the hit ratio of these accesses is lower than that of those before. Each step is 2 % smaller
-//! than the last; if the hit ratio changed by 5 points or more, steps start again at their first
-//! size. A page that the window gets is the least recent on probation, and enters as the most
+//! turns if the hit ratio of these accesses is lower than that of those before. Each step is 2 %
+//! smaller than the last; if the hit ratio changed by 5 points or more, steps start again at their
+//! first size. A page that the window gets is the least recent on probation, and enters as the most
 //! recent; the protected share is as much smaller. A page that the window gives up is its least
 //! recent, and the next to leave probation. As in Caffeine itself the window keeps at least one
 //! page; in its simulator it may lose all. Left out is what Caffeine does for caches of up to 512
@@ -208,7 +208,7 @@ const CLIMB_ACCESSES: u64 = 10;
 /// The first step as a share of the cache, and its least size in pages.
 const CLIMB_STEP: f64 = 0.0625;
 const CLIMB_STEP_MIN: f64 = 2.0;
-/// What a step has of the one before.
+/// The length of a step, as a share of the one before.
 const CLIMB_DECAY: f64 = 0.98;
 /// Change of the hit ratio after which steps start again at the first size.
 const CLIMB_RESTART: f64 = 0.05;

@@ -19,7 +19,7 @@ struct Class {
 }
 
 /// Items with counts of 1 or more.
-pub struct Counts<I> {
+pub struct CountOrder<I> {
     lists: Lists<I, 0>,
     classes: Vec<Class>,
     /// Classes that are not in the chain.
@@ -27,7 +27,7 @@ pub struct Counts<I> {
     class_of: Vec<u32>,
 }
 
-impl<I: Id> Counts<I> {
+impl<I: Id> CountOrder<I> {
     /// Creates an empty order over `items` items.
     pub fn new(items: u32) -> Self {
         // One class per item, one for an item that moves before its own class is freed, and the
@@ -168,7 +168,7 @@ mod tests {
         /// Compares with a vector in order of the last change.
         #[test]
         fn agrees_with_a_vector(ops in prop::collection::vec((0..4u8, 0..8u32, 1..6u64), 0..200)) {
-            let (mut counts, mut model) = (Counts::<Frame>::new(8), Vec::<(Frame, u64)>::new());
+            let (mut counts, mut model) = (CountOrder::<Frame>::new(8), Vec::<(Frame, u64)>::new());
             for (op, item, count) in ops {
                 let item = Frame(item);
                 let found = model.iter().position(|(i, _)| *i == item);

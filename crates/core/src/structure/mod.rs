@@ -13,7 +13,7 @@ mod resident;
 mod weights;
 
 pub use bit_tree::BitTree;
-pub use counts::Counts;
+pub use counts::CountOrder;
 pub use extents::Extents;
 pub use ghosts::Ghosts;
 pub use lists::Lists;

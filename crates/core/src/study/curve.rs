@@ -20,7 +20,7 @@ use std::collections::BinaryHeap;
 
 /// The result at one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CurvePoint {
+pub struct LruPoint {
     /// Size of the cache in frames.
     pub frames: u32,
     /// Page accesses that hit.
@@ -36,7 +36,7 @@ pub struct CurvePoint {
 /// Returns the points of an LRU cache at these sizes, ascending.
 ///
 /// Time: O(log pages) an access. Memory: 12 bytes a page.
-pub fn lru(trace: &Trace, frames: &[u32]) -> Vec<CurvePoint> {
+pub fn lru(trace: &Trace, frames: &[u32]) -> Vec<LruPoint> {
     debug_assert!(frames.is_sorted(), "sizes ascend");
     let mut sizes = Sizes::new(frames);
     let mut stack = Stack::new(trace.pages());
@@ -63,7 +63,7 @@ pub fn lru(trace: &Trace, frames: &[u32]) -> Vec<CurvePoint> {
     sizes.points()
 }
 
-/// What the stack knows of a page before a step.
+/// The facts that the stack has of a page before a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Before {
     /// Its depth, from 1 on; `None` if no cache holds it.
@@ -160,7 +160,7 @@ impl Sizes {
         }
     }
 
-    fn points(self) -> Vec<CurvePoint> {
+    fn points(self) -> Vec<LruPoint> {
         let (mut hits, mut read_hits, mut writes, mut left) = (0, 0, 0, 0);
         let mut points = Vec::new();
         for (n, frames) in self.frames.iter().enumerate() {
@@ -168,7 +168,7 @@ impl Sizes {
             read_hits += self.read_hits[n];
             writes += self.writes[n];
             left += self.left[n];
-            points.push(CurvePoint {
+            points.push(LruPoint {
                 frames: *frames,
                 hits,
                 reads: self.read_accesses - read_hits + self.direct_read,
@@ -462,7 +462,7 @@ mod tests {
                     reads: None,
                 };
                 let outcome = cell.run(&trace, None, None);
-                let expected = CurvePoint {
+                let expected = LruPoint {
                     frames: point.frames,
                     hits: outcome.hits(),
                     reads: outcome.device.reads,

@@ -361,8 +361,8 @@ fn objects_and_syncs_of_everything_have_owners() {
     assert_eq!(trace.owner(1), Owner { process: 6, file: None });
     let read = [Action::Read { open: None, file: FileId(0), offset: 0, len: 5 * PAGE_BYTES }];
     let (plain, with) = (build(&read), build_with_tables(&read, 1));
-    // A step's bytes and owner; a number for each page and for their end.
-    assert_eq!(with.held_bytes() - plain.held_bytes(), 4 + 12 + 6 * 4);
+    // A step's bytes, size and owner; a number for each page and for their end.
+    assert_eq!(with.held_bytes() - plain.held_bytes(), 4 + 4 + 12 + 6 * 4);
 }
 
 /// Times are returned exactly, even beyond 32 bits.

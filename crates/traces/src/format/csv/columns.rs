@@ -363,7 +363,8 @@ fn not_taken(key: &str, pair: &str) -> Error {
     wrong(format!(
         "--columns does not take `{}`{}; it takes time=, file=, device=, object=, op=, offset=, \
          len=, pid=, process= and ttl= (seconds that an object lives) with the name or number of a \
-         column; unit=s, ms, us or ns of the time; block=, offset-unit= or len-unit=BYTES of offset and len; read=, write=, sync=, \
+         column; unit=s, ms, us or ns of the time; block=, offset-unit= or \
+         len-unit=BYTES of offset and len; read=, write=, sync=, \
          truncate=, discard=, create=, open=, close=, delete= or skip=WORD/WORD of the column of \
          operations; separator=comma, semicolon, tab, bar, colon, space or a character; header=yes \
          or no; comment=CHARACTER",
