@@ -132,7 +132,8 @@ pub enum What {
         /// Bytes.
         len: u64,
     },
-    /// The kernel lets go of an inode that nobody has open. If no name leads to it, the file ends.
+    /// The kernel lets go of an inode that no process has open. If no name leads to it, the file
+    /// ends.
     Inactive {
         /// File.
         inode: Inode,
