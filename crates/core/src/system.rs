@@ -831,9 +831,9 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
     }
 
     /// Makes the pages of step `n`, a folio, dirty. The cache gets those that it lacks, as the
-    /// kernel holds a folio as a whole. Returns how many were clean or absent. All count as used,
-    /// as a folio has one place in the kernel's order. `future`: for offline policies, with the
-    /// position of the step.
+    /// kernel holds a folio as a whole. All count as used, because a folio has one place in the
+    /// kernel's order. Returns how many were clean or absent. `future`: for offline policies, with
+    /// the position of the step.
     #[inline(never)]
     fn dirty_folio(
         &mut self,

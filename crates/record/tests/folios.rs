@@ -58,7 +58,7 @@ fn stores_are_those_of_the_device(test: &str, kind: &str, metadata: u64) {
                 _ => None,
             })
             .collect();
-        // A folio of one page is not reported.
+        // A folio of one page has no event.
         let all: Vec<u64> = (0..STORES).map(|n| n * APART / PAGE_BYTES * PAGE_BYTES).collect();
         assert!(stores.is_empty() || stores == all, "{kind} {bytes}: {stores:?}");
         let predicted = predicted_pages(&events);

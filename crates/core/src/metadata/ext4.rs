@@ -398,8 +398,8 @@ impl Ext4 {
         }
     }
 
-    /// A sync of a directory commits what is running, whatever it is (`ext4_force_commit`), and
-    /// does nothing else.
+    /// A sync of a directory commits all that is running (`ext4_force_commit`), and does nothing
+    /// else.
     fn sync_directory(&mut self, at_us: u64) {
         if self.syncs {
             self.journal.commit_running(at_us, true);

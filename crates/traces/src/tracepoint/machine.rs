@@ -47,8 +47,8 @@ pub trait Host {
     }
 
     /// Passes the folios of more than one page that the page cache holds of a file among
-    /// [`FOLIO_WINDOW_PAGES`] pages, each as its first page and their number. `false` if that is
-    /// not known.
+    /// [`FOLIO_WINDOW_PAGES`] pages, each as its first page and their number. `false` if the host
+    /// does not know.
     fn folios(
         &mut self,
         _handle: Handle,
@@ -201,8 +201,8 @@ impl TracepointMachine {
         self.f2fs = Some((dev, mounted.trim_end_matches('/').into()));
     }
 
-    /// Sets the one btrfs whose accesses are emitted, by the device number in its other
-    /// tracepoints.
+    /// Sets the one btrfs whose accesses are emitted, by the device number that the tracepoints of
+    /// the page cache have.
     pub fn btrfs(&mut self, dev: Dev) {
         self.btrfs = Some(dev);
     }

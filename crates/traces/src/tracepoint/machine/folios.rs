@@ -107,8 +107,8 @@ impl TracepointMachine {
         (page - first < pages).then_some((first, pages))
     }
 
-    /// Asks the host for folios that no report had. Returns whether the folios around this page
-    /// are known then.
+    /// Asks the host for folios that no tracepoint reported. Returns whether the folios around this
+    /// page are known then.
     fn ask_for_folios(&mut self, file: u32, page: u64, host: &mut dyn Host) -> bool {
         if self.without_folios {
             return false;

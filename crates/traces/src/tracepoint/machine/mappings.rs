@@ -94,7 +94,7 @@ impl TracepointMachine {
     pub(super) fn dirtied(&mut self, tid: u32, inode: Inode, page: u64, host: &mut dyn Host) {
         let inode = self.on_btrfs(inode);
         let thread = self.threads.entry(tid).or_default();
-        // A store to a page that was absent: it is reported, and its folio is known now.
+        // A store to a page that was absent: it is emitted, and its folio is known now.
         if let Some(fault) = thread.fault.as_mut().filter(|fault| fault.reported == Some(inode))
             && let Some(page) = fault.absent.take()
         {

@@ -330,7 +330,7 @@ fn a_store_tells_the_folio_of_its_page() {
     told(&mut machine, vec![made, grown, mapped, added(16, 16), added(32, 4)]);
     assert_eq!(told(&mut machine, vec![store(20)]), [write(20), folio(16, 16)]);
     assert_eq!(told(&mut machine, vec![store(35)]), [write(35), folio(32, 4)]);
-    // A folio of one page is not reported, and the host is not asked about a new file.
+    // A folio of one page has no event, and the host is not asked about a new file.
     assert_eq!(told(&mut machine, vec![store(36)]), [write(36)]);
     // The kernel reads an absent page before it makes it dirty.
     let absent = vec![store(70), added(64, 8), What::Dirtied { inode: file, page: 64 }];
