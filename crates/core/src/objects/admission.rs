@@ -173,10 +173,10 @@ impl Admits for SizeProbably {
 }
 
 /// AdaptSize: after each window of requests, c is the one to which a model of an LRU cache gives
-/// the greatest hit ratio of objects (§4, the Markov model, by Che's approximation). Points that the
-/// paper leaves open, and our choices: counts of requests lose half with each window, and objects
-/// that fall below one are forgotten; candidates for c are the powers of two up to the largest
-/// object; until the first window ends every object enters.
+/// the greatest hit ratio of objects (§4, the Markov model, by Che's approximation). Points that
+/// the paper leaves open, and our choices: counts of requests lose half with each window, and
+/// objects that fall below one are forgotten; candidates for c are the powers of two up to the
+/// largest object; until the first window ends every object enters.
 struct AdaptSize {
     capacity: u64,
     window: u64,
