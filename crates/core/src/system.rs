@@ -852,7 +852,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
         for (position, page) in trace.steps()[n].range().enumerate() {
             dirtied += u64::from(!self.cache.is_dirty(Page(page)));
             let next_use = future.map_or(NEVER, |(future, first)| future.next(first + position));
-            let access = Access { page: Page(page), op: Op::Write, was_dirty: false, next_use };
+            let access = Access { next_use, ..Access::new(Page(page), Op::Write) };
             let absent = R::ON && !self.cache.holds(Page(page));
             let before = absent.then(|| self.before_access(&access));
             self.cache.access(access, details, &mut self.back);

@@ -56,6 +56,8 @@ pub fn lru(trace: &Trace, frames: &[u32]) -> Vec<LruPoint> {
                 sizes.cleaned(stack.clean(page));
                 stack.remove(page);
             }),
+            // Written and used, and not accessed.
+            StepKind::Folio => step.range().for_each(|page| sizes.evicted(stack.touch(page, true))),
             StepKind::Sync | StepKind::SyncAll => {}
         }
     }
@@ -425,7 +427,8 @@ mod tests {
             let (open, sync, size) = (None, false, offset);
             let action = match dice.below(14) {
                 0..6 => Action::Read { file, open, offset, len },
-                6..11 => Action::Write { file, open, offset, len, sync },
+                6..8 => Action::Folio { file, offset, len },
+                8..11 => Action::Write { file, open, offset, len, sync },
                 11 => Action::Truncate { file, size },
                 12 => Action::Direct { file, open, offset, len, write: dice.below(2) == 0 },
                 _ => Action::Gone { file },

@@ -232,7 +232,10 @@ impl TraceBuilder {
                 else {
                     continue;
                 };
-                *piece = self.piece(file, offset, len)?;
+                // A folio is a thing of page caches.
+                if self.unit == Unit::Page || !matches!(event.action, Action::Folio { .. }) {
+                    *piece = self.piece(file, offset, len)?;
+                }
             }
             for piece in pieces.iter().filter(|piece| piece.pages > 0) {
                 let first = piece.first();
@@ -272,9 +275,9 @@ impl TraceBuilder {
                 self.access::<TABLES>(event.at_us, kind, piece, (file, offset, len))?;
             }
             Action::Folio { file, offset, len } => {
-                if len == 0 || self.unit == Unit::Request {
+                if len == 0 {
                     self.totals.stores_without_folio += 1;
-                } else {
+                } else if self.unit == Unit::Page {
                     let place = (file, offset, len);
                     self.access::<TABLES>(event.at_us, StepKind::Folio, piece, place)?;
                 }

@@ -403,7 +403,7 @@ impl Places {
         }
     }
 
-    fn all(&self) -> [(Holds, Option<usize>); 8] {
+    fn all(&self) -> [(Holds, Option<usize>); 9] {
         [
             (Holds::Time, self.time),
             (Holds::Name, self.name),
