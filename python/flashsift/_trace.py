@@ -251,6 +251,7 @@ def flat(record: dict[str, Any]) -> dict[str, Any]:
             row |= {f"{key}_{name}": inner for name, inner in flat(value).items()}
         else:
             row[key] = value
-    if row.get("accesses"):
+    # A point of a curve has its miss ratio.
+    if row.get("accesses") and "hits" in row:
         row["hit_ratio"] = row["hits"] / row["accesses"]
     return row

@@ -222,7 +222,7 @@ def by_size(rows: list[dict[str, Any]], label: str, title: str | None) -> "Figur
     in_bytes = all(row.get("memory_bytes") for row in rows)
 
     def size(row: dict[str, Any]) -> float:
-        return row["memory_bytes"] / 2**20 if in_bytes else row["frames"]
+        return float(row["memory_bytes"] / 2**20 if in_bytes else row["frames"])
 
     def paint(axes: "Axes") -> None:
         for number, (name, of) in enumerate(grouped(rows)):

@@ -51,7 +51,7 @@ mod verdict;
   flashsift compare huge.oracleGeneral.zst --sample 1%     estimates
   flashsift compare trace.xz --curve --policy lru,s3fifo --report curve.html
   flashsift compare cdn.oracleGeneral.zst --object-cache --memory 1%,10%
-  flashsift compare cdn.oracleGeneral.zst --object-cache \
+  flashsift compare cdn.oracleGeneral.zst --object-cache \\
       --policy lru,lru:admit=bloom,gdsf --memory 1GiB
 
 Writing, and the device:
