@@ -48,7 +48,7 @@ const PARAMS: &[Param] = &[
     Param {
         name: "sample",
         what: "frames drawn for an eviction",
-        kind: params::ParamKind::Number { default: 64.0, min: 1.0, max: 1024.0 },
+        kind: params::ParamKind::Number { default: 64.0, min: 1.0, max: 128.0 },
     },
     Param {
         name: "size",
