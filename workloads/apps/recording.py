@@ -114,6 +114,10 @@ PLANS = {
     "offline-2": _pc("offline", 60, 142, "test", "--episodes", "2"),
     "launch-1": _pc("launch", 60, 151, "train"),
     "launch-2": _pc("launch", 60, 152, "test"),
+    # At a person's pace, with closes and folios, which the first recordings do not have.
+    "browser-2": Plan("browser", 30, 161, (), "test", short_s=20),
+    "map-2": Plan("map", 30, 162, (), "test"),
+    "feed-2": Plan("feed", 20, 163, (), "test"),
     **{f"{app}-{journal.lower()}": _sql(app, journal, split)
        for app, split in (("facebook", "train"), ("calendar", "test")) for journal in ("DELETE", "WAL", "TRUNCATE")},
 }

@@ -172,7 +172,7 @@ fn tuned(trace: &str, more: &[&str]) -> Value {
 /// certain, else the present one.
 #[test]
 fn a_trace_has_a_curve_and_a_proposal() {
-    let found = &tuned("days/launch-1", &[])["readahead"];
+    let found = &tuned("game", &[])["readahead"];
     let sizes = found["sizes"].as_array().unwrap();
     let kib: Vec<u64> = sizes.iter().map(|size| number(size, "kib")).collect();
     assert_eq!(kib, [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096]);
@@ -188,7 +188,7 @@ fn a_trace_has_a_curve_and_a_proposal() {
     let least = kib.iter().map(|kib| time(*kib)).fold(f64::INFINITY, f64::min);
     assert!(time(smallest) <= 1.01 * least);
     assert!(smallest <= number(found, "best_kib"));
-    assert!(time(0) > least, "launching reads in order");
+    assert!(time(0) > least, "levels are read in order");
     // The default memory is a power of two below the footprint, so that something is read again.
     let trace = repository("testdata/browser.parquet");
     let output = run(&["tune", "readahead", &trace, "--json"]);
@@ -207,7 +207,7 @@ fn a_trace_has_a_curve_and_a_proposal() {
 #[test]
 fn prefetches_by_program_and_by_file_add_up() {
     for top in ["1", "100000"] {
-        let found = &tuned("browser", &["--top", top])["readahead"];
+        let found = &tuned("game", &["--top", top])["readahead"];
         let sizes = found["sizes"].as_array().unwrap();
         let present = sizes.iter().find(|size| number(size, "kib") == 128).unwrap();
         for table in ["programs", "files"] {
