@@ -99,16 +99,19 @@ pages-setup:
 pages:
 	@if [ -d $(PAGES)/node_modules ]; then cd $(PAGES) && FLASHSIFT=$(abspath $(DEBUG))/flashsift npm test --silent; fi
 
-# One abi3 wheel for each machine, with the program beside the module. zig links both against the C
-# library of manylinux2014, so that they run on any Linux since 2014.
-WHEEL_TARGETS ?= x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
-wheel: setup-build ## Python wheels into target/wheels, for WHEEL_TARGETS (x86-64 and ARM64)
+# One abi3 wheel for each machine, with the program of the packages beside the module. zig links the
+# module against the C library of manylinux2014, so that it runs on any Linux since 2014.
+WHEELS ?= x86_64 aarch64
+wheel: setup-packages ## Python wheels into target/wheels, for WHEELS (x86_64 and aarch64)
 	@[[ .venv-wheel/installed -nt python/requirements-wheel.txt ]] || { python3 -m venv .venv-wheel \
 	  && .venv-wheel/bin/pip install -q -r python/requirements-wheel.txt && touch .venv-wheel/installed; }
-	mkdir -p target/wheels
-	for target in $(WHEEL_TARGETS); do \
-	  rustup target add $$target 2> /dev/null || true; \
-	  PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" python/wheel.py --target $$target --out target/wheels; done
+	rm -rf target/wheels
+	for machine in $(WHEELS); do \
+	  $(MAKE) --no-print-directory program-$$machine; \
+	  rustup target add $$machine-unknown-linux-gnu 2> /dev/null || true; \
+	  PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" python/wheel.py --target $$machine-unknown-linux-gnu \
+	    --program $(PACKAGES)/bin/flashsift-$$machine --out target/wheels; done
+	cd python && ../.venv-wheel/bin/python -c 'import backend; backend.build_sdist("../target/wheels")'
 
 wheel-test: ## Tests of the wheels, each in a fresh environment; that for ARM64 in an emulator
 	python/wheel.py --test target/wheels

@@ -4,9 +4,14 @@
 
 PACKAGES := target/packages
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-ARCHITECTURES := x86_64 aarch64
+ARCHITECTURES := x86_64 aarch64 armv7
 DEBIAN_x86_64 := amd64
 DEBIAN_aarch64 := arm64
+DEBIAN_armv7 := armhf
+TARGET_x86_64 := x86_64-unknown-linux-musl
+TARGET_aarch64 := aarch64-unknown-linux-musl
+# Debian's compiler for armhf links the C library of Debian, statically.
+TARGET_armv7 := armv7-unknown-linux-gnueabihf
 # Debian's packages are `$(DEBIAN_VERSION)`; the part after `-` counts packages of one version.
 DEBIAN_VERSION ?= $(VERSION)-1
 # The date in packages: that of the last commit, or of the changelog in an archive of the sources.
@@ -30,7 +35,7 @@ LINKED := -Clinker=rust-lld -Clinker-flavor=ld.lld -Clink-self-contained=yes \
 UNUSED := $(foreach c,LAZY LAZY2 BTLAZY2 BTOPT BTULTRA,-DZSTD_EXCLUDE_$(c)_BLOCK_COMPRESSOR)
 TARBALL = tar --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) -c
 
-.PHONY: packages packages-twice setup-packages setup-check-packages package-files check-packages
+.PHONY: release check-release release-files packages packages-twice setup-packages setup-check-packages package-files check-packages
 
 packages: setup-packages ## Static programs, Debian packages, OCI image and archives into target/packages
 	rm -rf $(PACKAGES)/{bin,share,*.deb,*.tar*,SHA256SUMS}
@@ -38,8 +43,28 @@ packages: setup-packages ## Static programs, Debian packages, OCI image and arch
 	$(MAKE) --no-print-directory package-files
 	$(MAKE) --no-print-directory $(ARCHITECTURES:%=archive-%) $(ARCHITECTURES:%=deb-%)
 	dist/oci-image $(PACKAGES)/flashsift-$(VERSION)-oci.tar $(VERSION) \
-	  $(foreach a,$(ARCHITECTURES),$(DEBIAN_$(a))=$(PACKAGES)/bin/flashsift-$(a))
+	  $(foreach a,$(filter-out armv7,$(ARCHITECTURES)),$(DEBIAN_$(a))=$(PACKAGES)/bin/flashsift-$(a))
 	cd $(PACKAGES) && sha256sum *.deb *.tar* > SHA256SUMS && ls -l *.deb *.tar* | awk '{ print $$5, $$9 }'
+
+# All that a page of downloads needs.
+RELEASE := target/release-$(VERSION)
+SBOM := 0.5.9
+release: ## All files of a release into target/release-VERSION, about twenty minutes
+	$(MAKE) --no-print-directory packages wheel book
+	$(MAKE) --no-print-directory release-files
+
+release-files: export SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
+release-files:
+	@[[ "$$(target/tools/bin/cargo-cyclonedx --version 2> /dev/null)" == *" $(SBOM)" ]] \
+	  || { echo "installing cargo-cyclonedx $(SBOM) into target/tools"; \
+	    $(CARGO) install -q --locked --root target/tools cargo-cyclonedx@$(SBOM); }
+	rm -rf $(RELEASE) && mkdir -p $(RELEASE)
+	cp $(PACKAGES)/*.deb $(PACKAGES)/*.tar* target/wheels/* dist/install.sh $(RELEASE)
+	dist/sbom target/tools/bin/cargo-cyclonedx $(RELEASE)/flashsift-$(VERSION).cdx.json
+	awk '/^## /{ if (found) exit; found = ($$2 == "$(VERSION)"); next } found' CHANGELOG.md > $(RELEASE)/NOTES.md
+	@[[ -s $(RELEASE)/NOTES.md ]] || { echo "CHANGELOG.md has no section for $(VERSION)"; exit 1; }
+	$(TARBALL) -C target --exclude=.doctrees --exclude=.buildinfo* book | gzip -9n > $(RELEASE)/flashsift-$(VERSION)-docs.tar.gz
+	cd $(RELEASE) && sha256sum * > SHA256SUMS && ls -l | awk 'NF > 2 { print $$5, $$9 }'
 
 packages-twice: packages ## Packages once more in another directory, and compare them byte by byte
 	twice=$$(mktemp -d /tmp/flashsift-twice.XXXXXX); trap 'rm -rf $$twice' EXIT; \
@@ -56,9 +81,10 @@ check-packages: setup-check-packages ## Check what `make packages` built: instal
 # The target's standard library, zig and cargo-deb; on Debian as root also what packages are checked
 # with.
 setup-packages: setup-build
-	@for a in $(ARCHITECTURES); do target=$$a-unknown-linux-musl; \
+	@for target in $(foreach a,$(ARCHITECTURES),$(TARGET_$(a))); do \
 	  [[ -d $$(rustc --print target-libdir --target $$target) ]] || rustup target add $$target \
 	    || { echo "the standard library for $$target is missing, and rustup cannot add it"; exit 1; }; done
+	@$(call install,arm-linux-gnueabihf-gcc:gcc-arm-linux-gnueabihf /usr/arm-linux-gnueabihf/lib/libc.a:libc6-dev-armhf-cross)
 	@command -v python3 > /dev/null || { echo "python3 is needed for packages and not installed"; exit 1; }
 	@[[ -x target/zig/bin/cargo-zigbuild && target/zig/installed -nt dist/packages.mk ]] \
 	  || { echo "installing $(ZIG) into target/zig"; python3 -m venv target/zig && target/zig/bin/pip install -q $(ZIG) && touch target/zig/installed; }
@@ -72,11 +98,19 @@ setup-check-packages: setup-build
 	  echo "unpacking kernels for arm64 into target/guest/arm64"; $(GUEST)/kernel target/guest/arm64 arm64; fi
 
 # One static program. zstd's and xz's C code is part of it.
+program-armv7: export CC_armv7_unknown_linux_gnueabihf := arm-linux-gnueabihf-gcc
+# io-uring's bindings have no check for 32 bits; the kernel's interface is the same there.
+program-armv7:
+	RUSTFLAGS="$(REMAPPED) --cfg=io_uring_skip_arch_check -Clinker=arm-linux-gnueabihf-gcc -Ctarget-feature=+crt-static" \
+	  CFLAGS="-ffile-prefix-map=$(CARGO_HOME_USED)=cargo $(UNUSED)" \
+	  env -u SOURCE_DATE_EPOCH $(CARGO) build --profile dist --locked -p flashsift --target $(TARGET_armv7)
+	install -D -m 755 $${CARGO_TARGET_DIR:-target}/$(TARGET_armv7)/dist/flashsift $(PACKAGES)/bin/flashsift-armv7
+
 program-%:
 	PATH=$(CURDIR)/target/zig/bin:$$PATH \
 	  RUSTFLAGS="$(REMAPPED) $(LINKED)" CFLAGS="-ffile-prefix-map=$(CARGO_HOME_USED)=cargo $(UNUSED)" \
-	  env -u SOURCE_DATE_EPOCH $(CARGO) zigbuild --profile dist --locked -p flashsift --target $*-unknown-linux-musl
-	install -D -m 755 $${CARGO_TARGET_DIR:-target}/$*-unknown-linux-musl/dist/flashsift $(PACKAGES)/bin/flashsift-$*
+	  env -u SOURCE_DATE_EPOCH $(CARGO) zigbuild --profile dist --locked -p flashsift --target $(TARGET_$*)
+	install -D -m 755 $${CARGO_TARGET_DIR:-target}/$(TARGET_$*)/dist/flashsift $(PACKAGES)/bin/flashsift-$*
 
 # Man pages and completions, which the program writes; units with Debian's path; texts.
 package-files:
@@ -104,5 +138,5 @@ archive-%:
 
 deb-%:
 	umask 022; target/tools/bin/cargo-deb -q -p flashsift --no-build --no-strip --locked --profile dist \
-	  --target $*-unknown-linux-musl --deb-version $(DEBIAN_VERSION) \
+	  --target $(TARGET_$*) --deb-version $(DEBIAN_VERSION) \
 	  -o $(PACKAGES)/flashsift_$(DEBIAN_VERSION)_$(DEBIAN_$*).deb

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Builds wheels with the program and the module, and tests one in a fresh environment.
+"""Builds wheels of the module with a program, and tests one in a fresh environment.
 
-    python/wheel.py --target x86_64-unknown-linux-gnu --out target/wheels     as `make wheel` does
+    python/wheel.py --target x86_64-unknown-linux-gnu --program PROGRAM --out target/wheels
     python/wheel.py --built target/debug --out target/wheels-dev              as `make test` does
     python/wheel.py --test target/wheels                                      as `make wheel-test`
 
@@ -9,8 +9,6 @@ With qemu-user and the system that tests boot in a guest of ARM64, --test tries 
 """
 
 import argparse
-import base64
-import hashlib
 import os
 import pathlib
 import platform
@@ -20,12 +18,11 @@ import sys
 import tempfile
 import zipfile
 
+import packing
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "python"
-# The C library of manylinux2014.
-GLIBC = "2.17"
 # Packages that only the tests need, or one kind of user.
 TESTED_WITH = ["fsspec", "matplotlib", "mypy", "pytest"]
 
@@ -35,11 +32,8 @@ def run(*words, cwd=ROOT):
     subprocess.run([str(word) for word in words], check=True, cwd=cwd)
 
 
-def build(target, out):
-    """Builds the program and a wheel of the module, and puts the program into the wheel."""
-    directory = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    run("cargo", "zigbuild", "--profile", "dist", "--locked", "-p", "flashsift", "--target",
-        f"{target}.{GLIBC}")
+def build(target, program, out):
+    """Builds a wheel of the module, and puts the program into it."""
     out.mkdir(parents=True, exist_ok=True)
     # A module that was built for tests must not be packed beside the new one.
     stale = PYTHON / "flashsift" / "_native.abi3.so"
@@ -54,14 +48,8 @@ def build(target, out):
             if hidden.exists():
                 shutil.move(hidden, stale)
         [made] = pathlib.Path(aside).glob("flashsift-*.whl")
-        with zipfile.ZipFile(made) as wheel:
-            content = {name: wheel.read(name) for name in wheel.namelist()}
-        [record] = [name for name in content if name.endswith(".dist-info/RECORD")]
-        del content[record]
-        # A wheel's scripts go beside the interpreter.
-        scripts = record.replace(".dist-info/RECORD", ".data/scripts/flashsift")
-        content[scripts] = (directory / target / "dist" / "flashsift").read_bytes()
-        write(out / made.name, content, record)
+        packing.add_program(made, program)
+        shutil.copy(made, out)
 
 
 def pack(built, out):
@@ -91,22 +79,7 @@ def pack(built, out):
     content[f"{info}/WHEEL"] = "\n".join([*wheel, ""]).encode()
     out.mkdir(parents=True, exist_ok=True)
     # For the tests alone: not worth the time of compression.
-    write(out / f"{name}-{tag}.whl", content, f"{info}/RECORD", zipfile.ZIP_STORED)
-
-
-def write(wheel, content, record, compression=zipfile.ZIP_DEFLATED):
-    """Writes a wheel with these files, and their hashes under this name."""
-    lines = []
-    with zipfile.ZipFile(wheel, "w") as file:
-        for path, data in content.items():
-            entry = zipfile.ZipInfo(path)
-            entry.compress_type = compression
-            entry.external_attr = 0o100755 << 16 if "/scripts/" in path else 0o100644 << 16
-            file.writestr(entry, data)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            lines.append(f"{path},sha256={digest},{len(data)}")
-        lines.append(f"{record},,")
-        file.writestr(record, "\n".join([*lines, ""]))
+    packing.write(out / f"{name}-{tag}.whl", content, f"{info}/RECORD", zipfile.ZIP_STORED)
 
 
 def test(wheels):
@@ -178,12 +151,13 @@ def emulate(wheels):
 def main():
     it = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     it.add_argument("--target", help="build for this triple, linked by zig")
+    it.add_argument("--program", type=pathlib.Path, help="the static program for that machine")
     it.add_argument("--built", type=pathlib.Path, metavar="DIR", help="pack what is built there")
     it.add_argument("--out", type=pathlib.Path, metavar="DIR")
     it.add_argument("--test", type=pathlib.Path, metavar="WHEELS")
     args = it.parse_args()
     if args.target:
-        build(args.target, args.out.resolve())
+        build(args.target, args.program.resolve(), args.out.resolve())
     if args.built:
         pack(args.built.resolve(), args.out.resolve())
     if args.test:
