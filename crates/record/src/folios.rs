@@ -35,7 +35,7 @@ impl Mapped {
         let (read, shared) = (libc::PROT_READ, libc::MAP_SHARED);
         // SAFETY: the kernel chooses the address, so no other mapping is replaced.
         let at =
-            unsafe { libc::mmap(ptr::null_mut(), bytes, read, shared, file.as_raw_fd(), offset) };
+            unsafe { libc::mmap64(ptr::null_mut(), bytes, read, shared, file.as_raw_fd(), offset) };
         if at == libc::MAP_FAILED {
             Err(io::Error::last_os_error())
         } else {
