@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Records workloads on fresh ext4 file systems, and prints what `--metadata ext4` models beside what
-# the block layer counted from mounting to unmounting, as the table of RESULTS.md. Needs root.
+# Records workloads on fresh file systems, and prints what flashsift models beside what the block
+# layer counted from mounting to unmounting, as the tables of RESULTS.md. Needs root.
 #
 #   run.sh [NAME…]     of workloads/record-all; default: all that RESULTS.md has
 #
-# MINUTES_SCALE times the usual minutes (default 0.1); FLASHSIFT is the program (default
+# FILE_SYSTEM is ext4 (the default), or xfs or btrfs, whose metadata have no model and are counted
+# only. MINUTES_SCALE times the usual minutes (default 0.1); FLASHSIFT is the program (default
 # target/release/flashsift); SQL the folder of the databases' statements, without which they are
 # left out; OUT keeps the recordings.
 set -eu -o pipefail
@@ -26,7 +27,7 @@ for name in "${names[@]}"; do
   # Recordings that are there already are compared again.
   if [ ! -e "$out/raw/$name.raw.parquet" ]; then
     "$root/workloads/record-all" --flashsift "$flashsift" --only "$name" --raw "$out/raw" \
-      --out "$out/cards" --minutes-scale "${MINUTES_SCALE:-0.1}" ${SQL:+--sql "$SQL"} >&2
+      --file-system "${FILE_SYSTEM:-ext4}" --out "$out/cards" --minutes-scale "${MINUTES_SCALE:-0.1}" ${SQL:+--sql "$SQL"} >&2
   fi
 done
-"$here/table" "$flashsift" "$out" "${names[@]}"
+"$here/table" "$flashsift" "$out" "${FILE_SYSTEM:-ext4}" "${names[@]}"

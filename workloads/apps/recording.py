@@ -1,4 +1,4 @@
-"""Record the workloads with flashsift, each on a fresh ext4 on a loop device.
+"""Record the workloads with flashsift, each on a fresh file system on a loop device.
 
 Leaves for each NAME.parquet and its card NAME.json in the folder of --out or
 its folder days, and there a README.md with what all cards say. Pauses that were shortened are
@@ -40,6 +40,13 @@ KEEP_PAUSE_S = 2
 SQL_KEEP_PAUSE_S = 0.05
 # Of --short.
 SHORT_KEEP_PAUSE_S = 0.05
+# The command that makes each file system, and the options of its mount. ext4 would fill its inode
+# tables with zeros in the background, once in its life.
+FILE_SYSTEMS = {
+    "ext4": (("mkfs.ext4", "-q", "-F"), ("-o", "noinit_itable"), ("mkfs.ext4", "-V")),
+    "xfs": (("mkfs.xfs", "-q", "-f"), (), ("mkfs.xfs", "-V")),
+    "btrfs": (("mkfs.btrfs", "-q", "-f"), (), ("mkfs.btrfs", "--version")),
+}
 # Time limit for a recorder to end after a signal.
 END_TIMEOUT_S = 60
 IN_NAMESPACE = "FLASHSIFT_RECORD_ALL"
@@ -128,9 +135,10 @@ def main():
     try:
         if os.geteuid():
             raise WorkloadError("mounting and tracing need root: run it with sudo")
-        missing = [p for p in ("losetup", "mkfs.ext4", "mount", "umount", "unshare") if shutil.which(p) is None]
+        make = f"mkfs.{options.file_system}"
+        missing = [p for p in ("losetup", make, "mount", "umount", "unshare") if shutil.which(p) is None]
         if missing:
-            packages = "e2fsprogs mount util-linux"
+            packages = "e2fsprogs xfsprogs btrfs-progs mount util-linux"
             raise WorkloadError(f"not found in PATH: {', '.join(missing)} (on Debian: apt-get install {packages})")
         if IN_NAMESPACE not in os.environ:
             # A mount namespace of its own, whose mounts end with this process.
@@ -162,6 +170,8 @@ def _options():
                         help="where the file systems' files lie, some GB, sparse (default /var/tmp)")
     parser.add_argument("--flashsift", default=None, metavar="PROGRAM",
                         help="default: target/release/flashsift, else the one in PATH")
+    parser.add_argument("--file-system", choices=FILE_SYSTEMS, default="ext4",
+                        help="what the programs write to (default ext4)")
     parser.add_argument("--exact", action="store_true", help="record bytes, not pages")
     parser.add_argument("--parallel", type=int, default=6, metavar="N", help="workloads at once (default 6)")
     options = parser.parse_args()
@@ -338,6 +348,8 @@ class _Recording:
         self._plan = plan = PLANS[name]
         self._flashsift = flashsift
         self._minutes = plan.short_s / 60 if options.short else plan.minutes * options.minutes_scale
+        self._make, self._mount_options, self._made_by = FILE_SYSTEMS[options.file_system]
+        self._file_system = options.file_system
         self._mount = place / name
         self._image = scratch / f"{name}.img"
         self._log = scratch / f"{name}.log"
@@ -364,14 +376,13 @@ class _Recording:
         self._mount.mkdir()
         with open(self._image, "wb") as image:
             image.truncate(self._plan.file_system_bytes)
-        _run("mkfs.ext4", "-q", "-F", self._image)
+        _run(*self._make, self._image)
         device = _run("losetup", "--find", "--show", self._image).strip()
         # Image and device live on while mounted, and are gone with the mount.
         self._image.unlink()
         try:
             self._device = DeviceCounts(device, self.name)
-            # ext4 would fill its inode tables with zeros in the background, once in its life.
-            _run("mount", "-o", "noinit_itable", device, self._mount)
+            _run("mount", *self._mount_options, device, self._mount)
         finally:
             _run("losetup", "--detach", device)
         self._began = time.strftime("%Y-%m-%d", time.gmtime())
@@ -454,8 +465,9 @@ class _Recording:
             "bytes": self.trace.stat().st_size,
             "recorded": self._began,
             "kernel": f"Linux {platform.release().partition('-')[0]} {platform.machine()}, {os.cpu_count()} CPUs",
-            "file_system": f"ext4 on a loop device, by {_run('mkfs.ext4', '-V').splitlines()[0]} without options,"
-                           " mounted with noinit_itable",
+            "file_system": ", mounted with ".join((
+                f"{self._file_system} on a loop device, by {_run(*self._made_by).splitlines()[0]} without options",
+                *self._mount_options[1:])),
             "flashsift": _run(self._flashsift, "--version").strip(),
             "command": self._shown(),
             "mode": "exact" if "--exact" in self._command else "pages",
