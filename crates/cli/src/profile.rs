@@ -17,7 +17,7 @@ use flashsift_player::{
     target::Ring,
 };
 use flashsift_traces::replace::Replace;
-use jiff::Zoned;
+use jiff::ZonedDateTime;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         "measured by flashsift profile on {} of {}, {}",
         size::bytes(span),
         args.target.display(),
-        Zoned::now().date()
+        ZonedDateTime::now().date()
     );
     let fitted = profile::fit(&found, place.bytes, &measured)?;
     save(&args.output, &fitted)?;

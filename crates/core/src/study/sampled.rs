@@ -1,6 +1,6 @@
 //! Estimates from samples of a trace's pages ([`crate::trace::sample`]), with their error.
 
-use super::{ResultRow, error::StudyError};
+use super::{ResultRow, error::StudyError, trial::estimate::t975};
 use crate::{
     policy::{self, Kind},
     system::Outcome,
@@ -11,11 +11,6 @@ use crate::{
 /// The smallest cache of a sample, in frames, whose estimate can be trusted: below, single pages
 /// decide.
 pub const FRAMES_MIN: u32 = 16;
-
-/// Half of the interval that holds the mean of four values in 95 of 100 cases, in standard errors:
-/// Student's t with three degrees of freedom.
-const T_95: f64 = 3.182;
-const _: () = assert!(SAMPLES == 4, "T_95 is for four samples");
 
 /// A figure of the whole trace, estimated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +26,7 @@ impl Estimate {
         let n = SAMPLES as f64;
         let value = values.iter().sum::<f64>() / n;
         let variance = values.iter().map(|one| (one - value).powi(2)).sum::<f64>() / (n - 1.0);
-        Self { value, error: T_95 * (variance / n).sqrt() }
+        Self { value, error: t975(SAMPLES - 1) * (variance / n).sqrt() }
     }
 }
 

@@ -23,6 +23,8 @@
 //! is too narrow: a test counts how often it holds a planted effect. A t interval of the logarithms
 //! of the ratios needs costs above zero.
 
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
 /// Fewest pairs that allow a claim: if sifting has no effect, five pairs all favour the same arm in
 /// 6 % of trials, six in 3 %.
 pub const BLOCKS_MIN: usize = 6;
@@ -119,18 +121,8 @@ pub fn pairs_for(half_wanted: f64, half: f64, pairs: usize, max: usize) -> usize
 
 /// Returns the 97.5 % quantile of Student's t with these degrees of freedom, at least 1.
 pub fn t975(freedom: usize) -> f64 {
-    const FEW: [f64; 10] =
-        [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281];
-    if let Some(t) = FEW.get(freedom - 1) {
-        return *t;
-    }
-    // Fisher and Cornish's expansion around the normal quantile (1960), three terms: exact to four
-    // digits from 11 degrees of freedom.
-    let (z, n) = (1.959_964_f64, freedom as f64);
-    let (z3, z5, z7) = (z.powi(3), z.powi(5), z.powi(7));
-    z + (z3 + z) / (4.0 * n)
-        + (5.0 * z5 + 16.0 * z3 + 3.0 * z) / (96.0 * n * n)
-        + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * z) / (384.0 * n.powi(3))
+    let t = StudentsT::new(0.0, 1.0, freedom as f64).expect("there is at least one degree");
+    t.inverse_cdf(0.975)
 }
 
 #[cfg(test)]
