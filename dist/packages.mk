@@ -66,6 +66,14 @@ release-files:
 	$(TARBALL) -C target --exclude=.doctrees --exclude=.buildinfo* book | gzip -9n > $(RELEASE)/flashsift-$(VERSION)-docs.tar.gz
 	cd $(RELEASE) && sha256sum * > SHA256SUMS && ls -l | awk 'NF > 2 { print $$5, $$9 }'
 
+# The systems on which packages are proved: Debian's releases for each of its architectures.
+SYSTEMS ?= $(foreach r,bookworm trixie,$(foreach a,$(ARCHITECTURES),$(r)-$(DEBIAN_$(a))))
+check-release: setup-check-packages ## Check a release: installed from each of its files, on clean systems
+	checks/release $(RELEASE)
+	checks/packages $(PACKAGES) $(SYSTEMS)
+	rm -rf target/packaged && mkdir target/packaged && cp $(PACKAGES)/bin/flashsift-$$(uname -m) target/packaged/flashsift
+	FLASHSIFT_PROGRAM=$(CURDIR)/target/packaged/flashsift checks/suite tests documents::commands_have
+
 packages-twice: packages ## Packages once more in another directory, and compare them byte by byte
 	twice=$$(mktemp -d /tmp/flashsift-twice.XXXXXX); trap 'rm -rf $$twice' EXIT; \
 	git ls-files -z | xargs -0 cp --parents -pP -t $$twice; \
@@ -93,7 +101,7 @@ setup-packages: setup-build
 	    $(CARGO) install -q --locked --root target/tools cargo-deb@$(CARGO_DEB); }
 
 setup-check-packages: setup-build
-	@$(call install,debootstrap:debootstrap file:file lintian:lintian mmdebstrap:mmdebstrap mkfs.f2fs:f2fs-tools qemu-aarch64-static:qemu-user-static qemu-system-aarch64:qemu-system-arm skopeo:skopeo unshare:util-linux)
+	@$(call install,file:file curl:curl lintian:lintian mmdebstrap:mmdebstrap mkfs.f2fs:f2fs-tools qemu-aarch64-static:qemu-user-static qemu-system-aarch64:qemu-system-arm skopeo:skopeo unshare:util-linux)
 	@if command -v apt-get > /dev/null && (( EUID == 0 )) && [[ ! target/guest/arm64/mount/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking kernels for arm64 into target/guest/arm64"; $(GUEST)/kernel target/guest/arm64 arm64; fi
 

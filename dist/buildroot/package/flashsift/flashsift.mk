@@ -4,7 +4,7 @@
 #
 ################################################################################
 
-FLASHSIFT_VERSION = 0.1.0
+FLASHSIFT_VERSION = 0.2.0
 FLASHSIFT_SITE = $(call github,flashsift,flashsift,v$(FLASHSIFT_VERSION))
 FLASHSIFT_LICENSE = Apache-2.0 or MIT
 FLASHSIFT_LICENSE_FILES = LICENSE-APACHE LICENSE-MIT

@@ -8,7 +8,7 @@ LIC_FILES_CHKSUM = "file://LICENSE-APACHE;md5=22a53954e4e0ec258dfce4391e905dac \
 
 SRC_URI = "git://github.com/flashsift/flashsift.git;protocol=https;branch=main"
 SRCREV = "${AUTOREV}"
-PV = "0.1.0+git"
+PV = "0.2.0+git"
 
 inherit cargo cargo-update-recipe-crates systemd
 
