@@ -9,6 +9,7 @@
 mod database;
 mod facts;
 mod files;
+mod program;
 mod remedies;
 mod saving;
 mod wal;

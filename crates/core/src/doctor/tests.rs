@@ -223,6 +223,28 @@ fn a_saving_is_what_the_change_saves() {
     assert!((caches.saving.unwrap().bytes_a_day / a_day - 1.0).abs() < 1e-9);
 }
 
+/// General advice for MariaDB was to leave its syncs out, or none. Its own setting bounds the loss.
+// Promises: Doctor 5.
+#[test]
+fn a_known_program_gets_its_own_setting() {
+    let mut events = vec![at(1, 0, process("mariadbd")), at(1, 0, create(1, "/srv/ib_logfile0"))];
+    for tenth in 0..1_000 {
+        let now_us = tenth * SECOND / 10;
+        events.push(at(1, now_us + 1, write(1, tenth % 8 * 512, 512)));
+        events.push(at(1, now_us + 2, sync(1)));
+    }
+    let found = examined(&events, &facts());
+    let own = found.remedies.iter().find(|remedy| remedy.id == "own-setting").unwrap();
+    assert!(own.commands[0].contains("innodb_flush_log_at_trx_commit = 2"), "{own:?}");
+    // Ten syncs a second become one.
+    let saving = own.saving.unwrap();
+    assert!((0.85..0.95).contains(&saving.share), "{saving:?}");
+    assert_eq!(titles(&found, "fewer-syncs"), [""; 0]);
+    // A program of the same kind that does not sync has nothing to change.
+    events.retain(|event| !matches!(event.action, Action::Sync { .. }));
+    assert_eq!(titles(&examined(&events, &facts()), "own-setting"), [""; 0]);
+}
+
 // Promises: Doctor 3.
 #[test]
 fn changes_change_what_they_say() {

@@ -17,7 +17,7 @@ use crate::{
     trace::{Tables, TraceBuilder, TraceError, Unit},
     writeback::{Expire, Modes, Syncs, flusher::FlusherSettings},
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A change of the machine or of its programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,13 @@ pub enum Change {
     NoAccessTimes,
     /// Syncs of these files are left out.
     WithoutSyncs(BTreeSet<FileId>),
+    /// Two syncs of one of these files are at least so far apart: those in between are left out.
+    FewerSyncs {
+        /// The files.
+        files: BTreeSet<FileId>,
+        /// Least time between two syncs of a file, µs.
+        apart_us: u64,
+    },
     /// These files are in memory only.
     InMemory(BTreeSet<FileId>),
     /// SQLite keeps a write-ahead log beside this database instead of rollback journals.
@@ -117,10 +124,11 @@ pub(super) fn written(
         _ => None,
     };
     let mut batch = Vec::new();
+    let mut synced_at_us = BTreeMap::new();
     for event in events {
         match &mut log {
             Some(log) => log.rewrite(event, &mut batch),
-            None if change.is_some_and(|change| leaves_out(change, event)) => {}
+            None if change.is_some_and(|change| leaves_out(change, event, &mut synced_at_us)) => {}
             None => batch.push(event.clone()),
         }
         if batch.len() >= 1024 {
@@ -182,12 +190,28 @@ pub(super) fn written(
     Ok(written)
 }
 
-fn leaves_out(change: &Change, event: &Event<'_>) -> bool {
+/// `synced_at_us`: the last sync of each file that was kept.
+fn leaves_out(
+    change: &Change,
+    event: &Event<'_>,
+    synced_at_us: &mut BTreeMap<FileId, u64>,
+) -> bool {
     match change {
         Change::NoAccessTimes => matches!(event.action, Action::Read { .. }),
         Change::WithoutSyncs(files) => {
             matches!(event.action, Action::Sync { file, .. } if files.contains(&file))
         }
+        Change::FewerSyncs { files, apart_us } => match event.action {
+            Action::Sync { file, .. } if files.contains(&file) => {
+                let last = synced_at_us.get(&file).copied();
+                let is_soon = last.is_some_and(|last| event.at_us < last + apart_us);
+                if !is_soon {
+                    synced_at_us.insert(file, event.at_us);
+                }
+                is_soon
+            }
+            _ => false,
+        },
         Change::InMemory(files) => event.action.file().is_some_and(|file| files.contains(&file)),
         Change::Flusher(_) | Change::Commit { .. } | Change::WriteAheadLog { .. } => false,
     }

@@ -25,6 +25,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             facts.obeys_preload && !facts.open_files.iter().any(|file| database::is_file(file))
         };
         if syncs < SYNCS_MIN
+            || findings.is_known(&program)
             || findings.may_keep_database(&program)
             || !findings.inspect.program(&program).as_ref().is_some_and(is_possible)
         {

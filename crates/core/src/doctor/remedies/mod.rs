@@ -4,6 +4,7 @@ use super::{
     Facts, Usage, database,
     facts::{EntryKind, Inspect, is_within},
     files::Names,
+    program,
     what_if::Change,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ mod fewer_syncs;
 mod logs_in_ram;
 mod longer_commit;
 mod longer_expiry;
+mod own_setting;
 mod packages;
 mod swap;
 mod trim;
@@ -31,6 +33,7 @@ pub struct RemedySpec {
 
 /// Every remedy. They are ranked by what they save.
 pub const ALL: &[RemedySpec] = &[
+    own_setting::SPEC,
     write_ahead_log::SPEC,
     caches_in_ram::SPEC,
     logs_in_ram::SPEC,
@@ -134,6 +137,12 @@ impl Findings<'_> {
     fn may_be_database(&self, usage: &Usage) -> bool {
         database::is_file(&usage.file)
             || self.inspect.ends(&usage.file).is_none_or(|ends| database::is_content(&ends))
+    }
+
+    /// Whether a program has settings of its own that reduce writes.
+    fn is_known(&self, program: &str) -> bool {
+        let own = || self.usages.iter().filter(|usage| *usage.program == *program);
+        program::all().iter().any(|known| own().any(|usage| known.is(program, &usage.file)))
     }
 
     /// Whether a program keeps a database, or may keep one.

@@ -1,0 +1,51 @@
+//! A known program's own setting.
+
+use super::{Effect, Findings, Proposal, RemedySpec};
+use crate::doctor::{Usage, program, what_if::Change};
+
+pub(super) const SPEC: RemedySpec = RemedySpec {
+    id: "own-setting",
+    what: "a known program's own setting, such as MariaDB's or journald's",
+    propose,
+};
+
+fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
+    let mut proposals = Vec::new();
+    for known in program::all() {
+        let is_own = |usage: &&Usage| known.is(&usage.program, &usage.file);
+        let own: Vec<_> = findings.usages.iter().filter(is_own).collect();
+        let reached: u64 = own.iter().map(|usage| usage.reached_bytes).sum();
+        if reached == 0 {
+            continue;
+        }
+        let syncs: u64 = own.iter().map(|usage| usage.syncs).sum();
+        let mut programs: Vec<_> = own.iter().map(|usage| usage.program.clone()).collect();
+        programs.sort();
+        programs.dedup();
+        for setting in &known.settings {
+            let apart_us = setting.syncs_apart_us();
+            // A setting about syncs does nothing for a program that does not sync.
+            if apart_us.is_some() && syncs == 0 {
+                continue;
+            }
+            let files = own.iter().flat_map(|usage| usage.files.iter().copied()).collect();
+            proposals.push(Proposal {
+                title: setting.change.clone(),
+                evidence: format!(
+                    "{} writes {} and syncs {syncs} times",
+                    known.name,
+                    findings.per_hour(reached)
+                ),
+                price: format!("{} ({})", setting.lost, setting.source),
+                commands: setting.commands.clone(),
+                undo: setting.undo.clone(),
+                programs: programs.clone(),
+                effect: match apart_us {
+                    Some(apart_us) => Effect::Change(Change::FewerSyncs { files, apart_us }),
+                    None => Effect::Unknown,
+                },
+            });
+        }
+    }
+    proposals
+}
