@@ -12,7 +12,10 @@ use crate::{
 use flashsift_core::{duration, show};
 use flashsift_player::{
     Error,
-    twin::{self, ArmResult, Counters, Plan, Setting, Watch, script::ScriptBuilder},
+    twin::{
+        self, ArmResult, Counters, Plan, Setting, TwinWatch,
+        script::{Script, ScriptBuilder},
+    },
 };
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -89,7 +92,7 @@ struct Progress<'a> {
     bar: ProgressBar,
 }
 
-impl Watch for Progress<'_> {
+impl TwinWatch for Progress<'_> {
     fn stop(&mut self, done_s: f64, all_s: f64) -> bool {
         self.bar.set_length(all_s as u64);
         self.bar.set_position(done_s as u64);
@@ -97,7 +100,7 @@ impl Watch for Progress<'_> {
     }
 }
 
-/// What all settings of a proof have in common.
+/// The fields that all settings of a proof share.
 #[derive(Clone, Copy, Serialize)]
 struct Common<'a> {
     schema: u32,
@@ -148,26 +151,7 @@ impl<'a> SettingRecord<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut builder = ScriptBuilder::default();
-    let outcome = args.input.read(&mut builder)?;
-    load::log_left_out(&outcome);
-    let mut script = builder.finish();
-    if let Some(limit_us) = args.limit_us {
-        script.cut(limit_us);
-    }
-    if script.steps.is_empty() {
-        return Err(Usage("the trace has no operations to replay".into()).into());
-    }
-    if !script.has_syncs {
-        warn!("the trace does not tell syncs: settings of commits are not proved by it");
-    }
-    if args.speed != 1.0 {
-        warn!(
-            "--speed {}: the kernel's timers do not follow, so this says nothing about settings of \
-             time",
-            args.speed
-        );
-    }
+    let script = script(&args.input, args.limit_us)?;
     let plan = Plan {
         settings: args.setting.clone(),
         window: Duration::from_micros(args.window),
@@ -175,24 +159,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         zero_share: f64::from(args.compressible) / 100.0,
         device_bytes: args.size,
     };
-    info!(
-        target: DETAIL,
-        "{} operations, {}; each file system takes up to {} of memory",
-        size::count(script.steps.len() as u64),
-        show::duration(script.end_us()),
-        show::bytes(twin::memory_bytes(&script))
-    );
-    let signals = Signals::new()?;
-    let bar = load::progress("replaying", "{spinner} {msg} {bar:30} {pos}/{len} s, {eta} left");
-    let done = twin::run(&script, &plan, &mut Progress { signals: &signals, bar: bar.clone() });
-    bar.finish_and_clear();
-    let arms = match done {
-        Err(Error::Stopped) => {
-            return Err(anyhow::Error::new(signals.came().expect("a signal stopped it")));
-        }
-        other => other?,
-    };
-    note_refused(&arms);
+    let arms = measured(&script, &plan)?;
     let name = args.input.name();
     let mut out = records::Output::rows(args.json, args.csv);
     if args.json || args.csv {
@@ -217,6 +184,54 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     out.finish()
 }
 
+/// Reads a trace as a script, or its beginning.
+pub(crate) fn script(input: &Input, limit_us: Option<u64>) -> anyhow::Result<Script> {
+    let mut builder = ScriptBuilder::default();
+    let outcome = input.read(&mut builder)?;
+    load::log_left_out(&outcome);
+    let mut script = builder.finish();
+    if let Some(limit_us) = limit_us {
+        script.cut(limit_us);
+    }
+    if script.steps.is_empty() {
+        return Err(Usage("the trace has no operations to replay".into()).into());
+    }
+    Ok(script)
+}
+
+/// Replays a script, with a progress bar and warnings.
+pub(crate) fn measured(script: &Script, plan: &Plan) -> anyhow::Result<Vec<ArmResult>> {
+    if !script.has_syncs {
+        warn!("the trace does not tell syncs: settings of commits are not proved by it");
+    }
+    if plan.speed != 1.0 {
+        warn!(
+            "--speed {}: the kernel's timers do not follow, so this says nothing about settings of \
+             time",
+            plan.speed
+        );
+    }
+    info!(
+        target: DETAIL,
+        "{} operations, {}; each file system takes up to {} of memory",
+        size::count(script.steps.len() as u64),
+        show::duration(script.end_us()),
+        show::bytes(twin::memory_bytes(script))
+    );
+    let signals = Signals::new()?;
+    let bar = load::progress("replaying", "{spinner} {msg} {bar:30} {pos}/{len} s, {eta} left");
+    let done = twin::run(script, plan, &mut Progress { signals: &signals, bar: bar.clone() });
+    bar.finish_and_clear();
+    let arms = match done {
+        Err(Error::Stopped) => {
+            return Err(anyhow::Error::new(signals.came().expect("a signal stopped it")));
+        }
+        other => other?,
+    };
+    note_refused(&arms);
+    Ok(arms)
+}
+
 fn note_refused(arms: &[ArmResult]) {
     for arm in arms {
         if !arm.refused.is_empty() {
@@ -234,7 +249,8 @@ fn note_refused(arms: &[ArmResult]) {
     }
 }
 
-fn as_table(arms: &[ArmResult]) -> String {
+/// Returns the results as text.
+pub(crate) fn as_table(arms: &[ArmResult]) -> String {
     let header = ["setting", "MiB written", "writes", "flushes", "ratio", "±", "verdict"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for arm in arms {

@@ -53,3 +53,54 @@ fn student(freedom: usize) -> f64 {
         [2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145];
     TABLE[freedom + 1 - FEWEST]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    /// Bytes of 30 windows, and of another arm that writes `factor` times as much. A part of each
+    /// window's writes comes a window later in one of the arms, as with flushers out of step.
+    fn series(seed: u64, factor: f64) -> (Vec<u64>, Vec<u64>) {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let mut arms = ([0.0; 31], [0.0; 31]);
+        for n in 0..30 {
+            let bytes = 1e6 * (1.0 + 4.0 * random.random::<f64>().powi(3));
+            for (arm, factor) in [(&mut arms.0, 1.0), (&mut arms.1, factor)] {
+                let bytes = bytes * factor * (1.0 + 0.01 * (random.random::<f64>() - 0.5));
+                let later = bytes * 0.04 * random.random::<f64>();
+                arm[n] += bytes - later;
+                arm[n + 1] += later;
+            }
+        }
+        let whole = |arm: [f64; 31]| arm.iter().map(|bytes| *bytes as u64).collect();
+        (whole(arms.0), whole(arms.1))
+    }
+
+    fn found(factor: f64) -> usize {
+        (0..1000)
+            .filter(|seed| {
+                let (base, other) = series(*seed, factor);
+                ratio(&base, &other).unwrap().differs().unwrap()
+            })
+            .count()
+    }
+
+    /// Of 1,000 pairs.
+    #[test]
+    fn equal_arms_seldom_differ_and_planted_effects_are_found() {
+        assert!(found(1.0) <= 50, "{}", found(1.0));
+        assert!(found(0.97) >= 950, "{}", found(0.97));
+        assert!(found(1.03) >= 950, "{}", found(1.03));
+    }
+
+    #[test]
+    fn few_windows_give_a_ratio_without_an_interval() {
+        let few = ratio(&[10, 10, 10, 10], &[5, 5, 5, 5]).unwrap();
+        assert_eq!((few.value, few.half_width, few.differs()), (0.5, None, None));
+        assert_eq!(ratio(&[0, 0], &[1, 1]), None);
+        let equal = ratio(&[7; 9], &[7; 9]).unwrap();
+        assert_eq!((equal.value, equal.half_width), (1.0, Some(0.0)));
+    }
+}

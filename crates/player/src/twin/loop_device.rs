@@ -88,6 +88,10 @@ impl LoopDevice {
                 Err(Errno::BUSY) => continue,
                 other => other.map_err(|error| Error::at(&path, "setting it up", error))?,
             }
+            // A limit that an earlier user of the device left would split requests. 0 is the
+            // kernel's default; a kernel that does not know it keeps the limit.
+            let queue = format!("/sys/block/loop{number}/queue");
+            let _ = std::fs::write(format!("{queue}/max_sectors_kb"), "0");
             let stat = PathBuf::from(format!("/sys/block/loop{number}/stat"));
             return Ok(Self { _device: device.into(), path, stat });
         }

@@ -47,7 +47,7 @@ use std::{
 };
 use tree::{Names, Tree};
 
-/// What to replay, on what, and how.
+/// Settings to compare, and the way to replay.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The first one is the base of all ratios.
@@ -60,6 +60,14 @@ pub struct Plan {
     pub zero_share: f64,
     /// Size of each device; as the trace needs it if `None`.
     pub device_bytes: Option<u64>,
+}
+
+impl Plan {
+    /// The defaults of a proof: windows of 30 s, at the trace's own pace, incompressible content.
+    pub fn new(settings: Vec<Setting>) -> Self {
+        let window = Duration::from_secs(30);
+        Self { settings, window, speed: 1.0, zero_share: 0.0, device_bytes: None }
+    }
 }
 
 /// Result of one arm.
@@ -101,7 +109,7 @@ pub fn memory_bytes(script: &Script) -> u64 {
 }
 
 /// Observes the replay.
-pub trait Watch {
+pub trait TwinWatch {
     /// Called several times a second with the seconds of the trace that were replayed, of those to
     /// replay; `true` stops.
     fn stop(&mut self, done_s: f64, all_s: f64) -> bool;
@@ -113,7 +121,11 @@ pub trait Watch {
 ///
 /// Root is missing, memory is short, a setting is refused, a device is full, or the watch stopped
 /// it.
-pub fn run(script: &Script, plan: &Plan, watch: &mut dyn Watch) -> Result<Vec<ArmResult>, Error> {
+pub fn run(
+    script: &Script,
+    plan: &Plan,
+    watch: &mut dyn TwinWatch,
+) -> Result<Vec<ArmResult>, Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Refused(
             "a twin needs root, for its loop devices and mounts; it changes no file system of this \

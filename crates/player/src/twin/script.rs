@@ -17,7 +17,7 @@ use std::{
 
 /// One operation on the tree. Paths are absolute names of the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum FileOp {
     /// A file is created; an empty path is a file without a name.
     Create(FileId, Box<str>),
     /// A descriptor is opened.
@@ -79,7 +79,7 @@ pub struct Step {
     /// Microseconds since the beginning of the trace.
     pub at_us: u64,
     /// The operation.
-    pub op: Op,
+    pub op: FileOp,
 }
 
 /// A file that is there before the first step.
@@ -197,8 +197,8 @@ impl ScriptBuilder {
                 let span = Span { offset, len };
                 self.reads(file, span.end());
                 match event.action {
-                    Action::Read { .. } => Op::Read(file, span),
-                    _ => Op::Direct(file, span, false),
+                    Action::Read { .. } => FileOp::Read(file, span),
+                    _ => FileOp::Direct(file, span, false),
                 }
             }
             Action::Write { file, offset, len, .. }
@@ -208,80 +208,82 @@ impl ScriptBuilder {
                 let span = Span { offset, len };
                 self.writes(file, span);
                 match event.action {
-                    Action::Write { sync, .. } => Op::Write(file, span, sync),
-                    _ => Op::Direct(file, span, true),
+                    Action::Write { sync, .. } => FileOp::Write(file, span, sync),
+                    _ => FileOp::Direct(file, span, true),
                 }
             }
             Action::Folio { file, offset, len } => {
                 let Some(Step { op, .. }) = self.script.steps.last_mut() else { return };
-                if let Op::Write(of, span, _) = *op
+                if let FileOp::Write(of, span, _) = *op
                     && of == file
                 {
                     let end = span.end().max(offset.saturating_add(len));
                     let offset = if len > 0 { offset.min(span.offset) } else { span.offset };
-                    *op = Op::Store(file, Span { offset, len: end - offset });
+                    *op = FileOp::Store(file, Span { offset, len: end - offset });
                     self.changes(file, Span { offset, len: end - offset });
                 }
                 return;
             }
-            Action::Sync { file, offset: 0, len: u64::MAX, data_only } => Op::Sync(file, data_only),
+            Action::Sync { file, offset: 0, len: u64::MAX, data_only } => {
+                FileOp::Sync(file, data_only)
+            }
             // msync writes and commits as fdatasync does; sync_file_range commits nothing.
-            Action::Sync { file, data_only: true, .. } => Op::Sync(file, true),
-            Action::Sync { file, offset, len, .. } => Op::SyncRange(file, Span { offset, len }),
-            Action::SyncAll => Op::SyncAll,
+            Action::Sync { file, data_only: true, .. } => FileOp::Sync(file, true),
+            Action::Sync { file, offset, len, .. } => FileOp::SyncRange(file, Span { offset, len }),
+            Action::SyncAll => FileOp::SyncAll,
             Action::SyncDirectory { ref path } => {
                 if !path.is_empty() {
                     self.directory_before(path);
                 }
-                Op::SyncDirectory((&**path).into())
+                FileOp::SyncDirectory((&**path).into())
             }
             Action::Truncate { file, size } => {
                 self.changes(file, Span { offset: size, len: 1 });
                 let state = self.files.get_mut(&file).expect("it was met");
                 state.size_known = true;
                 self.resize(file, size);
-                Op::Truncate(file, size)
+                FileOp::Truncate(file, size)
             }
             Action::Punch { file, offset, len } if len > 0 => {
                 self.changes(file, Span { offset, len });
-                Op::Punch(file, Span { offset, len })
+                FileOp::Punch(file, Span { offset, len })
             }
-            Action::Open { file, .. } => Op::Open(file),
-            Action::Close { file, .. } => Op::Close(file),
+            Action::Open { file, .. } => FileOp::Open(file),
+            Action::Close { file, .. } => FileOp::Close(file),
             Action::Create(ref create) => self.create(create.file, &create.name),
             Action::Link { file, ref name } => {
                 self.created.insert((&**name).into());
                 self.name(file).push((&**name).into());
-                Op::Link(file, (&**name).into())
+                FileOp::Link(file, (&**name).into())
             }
             Action::Rename { file, ref names } => {
                 let (from, to): (Box<str>, Box<str>) = ((&*names.from).into(), (&*names.to).into());
                 // The name is removed by the rename itself.
                 if let Some(Step { op, .. }) = self.script.steps.last_mut()
-                    && let Op::Unlink(other, name) = op
+                    && let FileOp::Unlink(other, name) = op
                     && *name == to
                 {
-                    *op = Op::Replaced(*other, mem::take(name));
+                    *op = FileOp::Replaced(*other, mem::take(name));
                 }
                 self.created.insert(to.clone());
                 let known = self.name(file);
                 known.retain(|name| *name != from);
                 known.push(to.clone());
-                Op::Rename(file, from, to)
+                FileOp::Rename(file, from, to)
             }
             Action::RenameDirectory { ref names } => {
                 self.directory_before(&names.from);
                 let (from, to): (Box<str>, Box<str>) = ((&*names.from).into(), (&*names.to).into());
                 self.renamed.push((from.clone(), to.clone()));
-                Op::RenameDirectory(from, to)
+                FileOp::RenameDirectory(from, to)
             }
             Action::Unbind { file, ref name } => {
                 self.name(file).retain(|known| **known != **name);
-                Op::Unlink(file, (&**name).into())
+                FileOp::Unlink(file, (&**name).into())
             }
             Action::Gone { file } => {
                 self.resize(file, 0);
-                Op::Gone(file)
+                FileOp::Gone(file)
             }
             _ => return,
         };
@@ -313,7 +315,7 @@ impl ScriptBuilder {
                 }
             }
             (Action::Bind { name, .. }, Some(Kind::Created)) => {
-                let op = Op::Link(file, (&**name).into());
+                let op = FileOp::Link(file, (&**name).into());
                 self.script.steps.push(Step { at_us: event.at_us, op });
             }
             (Action::Create(_), None) => {
@@ -328,7 +330,7 @@ impl ScriptBuilder {
                 let mut names = names.into_iter();
                 let first = names.next().unwrap_or_default();
                 let create = self.create(file, &first);
-                let links = names.map(|name| Op::Link(file, name));
+                let links = names.map(|name| FileOp::Link(file, name));
                 let steps = std::iter::once(create).chain(links);
                 self.script.steps.extend(steps.map(|op| Step { at_us: event.at_us, op }));
             }
@@ -348,7 +350,7 @@ impl ScriptBuilder {
         }
     }
 
-    fn create(&mut self, file: FileId, name: &str) -> Op {
+    fn create(&mut self, file: FileId, name: &str) -> FileOp {
         if !self.begun
             && let Some((directory, _)) = name.rsplit_once('/')
         {
@@ -360,7 +362,7 @@ impl ScriptBuilder {
         if !name.is_empty() {
             self.name(file).push(name.into());
         }
-        Op::Create(file, name.into())
+        FileOp::Create(file, name.into())
     }
 
     /// The file was there before the trace, or appeared unseen.
@@ -373,8 +375,8 @@ impl ScriptBuilder {
         let kind = if appeared {
             // Another file had the name, so this one was made since.
             let (first, links) = names.split_first().expect("a name was taken");
-            let create = Op::Create(file, first.clone());
-            let links = links.iter().map(|name| Op::Link(file, name.clone()));
+            let create = FileOp::Create(file, first.clone());
+            let links = links.iter().map(|name| FileOp::Link(file, name.clone()));
             let steps = std::iter::once(create).chain(links);
             self.script.steps.extend(steps.map(|op| Step { at_us, op }));
             Kind::Created
@@ -454,7 +456,7 @@ impl Sink for ScriptBuilder {
         } else if !about.knows.times {
             "times"
         } else if !about.knows.writes {
-            "writes told from reads"
+            "writes distinguished from reads"
         } else {
             self.script.has_syncs = about.knows.syncs;
             return Ok(());

@@ -2,7 +2,7 @@
 
 use super::{
     content::Content,
-    script::{Op, Script, ScriptBuilder, Span},
+    script::{FileOp, Script, ScriptBuilder, Span},
     tree::{Names, Tree, below},
 };
 use flashsift_core::event::{Action, Create, Event, FileId, MaybeOwned, Renamed};
@@ -191,7 +191,7 @@ fn the_size_of_a_file_that_was_there_is_inferred() {
     // Only the changed MiB needs content.
     assert_eq!(found.initial[1].changed.iter().copied().collect::<Vec<_>>(), [3]);
     assert_eq!(found.initial_content_bytes(), 1 << 20);
-    assert!(found.steps.iter().any(|step| step.op == Op::Create(FileId(2), "/m/new".into())));
+    assert!(found.steps.iter().any(|step| step.op == FileOp::Create(FileId(2), "/m/new".into())));
 }
 
 #[test]
@@ -215,18 +215,18 @@ fn a_rename_over_a_file_is_one_operation() {
         Action::Rename { file: FileId(0), names: Renamed::owned("/m/t", "/m/f") },
     ]);
     let last: Vec<_> = found.steps[found.steps.len() - 2..].iter().map(|step| &step.op).collect();
-    assert!(matches!(last[..], [Op::Replaced(FileId(1), _), Op::Rename(..)]), "{last:?}");
+    assert!(matches!(last[..], [FileOp::Replaced(FileId(1), _), FileOp::Rename(..)]), "{last:?}");
 }
 
 #[test]
 fn a_store_makes_its_whole_folio_dirty() {
     let found =
         script([write(0, 5000, 1), Action::Folio { file: FileId(0), offset: 4096, len: 8192 }]);
-    let store = Op::Store(FileId(0), Span { offset: 4096, len: 8192 });
+    let store = FileOp::Store(FileId(0), Span { offset: 4096, len: 8192 });
     assert_eq!(found.steps[0].op, store);
 }
 
-/// A trace is a file of anybody: no name in it may lead out of the twin.
+/// A trace may be from any user: no name in it may lead out of the twin.
 #[test]
 fn names_stay_below_the_root() {
     for (name, path) in [

@@ -2,7 +2,7 @@
 
 use super::{
     content::Content,
-    script::{CHUNK_BYTES, Op, Script, Span},
+    script::{CHUNK_BYTES, FileOp, Script, Span},
     store,
 };
 use flashsift_core::{event::FileId, names};
@@ -111,7 +111,7 @@ impl Tree {
         syncfs(&self.root)
     }
 
-    /// Returns the content and the files' names, without the descriptors, so that the mount can end.
+    /// Returns the content and the files' names. The descriptors are closed, so the mount can end.
     pub fn into_parts(self) -> (Content, Names) {
         let names = self.files.into_iter().map(|(file, state)| (file, state.names));
         (self.content, Names(names.collect()))
@@ -122,9 +122,9 @@ impl Tree {
     /// # Errors
     ///
     /// The file system refuses it.
-    pub fn perform(&mut self, op: &Op) -> Result<()> {
+    pub fn perform(&mut self, op: &FileOp) -> Result<()> {
         match op {
-            Op::Create(file, name) if name.is_empty() => {
+            FileOp::Create(file, name) if name.is_empty() => {
                 let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
                 let fd = openat(&self.root, ".", flags, FILE_MODE)?;
                 let mut state = TreeFile::new(Vec::new());
@@ -133,60 +133,60 @@ impl Tree {
                 self.open += 1;
                 self.files.insert(*file, state);
             }
-            Op::Create(file, name) => self.create(*file, &path_of(*file, name))?,
-            Op::Open(file) => {
+            FileOp::Create(file, name) => self.create(*file, &path_of(*file, name))?,
+            FileOp::Open(file) => {
                 self.data(*file)?;
                 self.files.get_mut(file).expect("it was opened").opens += 1;
             }
-            Op::Close(file) => {
+            FileOp::Close(file) => {
                 let Some(state) = self.files.get_mut(file) else { return Err(Errno::NOENT) };
                 state.opens = state.opens.saturating_sub(1);
                 if state.opens == 0 {
                     self.close(*file);
                 }
             }
-            Op::Read(file, span) => {
+            FileOp::Read(file, span) => {
                 let (fd, content) = self.data(*file)?;
                 read(fd, content, *span)?;
             }
-            Op::Write(file, span, sync) => {
+            FileOp::Write(file, span, sync) => {
                 let flags = if *sync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
                 let (fd, content) = self.data(*file)?;
                 write(fd, content, *span, flags)?;
             }
-            Op::Store(file, span) => {
+            FileOp::Store(file, span) => {
                 let (fd, content) = self.data(*file)?;
                 store::store(fd, span.offset, span.len, content.byte())?;
             }
-            Op::Direct(file, span, is_write) => self.direct(*file, *span, *is_write)?,
-            Op::Truncate(file, size) => ftruncate(self.data(*file)?.0, *size)?,
-            Op::Punch(file, span) => {
+            FileOp::Direct(file, span, is_write) => self.direct(*file, *span, *is_write)?,
+            FileOp::Truncate(file, size) => ftruncate(self.data(*file)?.0, *size)?,
+            FileOp::Punch(file, span) => {
                 let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 fallocate(self.data(*file)?.0, mode, span.offset, span.len)?;
             }
-            Op::Sync(file, data_only) => {
+            FileOp::Sync(file, data_only) => {
                 let (fd, _) = self.data(*file)?;
                 if *data_only { fdatasync(fd) } else { fsync(fd) }?;
             }
-            Op::SyncRange(file, span) => {
+            FileOp::SyncRange(file, span) => {
                 store::sync_range(self.data(*file)?.0, span.offset, span.len)?;
             }
-            Op::SyncAll => syncfs(&self.root)?,
-            Op::SyncDirectory(name) => {
+            FileOp::SyncAll => syncfs(&self.root)?,
+            FileOp::SyncDirectory(name) => {
                 let path = below(name);
                 let path = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 fsync(openat(&self.root, path, flags, Mode::empty())?)?;
             }
-            Op::Link(file, name) => self.link(*file, &path_of(*file, name))?,
-            Op::Rename(file, from, to) => {
+            FileOp::Link(file, name) => self.link(*file, &path_of(*file, name))?,
+            FileOp::Rename(file, from, to) => {
                 let (from, to) = (path_of(*file, from), path_of(*file, to));
                 self.with_parents(&to, |root| renameat(root, &from, root, &to))?;
                 let state = self.files.entry(*file).or_insert_with(|| TreeFile::new(Vec::new()));
                 state.names.retain(|name| *name != from && *name != to);
                 state.names.push(to);
             }
-            Op::RenameDirectory(from, to) => {
+            FileOp::RenameDirectory(from, to) => {
                 let (from, to) = (below(from), below(to));
                 self.with_parents(&to, |root| renameat(root, &from, root, &to))?;
                 for name in self.files.values_mut().flat_map(|state| &mut state.names) {
@@ -195,13 +195,13 @@ impl Tree {
                     }
                 }
             }
-            Op::Unlink(file, name) => {
+            FileOp::Unlink(file, name) => {
                 let path = path_of(*file, name);
                 self.forget(*file, &path);
                 unlinkat(&self.root, &path, AtFlags::empty())?;
             }
-            Op::Replaced(file, name) => self.forget(*file, &path_of(*file, name)),
-            Op::Gone(file) => {
+            FileOp::Replaced(file, name) => self.forget(*file, &path_of(*file, name)),
+            FileOp::Gone(file) => {
                 self.close(*file);
                 // A name whose end the trace does not tell.
                 for name in self.files.remove(file).into_iter().flat_map(|state| state.names) {
