@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, Command};
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Traces", &["record", "import", "describe", "diff"]),
     ("Simulate", &["compare", "recommend", "sweep", "train", "synth"]),
-    ("This machine", &["doctor", "tune", "replay", "profile", "list"]),
+    ("This machine", &["doctor", "tune", "prove", "replay", "profile", "list"]),
     ("Mount", &["mount", "unmount", "status", "top", "flush", "sift"]),
 ];
 

@@ -33,6 +33,7 @@ mod mount;
 mod parent;
 mod policies;
 mod profile;
+mod prove;
 mod python;
 mod recommend;
 mod record;
@@ -67,6 +68,7 @@ mod watch;
   sudo flashsift tune readahead --live /           pages read ahead in vain
   flashsift replay t.parquet --target /mnt/card/f  time on a real device
   flashsift profile --target /mnt/card/f -o c.toml  constants of a real card
+  sudo flashsift prove t.parquet --setting ext4,xfs  bytes that settings write
   flashsift mount ~/.cache/pip ~/.cache/pip        new files stay in RAM first
   flashsift top                                    the mounts, each second
   flashsift list policies mglru                    parameters and costs
@@ -98,6 +100,7 @@ enum Command {
     Tune(tune::Args),
     Replay(replay::Args),
     Profile(profile::Args),
+    Prove(prove::Args),
     Mount(mount::Args),
     Unmount(control::UnmountArgs),
     Status(control::StatusArgs),
@@ -251,6 +254,7 @@ fn run(command: Command, words: &[OsString]) -> anyhow::Result<()> {
         Command::Tune(args) => tune::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Prove(args) => prove::run(&args),
         Command::Mount(args) => mount::run(&args, words),
         Command::Unmount(args) => control::unmount(&args),
         Command::Status(args) => control::status(&args),

@@ -5,12 +5,12 @@ use crate::{
     devices,
     load::{self, Input},
     logging::DETAIL,
-    records, size, text,
+    prove, records, size, text,
     usage::Usage,
 };
 use anyhow::Context;
 use flashsift_core::{
-    metadata,
+    duration, metadata,
     page::PAGE_BYTES,
     params, policy,
     study::{
@@ -22,6 +22,7 @@ use flashsift_core::{
     },
     trace::{Tables, Trace, Unit},
 };
+use flashsift_player::twin;
 use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
 use std::{io::Write, num::NonZeroUsize};
@@ -35,6 +36,7 @@ use tracing::info;
   flashsift recommend trace.xz --device emmc-5.1      to take less time
   flashsift recommend trace.xz --nvm=1MiB,4MiB,16MiB  how much NVM is enough
   flashsift recommend trace.xz --policy linux2q --json
+  sudo flashsift recommend trace.parquet --prove      and measure the best
 
 A change is recommended if the 95 % bootstrap interval of its saving over 20
 slices of time is above zero and if it wins nine of ten slices.")]
@@ -90,6 +92,11 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
+    /// Then replay the trace on ext4 in memory with the changes of commit and expire that save most,
+    /// and count the bytes (root; takes as long as the trace, twice with expire)
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    prove: bool,
+
     /// Memory limit of the trace and its cells; default: three quarters of the machine's memory
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
     trace_memory: Option<u64>,
@@ -143,7 +150,38 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let columns = text::columns().unwrap_or(80);
         out.write_all(render(&recommender, &advice, columns).as_bytes())?;
     }
+    out.finish()?;
+    if args.prove { prove(args, &advice) } else { Ok(()) }
+}
+
+/// Measures the changes that save most, of those that a replay can make.
+fn prove(args: &Args, advice: &Advice) -> anyhow::Result<()> {
+    const MOST: usize = 4;
+    let changes = advice.judged.iter().filter_map(|judged| words_of_ext4(&judged.name)).take(MOST);
+    let settings: Result<Vec<_>, _> = std::iter::once("ext4".to_owned())
+        .chain(changes)
+        .map(|setting| twin::Setting::parse(&setting))
+        .collect();
+    let plan = twin::Plan::new(settings?);
+    let arms = prove::measured(&prove::script(&args.input, None)?, &plan)?;
+    let mut out = records::Output::text();
+    write!(out, "\nReplayed on file systems in memory:\n\n{}", prove::as_table(&arms))?;
     out.finish()
+}
+
+/// Returns the setting of a change that is made of commit and expire; `None` for others.
+fn words_of_ext4(change: &str) -> Option<String> {
+    let words = change.split([' ', ',', '+']).filter(|word| !word.is_empty()).map(|word| {
+        let (key, value) = word.split_once('=')?;
+        match key {
+            "expire" => Some(word.to_owned()),
+            // The mount takes seconds.
+            "commit" => Some(format!("commit={}", duration::parse_us(value).ok()? / 1_000_000)),
+            _ => None,
+        }
+    });
+    let words: Vec<String> = words.collect::<Option<_>>()?;
+    (!words.is_empty()).then(|| format!("ext4:{}", words.join(":")))
 }
 
 /// Settings that do not suit the trace are an error of the command line; its content and the memory
@@ -462,5 +500,21 @@ impl<'a> Record<'a> {
             not_tried: not_tried.map(|(change, reason)| NotTried { change, reason }).collect(),
         };
         Self { schema: 1, trace, recommend }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_commit_and_expire_can_be_replayed() {
+        let words = |change| words_of_ext4(change);
+        assert_eq!(words("commit=5m").as_deref(), Some("ext4:commit=300"));
+        assert_eq!(words("expire=5m, commit=30s").as_deref(), Some("ext4:expire=5m:commit=30"));
+        assert_eq!(
+            (words("s3fifo"), words("ratio=40"), words("commit=30s, s3fifo")),
+            (None, None, None)
+        );
     }
 }

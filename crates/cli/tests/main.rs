@@ -12,6 +12,7 @@ mod mount;
 mod mount_commands;
 mod places;
 mod power_cuts;
+mod prove;
 mod record;
 mod replay;
 mod started;

@@ -17,6 +17,7 @@ pub mod schedule;
 pub mod system;
 pub mod tally;
 pub mod target;
+pub mod twin;
 
 use std::{io, path::Path};
 

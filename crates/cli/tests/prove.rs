@@ -1,0 +1,167 @@
+//! `flashsift prove` on file systems in memory, as root: a planted effect, the noise, and what a
+//! killed process leaves.
+
+use serde_json::Value;
+use std::{
+    fmt::Write as _,
+    fs,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    thread,
+    time::{Duration, Instant},
+};
+
+const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
+const NOBODY: u32 = 65534;
+
+/// Writes a trace of synced writes: `count` of them, one each `step_ms`.
+fn trace(folder: &Path, count: u32, step_ms: u32) -> PathBuf {
+    let path = folder.join("synced.strace");
+    let mut text = String::new();
+    for n in 0..count {
+        let at = n * step_ms;
+        let mut line = |plus_us: u32, call: &str| {
+            let us = u64::from(at) * 1000 + u64::from(plus_us);
+            let (s, us) = (1_795_169_000 + us / 1_000_000, us % 1_000_000);
+            writeln!(text, "100 {s}.{us:06} {call}").unwrap();
+        };
+        let file = format!("/data/f{}", n % 7);
+        line(0, &format!("openat(AT_FDCWD, \"{file}\", O_RDWR|O_CREAT, 0600) = 3<{file}>"));
+        line(1, &format!("pwrite64(3<{file}>, \"\"..., 65536, {}) = 65536", n / 7 * 65536));
+        line(2, &format!("fsync(3<{file}>) = 0"));
+        line(3, &format!("close(3<{file}>) = 0"));
+    }
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn prove(trace: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(FLASHSIFT);
+    command.arg("prove").arg(trace).args(arguments);
+    command
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Whether twins are possible here; prints a line if not.
+fn possible(test: &str) -> bool {
+    let possible = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
+    if !possible {
+        println!("SKIPPED {test}: it needs root and loop devices");
+    }
+    possible
+}
+
+/// `data=journal` writes all data twice. An equal arm shows no such difference.
+// Promises: Prove 3.
+#[test]
+fn a_planted_effect_is_seen_and_equal_arms_do_not_differ() {
+    if !possible("a_planted_effect_is_seen_and_equal_arms_do_not_differ") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace(folder.path(), 150, 200);
+    let settings = "ext4,ext4:data=journal:nodelalloc";
+    let options = ["--setting", settings, "--speed", "10", "--window", "200ms", "--json"];
+    let output = prove(&trace, &options).output().unwrap();
+    assert!(output.status.success(), "{}", printed(&output));
+    let arms: Vec<Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let number = |arm: usize, key: &str| arms[arm][key].as_f64().unwrap();
+    assert_eq!((&arms[0]["setting"], &arms[1]["again"]), (&"ext4".into(), &true.into()));
+    assert!(arms.iter().all(|arm| arm["refused"] == 0), "{arms:?}");
+    // 150 writes of 64 KiB, each with a commit and its flushes.
+    assert!(
+        number(0, "written_bytes") > 150.0 * 65536.0 && number(0, "flushes") > 140.0,
+        "{arms:?}"
+    );
+    assert!((number(1, "ratio") - 1.0).abs() < 0.05, "{arms:?}");
+    let (ratio, half) = (number(2, "ratio"), number(2, "half_width"));
+    assert!(ratio - half > 1.3 && ratio < 2.5, "{arms:?}");
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Loop devices of a process.
+fn loops(pid: u32) -> usize {
+    let name = format!("flashsift-twin-{pid} ");
+    let backing = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("loop/backing_file"));
+    fs::read_dir("/sys/block")
+        .unwrap()
+        .filter_map(|entry| backing(entry.unwrap()).ok())
+        .filter(|backing| backing.contains(&name))
+        .count()
+}
+
+// Promises: Prove 2.
+#[test]
+fn a_killed_proof_leaves_no_device_and_no_setting() {
+    const SETTING: &str = "/proc/sys/fs/xfs/xfssyncd_centisecs";
+    if !possible("a_killed_proof_leaves_no_device_and_no_setting") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace(folder.path(), 1000, 100);
+    let read = || fs::read_to_string(SETTING).ok();
+    let before = read();
+    // Without XFS, only the devices are looked at.
+    let setting = if before.is_some() { "ext4:xfssyncd=37s" } else { "ext4" };
+    let begun = Instant::now();
+    let mut child = loop {
+        let mut child = prove(&trace, &["--setting", setting, "--quiet"]).spawn().unwrap();
+        let mut ended = false;
+        wait_until("two devices", || {
+            ended = child.try_wait().unwrap().is_some();
+            ended || loops(child.id()) == 2
+        });
+        if !ended {
+            break child;
+        }
+        // Another proof runs, perhaps that of the other test.
+        if begun.elapsed() > Duration::from_secs(30) {
+            println!("SKIPPED a_killed_proof_leaves_no_device_and_no_setting: another proof runs");
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    };
+    assert!(before.is_none() || read().as_deref() == Some("3700\n"), "{before:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("a device is left", || loops(child.id()) == 0);
+    wait_until("the setting is left", || read() == before);
+}
+
+#[test]
+fn a_proof_that_is_not_possible_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace(folder.path(), 3, 1);
+    let refused = |mut command: Command, code, words: &str| {
+        let output = command.output().unwrap();
+        let says = printed(&output);
+        assert_eq!(output.status.code(), Some(code), "{says}");
+        assert!(says.contains(words), "{says}");
+    };
+    refused(prove(&trace, &["--setting", "ntfs"]), 2, "ext4, xfs, btrfs");
+    refused(prove(&trace, &["--setting", "ext4:expire=soon"]), 2, "is not a time");
+    if !possible("a_proof_that_is_not_possible_says_why") {
+        return;
+    }
+    refused(prove(&trace, &["--setting", "ext4:no_such_word"]), 1, "no_such_word");
+    refused(prove(&trace, &["--setting", "ext4", "--size", "16K"]), 1, "mkfs.ext4");
+    let mut other = prove(&trace, &["--setting", "ext4"]);
+    other.uid(NOBODY).gid(NOBODY).current_dir("/");
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    refused(other, 1, "needs root");
+}

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Replays recordings on file systems in memory with several settings (`flashsift prove`), and prints
+# what each writes beside what `flashsift compare` predicts. Writes the tables into RESULTS.md.
+#
+#   run.sh                         # from the measurement that is stored here
+#   sudo run.sh --measure [NAME…]  # replays first: messenger, game, feed, each as long as it is
+#   sudo run.sh --expire [NAME…]   # the same with vm.dirty_expire_centisecs at 300 s beside
+#   sudo run.sh --witness [MINUTES]  # records anew, and compares the device with its replay
+#
+# The measurement needs root, e2fsprogs, xfsprogs and btrfs-progs. $FLASHSIFT names a program
+# instead of the build.
+set -eu -o pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+program=${FLASHSIFT:-}
+if [ -z "$program" ]; then
+  cargo build --release --locked --quiet -p flashsift
+  program=${CARGO_TARGET_DIR:-target}/release/flashsift
+fi
+exec python3 -B experiments/writeback-settings/settings.py --flashsift "$(realpath "$program")" "$@"

@@ -1,0 +1,200 @@
+"""Compare the bytes that settings write on replayed file systems with those that are predicted."""
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+MEASURED = HERE / "measured"
+MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGE_BYTES = 4096
+SECTOR_BYTES = 512
+RECORDINGS = ["messenger", "game", "feed"]
+SETTINGS = [
+    "ext4", "ext4:commit=60", "ext4:commit=300", "ext4:dioread_lock", "ext4:fast_commit", "xfs", "xfs:sectors=4k",
+    "btrfs",
+]  # fmt: skip
+# The first one is the base, so all of them take two passes.
+EXPIRE = ["ext4", "ext4:expire=5m", "ext4:commit=60:expire=5m", "ext4:commit=300:expire=5m", "xfs:expire=5m"]
+IMAGE_BYTES = 4 << 30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--flashsift", type=Path, required=True)
+    parser.add_argument("--measure", nargs="*")
+    parser.add_argument("--expire", nargs="*")
+    parser.add_argument("--witness", nargs="?", const=3.0, type=float)
+    arguments = parser.parse_args()
+    program = arguments.flashsift
+    MEASURED.mkdir(exist_ok=True)
+    if arguments.measure is not None:
+        replay(program, arguments.measure or RECORDINGS, SETTINGS, "")
+    if arguments.expire is not None:
+        replay(program, arguments.expire or RECORDINGS, EXPIRE, "-expire")
+    if arguments.witness is not None:
+        for name in ("messenger", "appends"):
+            witness(program, name, arguments.witness)
+    write(program)
+
+
+def call(*command: object, **more: object) -> str:
+    return subprocess.run(
+        [str(word) for word in command], check=True, stdout=subprocess.PIPE, encoding="utf-8", **more
+    ).stdout
+
+
+def trace_of(name: str) -> Path:
+    own = HERE / f"{name}.parquet"
+    return own if own.exists() else ROOT / f"testdata/{name}.parquet"
+
+
+def replay(program: Path, names: list[str], settings: list[str], suffix: str) -> None:
+    """All at once, unless a setting is of the whole machine."""
+    running = []
+    for name in names:
+        words = [program, "prove", trace_of(name), "--json", "--setting", ",".join(settings)]
+        output = open(MEASURED / f"{name}{suffix}.jsonl", "w", encoding="utf-8")
+        running.append(subprocess.Popen([str(word) for word in words], stdout=output))
+        if suffix:
+            running[-1].wait()
+    if any([one.wait() for one in running]):
+        raise SystemExit("a replay failed")
+    (MEASURED / "machine.json").write_text(json.dumps(versions(), indent=1) + "\n", encoding="utf-8")
+
+
+def versions() -> dict:
+    def first(*command: str) -> str:
+        done = subprocess.run(command, capture_output=True, encoding="utf-8")
+        return (done.stdout + done.stderr).strip().splitlines()[0]
+
+    return {
+        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "tools": [first("mke2fs", "-V"), first("mkfs.xfs", "-V"), first("mkfs.btrfs", "--version")],
+    }
+
+
+def written_bytes(device: str) -> int:
+    return SECTOR_BYTES * int(Path(f"/sys/block/{Path(device).name}/stat").read_text().split()[6])
+
+
+def witness(program: Path, name: str, minutes: float) -> None:
+    """Records a workload on ext4, counts the bytes at its device, and replays the recording."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
+        folder, trace, image = (Path(scratch) / part for part in ("mounted", f"{name}.parquet", "image"))
+        folder.mkdir()
+        with open(image, "wb") as file:
+            file.truncate(IMAGE_BYTES)
+        call("mkfs.ext4", "-q", "-F", image)
+        device = call("losetup", "--find", "--show", image).strip()
+        held = os.open(device, os.O_RDONLY)
+        try:
+            try:
+                call("mount", "-o", "noinit_itable", device, folder)
+            finally:
+                # The device lives on while it is open or mounted.
+                call("losetup", "--detach", device)
+            try:
+                call("sync", "--file-system", folder)
+                before = written_bytes(device)
+                workload = HERE / name if name == "appends" else ROOT / "workloads" / name
+                call(
+                    program, "record", "-o", trace, "--path", folder, "--", workload, "--dir", folder / "files",
+                    "--seed", 7, "--minutes", minutes,
+                )  # fmt: skip
+            finally:
+                call("umount", folder)
+            live = written_bytes(device) - before
+        finally:
+            os.close(held)
+        found = call(program, "prove", trace, "--json", "--window", "10s", "--setting", "ext4")
+        arms = [json.loads(line) for line in found.splitlines()]
+        row = {"workload": name, "minutes": minutes, "live_bytes": live, "arms": [a["written_bytes"] for a in arms]}
+        (MEASURED / f"witness-{name}.json").write_text(json.dumps(row) + "\n", encoding="utf-8")
+        print(json.dumps(row))
+
+
+def predicted_bytes(program: Path, trace: Path, setting: str) -> int | None:
+    """Bytes by the model of ext4; nothing for settings that it does not know."""
+    system, *words = setting.split(":")
+    if system != "ext4" or any(word.split("=")[0] not in ("commit", "expire") for word in words):
+        return None
+    options = dict(word.split("=") for word in words)
+    metadata = f"ext4:commit={options['commit']}s" if "commit" in options else "ext4"
+    expire = options.get("expire", "30s")
+    found = json.loads(
+        call(
+            program, "compare", trace, "--policy", "lru", "--memory", "16GiB", "--writeback", f"sync,expire:{expire}",
+            "--metadata", metadata, "--drain", "--json", "--quiet",
+        )  # fmt: skip
+    )
+    return PAGE_BYTES * sum(found[key] for key in ("device_writes", "journal_writes", "metadata_writes"))
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def ratios(program: Path, names: list[str]) -> str:
+    rows = []
+    for name in names:
+        path = MEASURED / f"{name}.jsonl"
+        if not path.exists() or not (text := path.read_text(encoding="utf-8")):
+            continue
+        trace = trace_of(name.removesuffix("-expire"))
+        base = predicted_bytes(program, trace, "ext4")
+        for line in text.splitlines():
+            arm = json.loads(line)
+            predicted = predicted_bytes(program, trace, arm["setting"])
+            ratio, half = arm["ratio"] or 1.0, arm["half_width"]
+            rows.append([
+                name.removesuffix("-expire"), f"`{arm['setting']}`" + (", again" if arm["again"] else ""),
+                f"{arm['written_bytes'] / (1 << 20):.1f}", str(arm["writes"]), str(arm["flushes"]),
+                f"{ratio:.3f}", f"{half:.3f}" if half else "",
+                f"{predicted / base:.3f}" if predicted else "",
+                f"{predicted / base - ratio:+.3f}" if predicted else "",
+                f"{predicted / arm['written_bytes']:.3f}" if predicted else "",
+                f"{arm['late_s']:.2f}",
+            ])  # fmt: skip
+    head = [
+        "recording", "setting", "MiB", "writes", "flushes", "ratio", "±", "predicted", "difference",
+        "predicted bytes / measured", "latest operation, s",
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def witnesses() -> str:
+    rows = []
+    for path in sorted(MEASURED.glob("witness-*.json")):
+        row = json.loads(path.read_text(encoding="utf-8"))
+        live = row["live_bytes"]
+        rows.append([
+            row["workload"], f"{row['minutes']:g}", f"{live / (1 << 20):.2f}",
+            *(f"{arm / (1 << 20):.2f}" for arm in row["arms"]), *(f"{arm / live:.3f}" for arm in row["arms"]),
+        ])  # fmt: skip
+    head = ["workload", "minutes", "live, MiB", "replay, MiB", "again, MiB", "replay / live", "again / live"]
+    return table(head, rows)
+
+
+def write(program: Path) -> None:
+    page = HERE / "RESULTS.md"
+    machine = json.loads((MEASURED / "machine.json").read_text(encoding="utf-8"))
+    tables = {
+        "machine": f"{machine['kernel']}, {machine['cpus']} CPUs; {'; '.join(machine['tools'])}.\n",
+        "ratios": ratios(program, [*RECORDINGS, "appends"]),
+        "expire": ratios(program, [f"{name}-expire" for name in [*RECORDINGS, "appends"]]),
+        "witness": witnesses(),
+    }
+    text = page.read_text(encoding="utf-8")
+    page.write_text(MARKED.sub(lambda m: m[1] + tables[m[2]] + m[3], text), encoding="utf-8")
+
+
+main()
