@@ -139,7 +139,7 @@ pub(crate) struct Args {
     #[arg(long)]
     drain: bool,
 
-    /// What becomes of the pages that are truncated or deleted
+    /// The fate of pages that are truncated or deleted
     #[arg(long, value_name = "HOW", default_value = "follow", ignore_case = true, conflicts_with_all = ["object_cache", "sift", "metadata", "sample", "curve"])]
     removals: Removals,
 

@@ -216,7 +216,7 @@ impl Sink for Densify {
     }
 }
 
-/// What becomes of truncated and deleted pages.
+/// The fate of truncated and deleted pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
 pub(crate) enum Removals {
     /// They leave every tier, dirty ones unwritten

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Constants of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DiskParams {
+pub struct HardDiskParams {
     /// Time for each page read near the end of the last request, µs.
     pub read_us: f64,
     /// Time for each page written there, µs.
@@ -30,8 +30,8 @@ pub struct DiskParams {
 
 /// A hard disk.
 #[derive(Clone)]
-pub struct Disk {
-    params: DiskParams,
+pub struct HardDisk {
+    params: HardDiskParams,
     /// Time at which it becomes idle.
     free_ns: u64,
     /// The page behind the last request.
@@ -39,14 +39,14 @@ pub struct Disk {
     written: u64,
 }
 
-impl Disk {
+impl HardDisk {
     /// Creates an idle disk whose head is at the first page.
-    pub fn new(params: &DiskParams) -> Self {
+    pub fn new(params: &HardDiskParams) -> Self {
         Self { params: params.clone(), free_ns: 0, next: 0, written: 0 }
     }
 }
 
-impl Device for Disk {
+impl Device for HardDisk {
     fn serve(&mut self, io: &Io, at_ns: u64) -> u64 {
         self.free_ns = self.free_ns.max(at_ns);
         let params = &self.params;
@@ -82,8 +82,8 @@ mod tests {
     fn a_request_elsewhere_seeks() {
         let (read_us, write_us, read_seek_us, write_seek_us) = (1.0, 2.0, 100.0, 200.0);
         let near_bytes = 2 * PAGE_BYTES;
-        let params = DiskParams { read_us, write_us, read_seek_us, write_seek_us, near_bytes };
-        let mut disk = Disk::new(&params);
+        let params = HardDiskParams { read_us, write_us, read_seek_us, write_seek_us, near_bytes };
+        let mut disk = HardDisk::new(&params);
         let mut at_ns = 0;
         let mut us = |io: Io| {
             let from_ns = at_ns;

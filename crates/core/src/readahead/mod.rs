@@ -309,8 +309,8 @@ impl Counts {
         (self.windows > 0).then(|| self.windows_at_max as f64 / self.windows as f64)
     }
 
-    /// Returns the pages that were prefetched and left the cache unused, were overwritten unused, or
-    /// lie in it unused.
+    /// Returns the pages that were prefetched, and left the cache, were overwritten, or lie in it
+    /// unused.
     pub fn wasted(&self) -> u64 {
         self.read - self.used
     }

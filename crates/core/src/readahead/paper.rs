@@ -2,14 +2,14 @@
 //! for Improved User Experience on Mobile Devices", sections 2.2, 2.4 and 4.1).
 //!
 //! Each sequential request for a page prefetches the pages behind it, hit or miss. The size begins
-//! at 2 or 4 times the request, doubles at a hit, up to the maximum, and falls by 2 pages at a miss,
-//! down to 4. A hit finds a page that was prefetched; with `hit=resident` also one that the cache
-//! holds for another reason. A request out of order ends the sequence and prefetches nothing, and
-//! neither does the first request of an open file if it does not begin at page 0.
+//! at 2 or 4 times the request, doubles at a hit, up to the maximum, and falls by 2 pages at a
+//! miss, down to 4. A hit finds a page that was prefetched; with `hit=resident` also one that the
+//! cache holds for another reason. A request out of order ends the sequence and prefetches nothing.
+//! Neither does the first request of an open file if it does not begin at page 0.
 //!
-//! Sizes are counted as the paper does: as asked for, not cut at the end of the file. Its efficiency
-//! is hits / pages of all prefetches, where the first request of a sequence counts as a hit: in
-//! section 2.4, 7 pages read of 156 prefetched are 4.5 %.
+//! Sizes are counted as the paper does: as asked for, not cut at the end of the file. Its
+//! efficiency is hits / pages of all prefetches, where the first request of a sequence counts as a
+//! hit: in section 2.4, 7 pages read of 156 prefetched are 4.5 %.
 
 use super::{FilePages, ReadAheadSpec, ReadRequest, Window, linux::first_size, param};
 use crate::params::{Param, ParamKind, Params};

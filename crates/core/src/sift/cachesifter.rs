@@ -999,9 +999,9 @@ mod tests {
         assert_eq!(run(early, &[], &events), expected, "{early}");
     }
 
-    /// Hand-made histories (Liang et al., FAST '22, section 3), with the outcome that the text gives:
-    /// every T1 = 10 s, files of age K1 = 20 s that burn are dropped, and files of age K2 = 60 s that
-    /// live longer than 90 s go to flash.
+    /// Hand-made histories (Liang et al., FAST '22, section 3), with the outcome that the text
+    /// gives: every T1 = 10 s, files of age K1 = 20 s that burn are dropped, and files of age K2 =
+    /// 60 s that live longer than 90 s go to flash.
     #[test]
     fn the_paper_by_hand() {
         // Ten files, created and written a second apart, and perhaps used once more.

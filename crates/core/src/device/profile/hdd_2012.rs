@@ -6,7 +6,7 @@
 //! neighbouring pages would be faster. Nothing beside the four cells of the table is known.
 
 use super::{Model, Profile, ProfileSpec, StorageKind, sources};
-use crate::device::disk::DiskParams;
+use crate::device::disk::HardDiskParams;
 
 pub(super) const SPEC: ProfileSpec = ProfileSpec { name: "hdd-2012", params: &[], profile };
 
@@ -22,7 +22,7 @@ fn profile() -> Profile {
         kind: StorageKind::Other,
         cycles: None,
         best_case: Vec::new(),
-        model: Model::Disk(DiskParams {
+        model: Model::Disk(HardDiskParams {
             read_us,
             write_us,
             read_seek_us: page_us(537.6) - read_us,
@@ -32,8 +32,8 @@ fn profile() -> Profile {
         sources: sources([
             ("read_us", "fit of SpatialClock's Table 2 (sorted reads 6498.4 KB/s)"),
             ("write_us", "fit of SpatialClock's Table 2 (sorted writes 4836.6 KB/s)"),
-            ("read_seek_us", "fit of SpatialClock's Table 2 (scattered reads 537.6 KB/s)"),
-            ("write_seek_us", "fit of SpatialClock's Table 2 (scattered writes 1004.0 KB/s)"),
+            ("read_seek_us", "fit of SpatialClock's Table 2 (random reads 537.6 KB/s)"),
+            ("write_seek_us", "fit of SpatialClock's Table 2 (random writes 1004.0 KB/s)"),
             ("near_bytes", "assumed"),
         ]),
     }

@@ -93,7 +93,7 @@ pub enum Model {
     /// The model of [`latency`].
     Latency(latency::LatencyParams),
     /// The model of [`disk`].
-    Disk(disk::DiskParams),
+    Disk(disk::HardDiskParams),
 }
 
 impl Model {

@@ -227,7 +227,7 @@ fn hybrid_flush_by_hand() {
             "writes=0 nvm_writes=2 left=2",
         ),
         trial(
-            "dirty bits are reset by a flush, counts are not: one flush to storage, nine to the buffer",
+            "a flush resets dirty bits and no counts: one goes to storage, nine to the buffer",
             "wA0 sA ".repeat(10),
             hf,
             16,
@@ -260,14 +260,14 @@ fn hybrid_flush_by_hand() {
             "writes=1 order=2 nvm_writes=5",
         ),
         trial(
-            "the two most recently accessed blocks stay: 0, with the least count, was used last but one",
+            "the two blocks accessed last stay: 0, with the least count, was used last but one",
             format!("{full}rA0 wA2 wA2 sA rA0 rA1 rA2"),
             hf,
             16,
             "writes=1 order=1 nvm_writes=3",
         ),
         trial(
-            "\"most recently accessed … in the buffer cache\": a deleted block is not one of the two",
+            "\"most recently accessed … in the buffer cache\": a deleted one is not spared",
             format!("{full}rA0 wA2 wA2 rB0 xB sA rA0 rA1"),
             hf,
             16,
@@ -281,7 +281,7 @@ fn hybrid_flush_by_hand() {
             "writes=10 nvm_writes=0",
         ),
         trial(
-            "Flush-NVM flushes all to the buffer first; by LRU the block flushed longest ago leaves",
+            "Flush-NVM flushes all to the buffer; by LRU the block flushed longest ago leaves",
             "wA0 sA wA1 sA wA0 sA rA0 rA1 wA2 sA",
             "flush-nvm:pages=2,flush=no",
             16,
@@ -324,14 +324,14 @@ fn fslru_by_hand() {
             "reads=7 hits=7 writes=0",
         ),
         trial(
-            "NQueue evicts to storage: of nine frames one is kept for updates, eight hold ten pages",
+            "NQueue evicts to storage: one of nine frames is for updates, eight hold ten pages",
             (0..10).map(|page| format!("wA{page} sA ")).collect::<String>(),
             "fslru",
             10,
             "reads=0 writes=2 left=8",
         ),
         trial(
-            "an update above half a page is page-atomic: two pages of 64 lines, two marks, one erased",
+            "above half a page, an update is page-atomic: two pages of 64 lines, three headers",
             "wA0 sA wA0 sA rA0 rA0 rA0 rA0 rA0 rA0",
             "fslru",
             20,
