@@ -471,8 +471,8 @@ def conclusion(results: Results) -> str:
         f"**This is a count of pages.** LRU's syncs write neighbouring pages, which a device gets as one request; "
         f"FSLRU evicts pages one by one. In merged requests FSLRU writes less often than LRU in "
         f"{wins(LRU, merged, apps)} cells of the apps and {wins(LRU, merged, statements)} of the statements.",
-        f"**Against NVLRU it {holds(results, NVLRU, requests)} where superseded versions are freed** (reading A; it "
-        "does under B and C, below). FSLRU sends fewer requests in "
+        f"**Against NVLRU it {holds(results, NVLRU, requests)} where superseded versions are freed** (reading A; the "
+        "others are below). FSLRU sends fewer requests in "
         f"{wins(NVLRU, requests, apps)} cells of the apps and {wins(NVLRU, requests, statements)} of the statements. "
         f"NVLRU sends at most {most(NVLRU, requests)} as many (published: 4 times). The frames that its copies take "
         f"cost NVLRU {median(fewer_hits):.1f} points of LRU's hit ratio on the apps (median; at most "

@@ -131,7 +131,8 @@ class Runner:
 
     def _run(self, path: Path, trace: Trace, writeback: str, systems: list[str], sizes: list[int]) -> None:
         self.ran += 1
-        print(f"{trace.name}, {writeback}: {len(systems) * len(sizes)} cells", file=sys.stderr)
+        if self._may_run:
+            print(f"{trace.name}, {writeback}: {len(systems) * len(sizes)} cells", file=sys.stderr)
         args = ["--system", ",".join(systems), "--frames", ",".join(map(str, sizes)), "--writeback", *writeback.split()]
         args += ["--device", self._device, "--nvm", ",".join(self._profiles), "--json", "--quiet"]
         for line in output(self._program, "compare", path, *args).splitlines():
