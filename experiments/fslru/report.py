@@ -76,7 +76,7 @@ def main() -> int:
                 for system, frames in equal_memory(trace, nvm).values():
                     nand.cells(path, trace, LINUX, [system], [frames])
         if args.check and trace.name in holds and not (nand.still_holds(path, trace) and ufs.still_holds(path, trace)):
-            changed.append(f"cells.csv.xz ({trace.name}): the program gives other counts; --again")
+            changed.append(f"cells.csv.xz ({trace.name}; run --again)")
     used = nand.used | ufs.used
     data = {
         "traces.csv": dump(Trace, traces),

@@ -52,7 +52,7 @@ def main() -> int:
                 raise RuntimeError(f"{trace.name}: a count is missing: run it with the trace, without --check")
             rewritten[trace.name] = count_rewritten(args.flashsift, path, trace, frames[tables.SHARE])
         elif args.check and path and not still_holds(args, runner, rewritten[trace.name], path, trace):
-            changed.append(f"cells.csv.xz or rewritten.csv ({trace.name}): the program gives other counts; --again")
+            changed.append(f"cells.csv.xz or rewritten.csv ({trace.name}; run --again)")
     data = {
         "traces.csv": dump(Trace, traces),
         "rewritten.csv": dump(Rewritten, (rewritten[trace.name] for trace in traces)),

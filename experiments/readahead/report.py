@@ -49,7 +49,7 @@ def main() -> int:
         for device in DEVICES:
             runner.time(path, trace, device, trace.frames(MIDDLE))
         if args.check and not runner.still_holds(path, trace):
-            changed.append(f"cells.csv.xz ({trace.name}): the program gives other counts; --again")
+            changed.append(f"cells.csv.xz ({trace.name}; run --again)")
     data = {
         "traces.csv": dump(Trace, traces),
         "sizes.csv": dump(Size, (size for trace in traces for size in requests if size.trace == trace.name)),
