@@ -18,7 +18,7 @@ ENERGIES = {
     f"{system} {reading}": Style(
         NAMES[system] + (f", {name}" if system == FSLRU else ""), color, dashed=system == NVLRU
     )
-    for (reading, name), color in zip(READINGS.items(), ("#222222", "#d55e00", "#0072b2"))
+    for (reading, name), color in zip(READINGS.items(), ("#222222", "#d55e00", "#0072b2", "#009e73"))
     for system in (FSLRU, NVLRU)
 }
 FOOTER = "Size of the cache in percent of the footprint."
@@ -87,4 +87,4 @@ def figure_8(results: Results) -> str:
                     for percent in PERCENTS
                 ]
         panels.append(Panel(trace.name, SIZES, curves))
-    return draw("Energy ÷ LRU's, in three readings of Table III", FOOTER, ENERGIES, panels, logarithmic=True)
+    return draw("Energy ÷ LRU's, in four readings of Table III", FOOTER, ENERGIES, panels, logarithmic=True)

@@ -42,7 +42,7 @@ class Trace:
 @dataclass(frozen=True)
 class Cell:
     trace: str
-    writeback: str
+    writeback: str  # with further options, separated by blanks
     system: str
     frames: int
     device: str
@@ -119,10 +119,21 @@ class Runner:
             self._run(path, trace, writeback, list(dict.fromkeys(one[2] for one in missing)), sizes)
         self.used |= {one: self._known[one] for one in wanted}
 
+    def still_holds(self, path: Path | None, trace: Trace) -> bool:
+        """Whether the program gives the known counts, in a cell of each kind of system and mode."""
+        if path is None:
+            return True
+        own = [cell for cell in self.used.values() if (cell.trace, cell.device) == (trace.name, self._name)]
+        tried = {(cell.writeback, cell.system.split(":")[0]): cell for cell in own}
+        for cell in tried.values():
+            self._run(path, trace, cell.writeback, [cell.system], [cell.frames])
+        return all(self._known[key(cell)] == cell for cell in tried.values())
+
     def _run(self, path: Path, trace: Trace, writeback: str, systems: list[str], sizes: list[int]) -> None:
         self.ran += 1
-        print(f"{trace.name}, {writeback}: {len(systems) * len(sizes)} cells", file=sys.stderr)
-        args = ["--system", ",".join(systems), "--frames", ",".join(map(str, sizes)), "--writeback", writeback]
+        if self._may_run:
+            print(f"{trace.name}, {writeback}: {len(systems) * len(sizes)} cells", file=sys.stderr)
+        args = ["--system", ",".join(systems), "--frames", ",".join(map(str, sizes)), "--writeback", *writeback.split()]
         args += ["--device", self._device, "--nvm", ",".join(self._profiles), "--json", "--quiet"]
         for line in output(self._program, "compare", path, *args).splitlines():
             row = {"nvm_mean_line_writes": 0, "nvm_hottest_line_writes": 0} | json.loads(line)

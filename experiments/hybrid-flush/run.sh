@@ -5,7 +5,7 @@
 #
 #   run.sh [TRACES_DIR…]   # runs what is missing: the cells of new and of changed traces
 #   run.sh --again         # runs everything, as after a change of the simulator
-#   run.sh --check         # runs and writes nothing; fails if a result is missing or stale
+#   run.sh --check         # writes nothing; runs some cells again, and fails if a result is stale
 #
 # It uses the traces of testdata/, the recordings of SQLite statements in testdata/days, and the
 # trace `facebook` where TRACES_DIR… or $FLASHSIFT_TRACES (a folder, or several joined by `:`) has

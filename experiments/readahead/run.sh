@@ -5,7 +5,7 @@
 #
 #   run.sh [TRACES_DIR…]   # runs what is missing: the cells of new and of changed traces
 #   run.sh --again         # runs everything, as after a change of the simulator
-#   run.sh --check         # runs and writes nothing; fails if a result is missing or stale
+#   run.sh --check         # writes nothing; runs some cells again, and fails if a result is stale
 #
 # It uses the traces of testdata/, testdata/f2fs and testdata/days, which `workloads/record-all` and
 # `workloads/f2fs-record --all` record, and the trace `facebook` where TRACES_DIR… or

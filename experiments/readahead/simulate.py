@@ -15,14 +15,19 @@ F2FS = [f"f2fs/{name}" for name in ("feed", "game", "map", "messenger", "video")
 LAUNCHED, LAUNCHED_F2FS = ["launch-1", "launch-2"], ["f2fs/launch"]
 SIZES_KIB = [16, 32, 64, 128, 256, 512]
 PAPER = {pages: f"paper:pages={pages}" for pages in (32, 16, 8)}
+# The same, with any cached page as a hit.
+RESIDENT = {pages: f"paper:pages={pages},hit=resident" for pages in (32, 16)}
 PHONE, PC = "6.1", "6.18"
 LINUX = {(kernel, kib): f"linux:kernel={kernel},kib={kib}" for kernel in (PHONE, PC) for kib in SIZES_KIB}
 OFF = "off"
-READAHEADS = [OFF, *PAPER.values(), *LINUX.values()]
+READAHEADS = [OFF, *PAPER.values(), *RESIDENT.values(), *LINUX.values()]
 # Percent of the peak live pages.
 SHARES = [5, 10, 20, 50]
 MIDDLE = 10
 POLICY, OTHER_POLICY = "lru", "linux2q"
+# Caches in which windows of 32 pages push each other out, in frames; under the second policy.
+TIGHT = [32, 48, 64, 96, 128, 256]
+TIGHT_READAHEADS = [OFF, PAPER[32], PAPER[16], *RESIDENT.values()]
 # Their time is modelled, for the first policy and the middle size.
 DEVICES = ["emmc-5.1", "ufs-3.1"]
 
@@ -55,6 +60,7 @@ class Cell:
     prefetched_asked: int
     prefetched_read: int
     prefetched_used: int
+    sequence_hits: int
     evicted: int
     reads_cached: int
     reads_free: int
@@ -70,8 +76,13 @@ class Cell:
         return self.read_hits / self.read_accesses
 
     @property
+    def efficiency_of_paper(self) -> float:
+        """As the paper counts: 7 pages read of 156 prefetched are 4.5 %."""
+        return self.sequence_hits / self.window_pages if self.window_pages else 0.0
+
+    @property
     def efficiency(self) -> float:
-        """The paper's: of all pages asked for ahead, also of those cached already."""
+        """Used, of all pages asked for ahead, also of those cached already."""
         return self.prefetched_used / self.prefetched_asked if self.prefetched_asked else 0.0
 
     @property
@@ -111,6 +122,11 @@ class Time:
         return (self.read_us + self.write_us) / 1e6
 
 
+def cell_of(row: dict, trace: Trace, policy: str) -> Cell:
+    row = {"sequence_hits": 0} | row | {"policy": policy, "trace": trace.name}
+    return Cell(**{field.name: row[field.name] for field in fields(Cell)})
+
+
 def cell_key(cell: Cell) -> tuple[str, str, str, int]:
     return cell.trace, cell.readahead, cell.policy, cell.frames
 
@@ -131,17 +147,28 @@ class Runner:
         self.times: dict[tuple[str, str, int, str], Time] = {}
         self.ran = 0
 
-    def count(self, path: Path | None, trace: Trace, policy: str, frames: list[int]) -> None:
-        """Adds the cells of all read-aheads to those in use."""
-        wanted = [(trace.name, readahead, policy, size) for readahead in READAHEADS for size in sorted(set(frames))]
+    def count(
+        self, path: Path | None, trace: Trace, policy: str, frames: list[int], readaheads: list[str] = READAHEADS
+    ) -> None:
+        """Adds the cells of these read-aheads to those in use."""
+        wanted = [(trace.name, readahead, policy, size) for readahead in readaheads for size in sorted(set(frames))]
         if missing := [one for one in wanted if one not in self._cells]:
             sizes = ",".join(map(str, sorted({one[3] for one in missing})))
             # The same program computes the cells of a size together.
             for row in self._run(path, trace, missing, ["--policy", policy, "--frames", sizes]):
-                row |= {"policy": policy, "trace": trace.name}
-                cell = Cell(**{field.name: row[field.name] for field in fields(Cell)})
+                cell = cell_of(row, trace, policy)
                 self._cells[cell_key(cell)] = cell
         self.cells |= {one: self._cells[one] for one in wanted}
+
+    def still_holds(self, path: Path | None, trace: Trace) -> bool:
+        """Whether the program gives what is known, for one size and two read-aheads."""
+        if path is None:
+            return True
+        readaheads, frames = [PAPER[16], LINUX[PHONE, 64]], trace.frames(MIDDLE)
+        options = ["--readahead", ",".join(readaheads), "--policy", POLICY, "--frames", str(frames), "--json"]
+        lines = output(self._program, "compare", path, *options, "--quiet").splitlines()
+        cells = [cell_of(json.loads(line), trace, POLICY) for line in lines]
+        return all(self._cells[cell_key(cell)] == cell for cell in cells)
 
     def time(self, path: Path | None, trace: Trace, device: str, frames: int) -> None:
         wanted = [(trace.name, readahead, frames, device) for readahead in READAHEADS]

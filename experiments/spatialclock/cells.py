@@ -18,6 +18,8 @@ SETTING = ["--writeback", "evict", "--merge", "off", "--discard", "off"]
 # When a page of a file gets its place: on the paper's ext3 as soon as it is dirty (early), on ext4
 # at its write-back (late). The pages of a block trace have their addresses (given).
 LAYOUTS = {"early": "ext4:alloc=early", "late": "ext4", "given": "identity"}
+# Reads and writes alone, as in the paper's traces; placed early.
+ALONE = ["--layout", LAYOUTS["early"], "--removals", "ignore"]
 
 # The line in which flashsift describes a trace.
 SUMMARY = re.compile(
@@ -98,6 +100,19 @@ class Time:
     @property
     def elapsed_s(self) -> float:
         return self.elapsed_us / 1e6
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A cell of reads and writes alone, drained at the end, on a modelled device."""
+
+    trace: str
+    policy: str
+    frames: int
+    device: str
+    device_writes: int
+    drained: int
+    elapsed_us: int
 
 
 @dataclass(frozen=True)
@@ -219,6 +234,14 @@ class Simulator:
             if with_requests:
                 cells = [_count_requests(cell, Path(out)) for cell in cells]
         return cells, times, cpu_s
+
+    def alone(self, path: Path, trace: Trace, grid: "Grid", devices: list[str]) -> list[Alone]:
+        """The cells of the trace without its removals."""
+        on = ["--drain", "--device", ",".join(devices), "--json"]
+        done = self._call("compare", path, *grid.args(), *SETTING, *ALONE, *on)
+        rows = map(json.loads, done.stdout.splitlines())
+        counts = "policy frames device device_writes drained".split()
+        return [Alone(trace.name, *(row[name] for name in counts), round(row["elapsed_s"] * 1e6)) for row in rows]
 
     def with_evicting(self, path: Path, trace: Trace, times: list[Time], device: str) -> list[Time]:
         """The same times, and on `device` those without the drain."""

@@ -67,6 +67,7 @@ class Published:
         self.table2: dict[str, list[float]] = data["table2"]
         self.devices: dict[str, dict[str, float]] = data["devices"]
         self.profiles: dict[str, str] = data["profiles"]
+        self.disks: dict[str, str] = data["disks"]
         self.reductions: dict[str, dict[str, tuple[float, float]]] = data["reductions"]
 
     def share_of_w3(self, memory_mb: int) -> float:

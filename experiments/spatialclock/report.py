@@ -8,8 +8,8 @@ from pathlib import Path
 
 import figures
 import tables
-from cells import Cell, Grid, Played, Simulator, Throughput, Time, Trace, dump, load
-from published import SIZES_MB, Published
+from cells import Alone, Cell, Grid, Played, Simulator, Throughput, Time, Trace, dump, load
+from published import PAGES_PER_MB, SIZES_MB, Published
 
 HERE = Path(__file__).parent
 # Alternatives where the paper is ambiguous.
@@ -31,7 +31,9 @@ def main() -> int:
     published = Published(HERE / "published.toml")
     policies = [policy for policy in published.names if policy != "for" or args.with_for]
     traces, cells, times = run(args, published, policies)
-    throughputs = Simulator(args.flashsift).throughputs(list(published.profiles.values()))
+    profiles = [*published.disks.values(), *published.profiles.values()]
+    throughputs = Simulator(args.flashsift).throughputs(profiles)
+    alone = run_alone(args, published, policies, traces)
     played = load(Played, HERE / "played.csv")
     results = tables.Results(
         published,
@@ -43,11 +45,13 @@ def main() -> int:
         {(time.trace, time.allocation, time.policy, time.frames, time.device): time for time in times},
         {(row.device, row.operation, row.order): row for row in throughputs},
         played,
+        {(row.trace, row.policy, row.device): row for row in alone},
     )
     files = {
         "traces.csv": dump(Trace, traces),
         "cells.csv": dump(Cell, cells),
         "times.csv": dump(Time, times),
+        "alone.csv": dump(Alone, alone),
         "table2.csv": dump(Throughput, throughputs),
         "RESULTS.md": tables.fill((HERE / "RESULTS.md").read_text(), results),
         **figures.draw(results),
@@ -131,6 +135,24 @@ def run(
         if trace.name not in names and not trace.own:
             keep(trace)
     return traces, cells, times
+
+
+def run_alone(args: argparse.Namespace, published: Published, policies: list[str], traces: list[Trace]) -> list[Alone]:
+    """Reads and writes alone at 64 MB, without FOR. Saved rows of traces that are not run."""
+    rows = load(Alone, HERE / "alone.csv")
+    found = {path.name.split(".")[0]: path for folder in [args.own, *args.folders] for path in folder.glob("*.*")
+             if path.suffix != ".json"}  # fmt: skip
+    grid = Grid([policy for policy in policies if policy != "for"], [64 * PAGES_PER_MB])
+    kept = []
+    for trace in traces:
+        if trace.space != "files" or trace.like != "W3":
+            continue
+        own = [row for row in rows if row.trace == trace.name]
+        path = found.get(trace.name)
+        if path and (not own or not args.only or trace.name in args.only):
+            own = Simulator(args.flashsift).alone(path, trace, grid, list(published.profiles.values()))
+        kept += own
+    return kept
 
 
 def cells_of(

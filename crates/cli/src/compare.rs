@@ -2,7 +2,7 @@
 
 use crate::{
     devices, html_page,
-    load::{self, Input},
+    load::{self, Input, Removals},
     logging::DETAIL,
     records,
     size::{self, CacheSize},
@@ -138,6 +138,10 @@ pub(crate) struct Args {
     /// At the end, write all dirty pages, in the order in which the policy would evict them
     #[arg(long)]
     drain: bool,
+
+    /// The fate of pages that are truncated or deleted
+    #[arg(long, value_name = "HOW", default_value = "follow", ignore_case = true, conflicts_with_all = ["object_cache", "sift", "metadata", "sample", "curve"])]
+    removals: Removals,
 
     /// First step of a write to an uncached page: `read` fetches the page if the write covers only
     /// a part of it
@@ -361,8 +365,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let reads_ahead_pages = reaches.max().unwrap_or(0);
     let tables =
         Tables { places, operations, owners, bytes, reads_ahead_pages, ..Tables::default() };
-    let loaded = load::load(&args.input, args.object_cache, args.trace_memory, tables)?;
+    let (input, memory) = (&args.input, args.trace_memory);
+    let loaded = load::load_with(input, args.object_cache, memory, tables, args.removals)?;
     loaded.log_summary(&name);
+    if args.removals == Removals::Ignore {
+        info!(target: DETAIL, "note: truncated and deleted pages stay (--removals ignore)");
+    }
     request.frames.extend(memory_frames(args, loaded.trace.touched_pages()));
     let wants_places = report.is_some() && page::shows_places(&loaded.trace);
     request.observer_bytes = match wants_places {

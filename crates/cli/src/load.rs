@@ -5,11 +5,11 @@ use crate::{
     size,
 };
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use flashsift_core::{
     event::{About, Action, Event, Side, Space},
     page::PAGE_BYTES,
-    trace::{Tables, Trace, TraceBuilder, Unit},
+    trace::{Tables, Trace, TraceBuilder, Unit, WithoutRemovals},
 };
 use flashsift_traces::{
     Error,
@@ -191,6 +191,7 @@ struct Densify {
     limit_bytes: u64,
     tables: Tables,
     builder: Option<TraceBuilder>,
+    without_removals: Option<WithoutRemovals>,
 }
 
 impl Sink for Densify {
@@ -203,8 +204,27 @@ impl Sink for Densify {
 
     fn events(&mut self, events: &[Event<'static>]) -> Result<(), Error> {
         let builder = self.builder.as_mut().expect("a reader says what its trace is about first");
+        let left: Vec<_>;
+        let events = match &mut self.without_removals {
+            Some(without) => {
+                left = events.iter().filter_map(|event| without.event(event)).collect();
+                &left
+            }
+            None => events,
+        };
         builder.extend(events).map_err(|error| Error::Sink(error.to_string()))
     }
+}
+
+/// The fate of truncated and deleted pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, ValueEnum)]
+pub(crate) enum Removals {
+    /// They leave every tier, dirty ones unwritten
+    #[default]
+    Follow,
+    /// They stay, and a file that is created again has the blocks of the one before: the trace is
+    /// read as reads, writes and syncs alone, as papers recorded it
+    Ignore,
 }
 
 /// Default memory limit of a trace: three quarters of the machine's memory.
@@ -220,8 +240,20 @@ pub(crate) fn load(
     limit_bytes: Option<u64>,
     tables: Tables,
 ) -> anyhow::Result<Loaded> {
+    load_with(input, object_cache, limit_bytes, tables, Removals::Follow)
+}
+
+/// As [`load`], with a choice of what becomes of removals.
+pub(crate) fn load_with(
+    input: &Input,
+    object_cache: bool,
+    limit_bytes: Option<u64>,
+    tables: Tables,
+    removals: Removals,
+) -> anyhow::Result<Loaded> {
     let limit_bytes = limit_bytes.unwrap_or_else(default_limit_bytes);
-    let mut sink = Densify { object_cache, limit_bytes, tables, builder: None };
+    let without_removals = (removals == Removals::Ignore).then(WithoutRemovals::default);
+    let mut sink = Densify { object_cache, limit_bytes, tables, builder: None, without_removals };
     let outcome = input.read(&mut sink)?;
     let builder = sink.builder.context("the reader gave no trace")?;
     let trace = builder.finish()?;

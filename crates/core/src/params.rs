@@ -6,6 +6,7 @@ use exmex::Express;
 use std::fmt;
 
 /// One parameter that an entry of a list declares.
+#[derive(Clone, Copy)]
 pub struct Param {
     /// Key before the `=`.
     pub name: &'static str,

@@ -2,7 +2,7 @@
 
 use crate::{
     back::{
-        Attribution, Back, DeviceCounts, Io, Nowhere, NvmBuffer, Order, Sink, Source, Storage, Why,
+        Attribution, Back, DeviceCounts, Io, Nowhere, NvmBuffer, Sink, Source, Storage, Why,
         Written,
     },
     cache::{Cache, Details, PageCache},
@@ -24,7 +24,7 @@ use std::{cell::RefCell, ops::Range};
 mod spec;
 
 pub use spec::{ALL, PLAIN, Selection, SystemSpec};
-pub(crate) use spec::{BUFFER_PARAMS, SystemKind};
+pub(crate) use spec::{BUFFER_PARAMS, BuildOrder, SystemKind};
 
 /// One cell of a comparison: one system, policy and size.
 pub struct Cell<'a> {
@@ -307,14 +307,15 @@ fn run_buffer<P: Policy>(
     cell: &Cell<'_>,
     trace: &Trace,
     future: Option<&Future>,
-    order: fn(u32) -> Box<dyn Order>,
+    order: BuildOrder,
     sink: Option<&mut dyn FnMut(Io)>,
 ) -> Outcome {
     let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
     let storage = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
     let slots = spec::slots(cell.system, trace.pages());
     let flushes = cell.system.params.word(BUFFER_PARAMS, "flush") == "yes";
-    let buffer = NvmBuffer::new(storage, order(slots), trace.pages(), slots, flushes);
+    let order = order(slots, &cell.system.params);
+    let buffer = NvmBuffer::new(storage, order, trace.pages(), slots, flushes);
     let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
     system(policy, cell, trace, buffer, machine).replay(cell, trace, future)
 }
@@ -692,7 +693,9 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
                 let bytes = if C::WANTS_BYTES { trace.bytes(n, Page(page)) } else { Bytes::PAGE };
                 let partial = op == Op::Write && step.is_partial(page);
                 let details = Details { partial, bytes, owner };
-                let before = if R::ON { self.before_access(&access) } else { Before::default() };
+                let covers = op == Op::Write && !partial;
+                let before =
+                    if R::ON { self.before_access(&access, covers) } else { Before::default() };
                 let hit = self.cache.access(access, details, &mut self.back);
                 hits += u64::from(hit);
                 if R::ON {
@@ -759,11 +762,11 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
 
     /// Prepares an access where pages are read ahead.
     #[inline(always)]
-    fn before_access(&mut self, access: &Access) -> Before {
+    fn before_access(&mut self, access: &Access, covers: bool) -> Before {
         if self.ahead.begins(access.page.0) {
             self.back.submit();
         }
-        self.ahead.before_access(access, &mut self.cache, &mut self.back)
+        self.ahead.before_access(access, covers, &mut self.cache, &mut self.back)
     }
 
     /// A read begins. Returns the facts that [`Self::end_read`] needs.
@@ -854,7 +857,7 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             let next_use = future.map_or(NEVER, |(future, first)| future.next(first + position));
             let access = Access { next_use, ..Access::new(Page(page), Op::Write) };
             let absent = R::ON && !self.cache.holds(Page(page));
-            let before = absent.then(|| self.before_access(&access));
+            let before = absent.then(|| self.before_access(&access, false));
             self.cache.access(access, details, &mut self.back);
             if let Some(before) = before {
                 self.ahead.accessed(before, false, false, &self.cache, &self.back);

@@ -21,6 +21,7 @@ mod operations;
 mod places;
 pub mod sample;
 mod tables;
+mod without_removals;
 
 pub use builder::TraceBuilder;
 use file_names::FileNames;
@@ -30,6 +31,7 @@ pub use operations::{Directory, DirectoryId, Entry, Operation, OperationKind, Op
 pub use places::RecordedPlaces;
 use tables::StepTables;
 pub use tables::{Bytes, Owner, Read, Tables};
+pub use without_removals::WithoutRemovals;
 
 /// The effect of a [`Step`] on its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

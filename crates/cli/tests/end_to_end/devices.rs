@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 use tempfile::tempdir;
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "microsd-2012",
     "emmc1-2012",
     "emmc2-2012",
@@ -13,6 +13,7 @@ const NAMES: [&str; 8] = [
     "ufs-2.1",
     "ufs-3.1",
     "ufs-4.0",
+    "hdd-2012",
     "latency-100-800",
 ];
 

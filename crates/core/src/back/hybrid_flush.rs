@@ -4,7 +4,8 @@
 //! buffer. Write counts rise with each page-write, are not reset by a flush, are copied to the
 //! buffer with each flush, and go back to the cache when it reads the page from there. The page of
 //! the least count leaves the buffer, among several the one flushed least recently; the two pages
-//! that the cache used last are passed over, unless no other is left.
+//! that were used last of those in the cache are passed over, unless no other is left. A deleted
+//! page is in no cache, so it is not one of the two.
 
 use super::nvm_order::Order;
 use crate::{
@@ -19,7 +20,7 @@ pub(crate) const SPEC: SystemSpec = SystemSpec {
     paper: "Lim & Bahn, IEEE Access 2021",
     what: "pages written more than once go to a non-volatile buffer, which the coldest leaves",
     params: BUFFER_PARAMS,
-    kind: SystemKind::Buffer(|slots| Box::new(HybridFlush::new(slots))),
+    kind: SystemKind::Buffer(|slots, _| Box::new(HybridFlush::new(slots))),
 };
 
 /// Counts below this have lists of their own. Few pages are written more often.

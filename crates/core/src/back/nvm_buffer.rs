@@ -16,6 +16,7 @@ use crate::{
     layout::Address,
     nvm::{LineCounts, Lines, PAGE_LINES, Traffic},
     page::{Frame, Page},
+    structure::Lists,
     trace::{Operation, Owner},
 };
 use std::ops::Range;
@@ -35,8 +36,9 @@ pub struct NvmBuffer<S> {
     /// By slot: how often it was written.
     wear: Vec<u32>,
     free: Vec<Frame>,
-    /// The two pages that the cache served last, the latest first.
-    recent: [u32; 2],
+    /// The pages that the cache served and that exist, from the least recently used on. Under LRU
+    /// the cache holds the last of them.
+    used: Lists<Page, 1>,
     /// Whether the device is flushed before a slot is used again.
     flushes_victims: bool,
     /// Whether something was written to the device since its last flush.
@@ -63,7 +65,7 @@ impl<S: Sink> NvmBuffer<S> {
             writes: vec![0; slots as usize],
             wear: vec![0; slots as usize],
             free: (0..slots).rev().map(Frame).collect(),
-            recent: [NONE; 2],
+            used: Lists::new(pages),
             flushes_victims,
             unflushed: false,
             reads: 0,
@@ -92,10 +94,9 @@ impl<S: Sink> NvmBuffer<S> {
     /// Writes the page that leaves next to the device. `for_why`: the reason for which a slot is
     /// needed.
     fn evict(&mut self, for_why: Why) {
-        let recent = self.recent.map(|page| match page {
-            NONE => None,
-            page => self.slot(Page(page)),
-        });
+        let last = self.used.newest(0);
+        let recent = [last, last.and_then(|page| self.used.older(page))];
+        let recent = recent.map(|page| self.slot(page?));
         let victim = self.order.victim(recent);
         let why = match for_why {
             Why::Drain => Why::Drain,
@@ -151,6 +152,7 @@ impl<S: Sink> Back for NvmBuffer<S> {
         let Written { page, why, writes, .. } = written;
         let held = self.slot(page);
         if why == Why::Direct {
+            self.used.remove(page);
             if let Some(slot) = held {
                 self.release(slot);
             }
@@ -196,8 +198,9 @@ impl<S: Sink> Back for NvmBuffer<S> {
     }
 
     fn free(&mut self, pages: Range<u32>) {
-        for page in pages.clone() {
-            if let Some(slot) = self.slot(Page(page)) {
+        for page in pages.clone().map(Page) {
+            self.used.remove(page);
+            if let Some(slot) = self.slot(page) {
                 self.release(slot);
             }
         }
@@ -206,9 +209,7 @@ impl<S: Sink> Back for NvmBuffer<S> {
 
     #[inline(always)]
     fn accessed(&mut self, page: Page) {
-        if self.recent[0] != page.0 {
-            self.recent = [page.0, self.recent[0]];
-        }
+        self.used.move_newest(0, page);
     }
 
     #[inline(always)]

@@ -75,7 +75,7 @@ const NUMBER: u32 = DURABLE - 1;
 /// An extent of changed bytes that is empty.
 const UNCHANGED: Bytes = Bytes { from: PAGE_BYTES as u16, to: 0 };
 
-/// The parameters of [`Fslru`] and of [`super::Nvlru`], which uses the last two.
+/// The parameters of [`Fslru`] and of [`super::Nvlru`], which uses the last three.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// DRAM's share of the frames, 0 to 1.
@@ -88,6 +88,20 @@ pub struct Settings {
     /// FLUSHes, because one FLUSH is enough for all, and cost hits: pages leave earlier than they
     /// have to.
     pub evict_batch: u32,
+    /// The fate of a version that an fsync has superseded, in [`super::Nvlru`].
+    pub old_versions: OldVersions,
+}
+
+/// The fate of a durable version of a page when an fsync has made a newer one durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OldVersions {
+    /// Its frame is free at once.
+    #[default]
+    Freed,
+    /// It stays in its place in the queue, and leaves unwritten when it is the oldest.
+    Age,
+    /// It stays in its place in the queue, and is written when it is the oldest.
+    Written,
 }
 
 impl Settings {
@@ -101,6 +115,11 @@ impl Settings {
         what: "pages that leave non-volatile memory together, before one FLUSH",
         kind: ParamKind::Number { default: 1.0, min: 1.0, max: 4096.0 },
     };
+    pub(super) const OLD: Param = Param {
+        name: "old",
+        what: "whether a superseded durable version is freed, ages in the queue, or is then written",
+        kind: ParamKind::Word(&["freed", "ages", "written"]),
+    };
 
     /// Returns the settings of a cell whose system declares these parameters.
     pub(super) fn new(declared: &[Param], cell: &Cell<'_>) -> Self {
@@ -111,6 +130,11 @@ impl Settings {
             byte_atomic_bytes: if has("atomic") { number("atomic") as u16 } else { 0 },
             write_miss_reads: cell.write_miss_reads,
             evict_batch: number("batch") as u32,
+            old_versions: match has("old").then(|| cell.system.params.word(declared, "old")) {
+                Some("ages") => OldVersions::Age,
+                Some("written") => OldVersions::Written,
+                _ => OldVersions::Freed,
+            },
         }
     }
 }
@@ -118,7 +142,13 @@ impl Settings {
 impl Default for Settings {
     /// The paper's values.
     fn default() -> Self {
-        Self { dram_share: 0.1, byte_atomic_bytes: 2048, write_miss_reads: false, evict_batch: 1 }
+        Self {
+            dram_share: 0.1,
+            byte_atomic_bytes: 2048,
+            write_miss_reads: false,
+            evict_batch: 1,
+            old_versions: OldVersions::Freed,
+        }
     }
 }
 

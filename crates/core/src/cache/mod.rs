@@ -17,7 +17,7 @@ pub(crate) mod fslru;
 pub(crate) mod nvlru;
 mod page_cache;
 
-pub use fslru::{Fslru, Settings};
+pub use fslru::{Fslru, OldVersions, Settings};
 pub use nvlru::Nvlru;
 pub use page_cache::{Frames, PageCache, Victims};
 

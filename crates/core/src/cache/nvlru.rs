@@ -7,12 +7,16 @@
 //! - The first write to a durable page copies the whole page to a free frame and changes the copy.
 //!   The durable version keeps its frame until an fsync publishes the copy, or until the page
 //!   leaves. Other writes change their page in place.
+//! - The paper is silent on a version that an fsync has superseded. Its frame is freed at once
+//!   (`old=freed`). Or copies are new pages of the queue, and versions keep their places in it:
+//!   superseded ones leave there, unwritten (`old=ages`) or written like other dirty pages
+//!   (`old=written`). With these two, NVLRU writes more than FSLRU, as the paper shows.
 //! - If no frame is free, the least recently used other page leaves first.
 //! - A frame whose durable version is freed is used again first.
 //! - Partial write misses, FLUSHes, requests past the cache and removals are as in
 //!   [`super::Fslru`].
 
-use super::{Cache, Details, Settings, facts::Facts};
+use super::{Cache, Details, OldVersions, Settings, facts::Facts};
 use crate::{
     back::{Back, Why},
     nvm::{Counting, Lines, Memory, PageCopy, Traffic},
@@ -41,7 +45,7 @@ pub(crate) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-const PARAMS: &[Param] = &[Settings::BATCH];
+const PARAMS: &[Param] = &[Settings::BATCH, Settings::OLD];
 
 const NONE: u32 = u32::MAX;
 /// Bit of an entry: storage lacks this version. Frame numbers are below 2^28.
@@ -50,18 +54,23 @@ const DIRTY: u32 = 1 << 31;
 const DURABLE: u32 = 1 << 30;
 const NUMBER: u32 = DURABLE - 1;
 
-/// A frame with the newest version of a page.
+/// A frame with a version of a page.
 #[derive(Clone, Copy)]
 struct Held {
     page: u32,
-    /// The frame with the durable version, if the newest one is in another frame; with
-    /// [`DIRTY`] if storage lacks the durable version.
-    shadow: u32,
+    /// The frame with the version before this one, with [`DIRTY`] if storage lacks that. If the
+    /// newest version is not durable, the one before it is.
+    older: u32,
+    /// The frame with the version after this one.
+    newer: u32,
 }
 
-const FREE: Held = Held { page: NONE, shadow: NONE };
+const FREE: Held = Held { page: NONE, older: NONE, newer: NONE };
 
-/// The cache. A page is in one frame, or in two: its newest version, and the durable one.
+/// The cache. A page is in one frame, or in two: its newest version, and the durable one. If old
+/// versions stay, it is in any number, each in the queue; an older version is always nearer to the
+/// oldest end. Otherwise the durable version below a newer one is in a frame that counts as free of
+/// a page, and in no queue.
 pub struct Nvlru<M> {
     settings: Settings,
     memory: M,
@@ -108,7 +117,7 @@ impl<M: Memory> Nvlru<M> {
     /// Two pages have the same frame.
     pub fn restore(&mut self, held: impl IntoIterator<Item = (Frame, Page)>) {
         for (frame, page) in held {
-            self.frames[frame.0 as usize] = Held { page: page.0, shadow: NONE };
+            self.frames[frame.0 as usize] = Held { page: page.0, ..FREE };
             *self.entry(page) = frame.0 | DURABLE | DIRTY;
             self.queue.push_newest(0, frame);
         }
@@ -124,6 +133,11 @@ impl<M: Memory> Nvlru<M> {
     #[inline(always)]
     fn entry(&mut self, page: Page) -> &mut u32 {
         &mut self.table[page.0 as usize]
+    }
+
+    #[inline(always)]
+    fn old_versions_stay(&self) -> bool {
+        self.settings.old_versions != OldVersions::Freed
     }
 
     /// Writes to a version that is not durable.
@@ -143,7 +157,7 @@ impl<M: Memory> Nvlru<M> {
         let frame = self.take_frame(None, back);
         self.facts.entered(page, back);
         self.facts.accessed::<B>(page, op, details.owner);
-        self.frames[frame.0 as usize] = Held { page: page.0, shadow: NONE };
+        self.frames[frame.0 as usize] = Held { page: page.0, ..FREE };
         *self.entry(page) = frame.0;
         self.queue.push_newest(0, frame);
         if op == Op::Read || (details.partial && self.settings.write_miss_reads) {
@@ -164,10 +178,16 @@ impl<M: Memory> Nvlru<M> {
         let durable = Frame(*self.entry(page) & NUMBER);
         let frame = self.take_frame(Some(durable), back);
         self.memory.copy(PageCopy::Nvm(durable), PageCopy::Nvm(frame));
-        self.frames[durable.0 as usize] = FREE;
         let dirty = *self.entry(page) & DIRTY;
-        self.frames[frame.0 as usize] = Held { page: page.0, shadow: durable.0 | dirty };
-        self.queue.replace(durable, frame);
+        self.frames[frame.0 as usize] =
+            Held { page: page.0, older: durable.0 | dirty, newer: NONE };
+        if self.old_versions_stay() {
+            self.frames[durable.0 as usize].newer = frame.0;
+            self.queue.push_newest(0, frame);
+        } else {
+            self.frames[durable.0 as usize] = FREE;
+            self.queue.replace(durable, frame);
+        }
         *self.entry(page) = frame.0 | dirty;
     }
 
@@ -187,9 +207,13 @@ impl<M: Memory> Nvlru<M> {
         let other = |frame: Option<Frame>| frame.filter(|frame| Some(*frame) != keep);
         let (mut next, mut count) = (other(self.queue.oldest(0)), 0);
         while let Some(frame) = next.filter(|_| count < self.settings.evict_batch.max(1)) {
-            let Held { page, shadow } = self.frames[frame.0 as usize];
-            durable |= shadow != NONE || self.table[page as usize] & DURABLE != 0;
-            self.write_out(Page(page), Why::Evict, back);
+            let Held { page, older, newer } = self.frames[frame.0 as usize];
+            if newer == NONE {
+                durable |= older != NONE || self.table[page as usize] & DURABLE != 0;
+                self.write_out(Page(page), Why::Evict, back);
+            } else {
+                durable |= self.write_old(frame, back);
+            }
             (next, count) = (other(self.queue.newer(frame)), count + 1);
         }
         if durable {
@@ -198,7 +222,10 @@ impl<M: Memory> Nvlru<M> {
         }
         for _ in 0..count {
             let frame = self.queue.oldest(0).expect("the victims are still in the queue");
-            self.remove(Page(self.frames[frame.0 as usize].page));
+            match self.frames[frame.0 as usize] {
+                Held { page, newer: NONE, .. } => self.remove(Page(page)),
+                _ => self.remove_old(frame),
+            }
         }
         // The links of the fourth victim, and the page and the memory of the third, lie anywhere in
         // their arrays. The next evictions read them.
@@ -226,6 +253,53 @@ impl<M: Memory> Nvlru<M> {
         }
         self.facts.set_clean(page);
         back.write(self.facts.written::<B>(page, why));
+        if self.old_versions_stay() {
+            // Storage has a newer version than the old ones.
+            let mut at = entry & NUMBER;
+            while at != NONE {
+                let older = &mut self.frames[at as usize].older;
+                *older = if *older == NONE { NONE } else { *older & !DIRTY };
+                at = *older;
+            }
+        }
+    }
+
+    /// Writes an old version that leaves the queue, if it is to be written. Returns whether it is
+    /// the durable version of its page.
+    #[inline(never)]
+    fn write_old<B: Back>(&mut self, frame: Frame, back: &mut B) -> bool {
+        let Held { page, newer, .. } = self.frames[frame.0 as usize];
+        let (page, entry) = (Page(page), self.table[page as usize]);
+        let is_durable = entry & DURABLE == 0 && entry & NUMBER == newer;
+        let written = is_durable || self.settings.old_versions == OldVersions::Written;
+        let link = &mut self.frames[newer as usize].older;
+        if written && *link & DIRTY != 0 {
+            *link &= !DIRTY;
+            self.memory.send(PageCopy::Nvm(frame));
+            back.write_older(self.facts.written::<B>(page, Why::Evict));
+            if B::WANTS_DIRTIED && entry & DIRTY != 0 {
+                back.dirtied(page);
+            }
+        }
+        is_durable
+    }
+
+    /// Frees the frame of the oldest of several versions of a page.
+    fn remove_old(&mut self, frame: Frame) {
+        let Held { newer, .. } = std::mem::replace(&mut self.frames[frame.0 as usize], FREE);
+        self.frames[newer as usize].older = NONE;
+        self.memory.erase(frame);
+        self.queue.remove(frame);
+        self.free.push(frame);
+    }
+
+    /// Returns the frame of the oldest version of a page in the queue, given its newest one.
+    fn oldest_version(&self, newest: Frame) -> Frame {
+        let older = |frame: &Frame| Some(self.frames[frame.0 as usize].older);
+        let below = |frame: &Frame| older(frame).filter(|older| *older != NONE);
+        let versions =
+            std::iter::successors(Some(newest), |frame| Some(Frame(below(frame)? & NUMBER)));
+        versions.last().expect("the newest one is among them")
     }
 
     /// Frees the frames of a page.
@@ -235,20 +309,30 @@ impl<M: Memory> Nvlru<M> {
             return;
         }
         let frame = Frame(entry & NUMBER);
-        let Held { shadow, .. } = std::mem::replace(&mut self.frames[frame.0 as usize], FREE);
+        if self.old_versions_stay() {
+            // The oldest first: a power cut between two must not bring an older one back.
+            let mut old = self.oldest_version(frame);
+            while old != frame {
+                let newer = Frame(self.frames[old.0 as usize].newer);
+                self.remove_old(old);
+                old = newer;
+            }
+        }
+        let Held { older, .. } = std::mem::replace(&mut self.frames[frame.0 as usize], FREE);
         if entry & DURABLE != 0 {
             self.memory.erase(frame);
         }
         self.queue.remove(frame);
         self.free.push(frame);
-        self.free_shadow(shadow);
+        self.free_below(older);
         self.facts.set_clean(page);
     }
 
-    fn free_shadow(&mut self, shadow: u32) {
-        if shadow != NONE {
-            self.memory.erase(Frame(shadow & NUMBER));
-            self.free.push(Frame(shadow & NUMBER));
+    /// Frees the frame of a version that is in no queue.
+    fn free_below(&mut self, older: u32) {
+        if older != NONE {
+            self.memory.erase(Frame(older & NUMBER));
+            self.free.push(Frame(older & NUMBER));
         }
     }
 
@@ -256,8 +340,10 @@ impl<M: Memory> Nvlru<M> {
         let frame = Frame(*self.entry(page) & NUMBER);
         self.memory.publish(frame, page);
         *self.entry(page) |= DURABLE;
-        let shadow = std::mem::replace(&mut self.frames[frame.0 as usize].shadow, NONE);
-        self.free_shadow(shadow);
+        if !self.old_versions_stay() {
+            let older = std::mem::replace(&mut self.frames[frame.0 as usize].older, NONE);
+            self.free_below(older);
+        }
         self.facts.set_clean(page);
         back.durable(page.0..page.0 + 1);
     }
@@ -326,8 +412,8 @@ impl<M: Memory> Cache for Nvlru<M> {
         for page in pages.clone().map(Page) {
             if self.holds(page) {
                 let entry = *self.entry(page);
-                let shadow = self.frames[(entry & NUMBER) as usize].shadow;
-                durable |= entry & DURABLE != 0 || shadow != NONE;
+                let older = self.frames[(entry & NUMBER) as usize].older;
+                durable |= entry & DURABLE != 0 || older != NONE;
                 self.write_out(page, Why::Direct, back);
             }
         }
@@ -357,15 +443,20 @@ impl<M: Memory> Cache for Nvlru<M> {
         let mut durable = false;
         let held: Vec<Frame> = self.queue.iter(0).collect();
         for frame in &held {
-            let Held { page, shadow } = self.frames[frame.0 as usize];
-            durable |= shadow != NONE || self.table[page as usize] & DURABLE != 0;
-            self.write_out(Page(page), Why::Drain, back);
+            let Held { page, older, newer } = self.frames[frame.0 as usize];
+            if newer == NONE {
+                durable |= older != NONE || self.table[page as usize] & DURABLE != 0;
+                self.write_out(Page(page), Why::Drain, back);
+            }
         }
         if durable {
             self.facts.flush(back);
         }
         for frame in held {
-            self.remove(Page(self.frames[frame.0 as usize].page));
+            let Held { page, .. } = self.frames[frame.0 as usize];
+            if page != NONE {
+                self.remove(Page(page));
+            }
         }
     }
 
@@ -382,7 +473,8 @@ impl<M: Memory> Cache for Nvlru<M> {
     }
 
     fn pages(&self) -> u64 {
-        self.frames.iter().filter(|held| held.page != NONE).count() as u64
+        let newest = |held: &&Held| held.page != NONE && held.newer == NONE;
+        self.frames.iter().filter(newest).count() as u64
     }
 
     fn lines(&self) -> Lines {
@@ -391,11 +483,11 @@ impl<M: Memory> Cache for Nvlru<M> {
 
     fn traffic(&self) -> Traffic {
         let left = |held: &&Held| {
-            held.page != NONE && {
+            held.page != NONE && held.newer == NONE && {
                 let entry = self.table[held.page as usize];
-                match held.shadow {
-                    NONE => entry & (DURABLE | DIRTY) == DURABLE | DIRTY,
-                    shadow => shadow & DIRTY != 0,
+                match (entry & DURABLE, held.older) {
+                    (0, older) => older != NONE && older & DIRTY != 0,
+                    _ => entry & DIRTY != 0,
                 }
             }
         };
@@ -407,23 +499,32 @@ impl<M: Memory> Cache for Nvlru<M> {
         self.queue.check();
         let queued: Vec<Frame> = self.queue.iter(0).collect();
         let held = |frame: &Frame| self.frames[frame.0 as usize];
-        let shadows: Vec<Frame> = queued
-            .iter()
-            .filter(|frame| held(frame).shadow != NONE)
-            .map(|frame| Frame(held(frame).shadow & NUMBER))
-            .collect();
+        let below = |frame: &Frame| Some(held(frame).older).filter(|older| *older != NONE);
+        let shadows: Vec<Frame> = match self.old_versions_stay() {
+            true => Vec::new(),
+            false => queued.iter().filter_map(below).map(|older| Frame(older & NUMBER)).collect(),
+        };
         super::assert_partition(self.frames.len(), &[&queued, &shadows, &self.free]);
         for frame in self.free.iter().chain(&shadows) {
-            assert_eq!(held(frame).page, NONE, "only the newest version counts as the page");
+            assert_eq!(held(frame).page, NONE, "only versions in the queue count as pages");
         }
-        for frame in &queued {
-            let Held { page, shadow } = held(frame);
+        let mut newest = 0;
+        for (at, frame) in queued.iter().enumerate() {
+            let Held { page, older, newer } = held(frame);
             let entry = self.table[page as usize];
-            assert_eq!(entry & NUMBER, frame.0, "table and frames agree");
-            assert!(shadow == NONE || is_dirty(entry), "a page with two versions is dirty");
+            if newer == NONE {
+                newest += 1;
+                assert_eq!(entry & NUMBER, frame.0, "table and frames agree");
+            } else {
+                assert!(queued[at..].contains(&Frame(newer)), "a newer version leaves later");
+                let (this, next) = (frame.0, held(&Frame(newer)));
+                assert_eq!((next.page, next.older & NUMBER), (page, this), "links agree");
+            }
+            let stays = self.old_versions_stay();
+            assert!(stays || older == NONE || is_dirty(entry), "a page with two versions is dirty");
         }
         let in_table = self.table.iter().filter(|entry| **entry != NONE).count();
-        assert_eq!(in_table, queued.len(), "a page is in one frame of the queue");
+        assert_eq!(in_table, newest, "the newest version of a page is in one frame of the queue");
         self.facts.check(|page| is_dirty(self.table[page.0 as usize]));
     }
 }

@@ -1,6 +1,6 @@
 //! Random histories for caches in non-volatile memory, and the comparison with a model.
 
-use super::{Cache, Details, Settings};
+use super::{Cache, Details, OldVersions, Settings};
 use crate::{
     back::{Back, DeviceCounts, Source, Why, Written},
     layout::Address,
@@ -168,6 +168,8 @@ pub(super) fn setting(dice: &mut Dice, frames_min: u32) -> (Settings, u32, u32) 
         byte_atomic_bytes: [2048, 0, 4096, 300][dice.below(4) as usize],
         write_miss_reads: dice.below(2) == 0,
         evict_batch: [1, 1, 2, 7][dice.below(4) as usize],
+        old_versions: [OldVersions::Freed, OldVersions::Age, OldVersions::Written]
+            [dice.below(3) as usize],
     };
     (settings, pages, frames)
 }

@@ -1,9 +1,9 @@
 //! Modelled storage devices. They take requests and return the completion time of each and the wear
 //! of the flash.
 //!
-//! There are three models, each in its file: [`open_unit`] for cards and old eMMC, [`page_mapped`]
-//! for newer eMMC and UFS, and [`latency`] for a constant time a page. The constants of a device
-//! are a [`Profile`], each in its file in [`profile`].
+//! There are four models, each in its file: [`open_unit`] for cards and old eMMC, [`page_mapped`]
+//! for newer eMMC and UFS, [`disk`] for a hard disk, and [`latency`] for a constant time a page.
+//! The constants of a device are a [`Profile`], each in its file in [`profile`].
 //!
 //! A device has no clock: each request has its time, and background work of the device happens in
 //! between. [`Clocks`] runs a device twice over the same requests, as fast as it can and at
@@ -13,6 +13,7 @@ use crate::{back::Io, layout::Lba, page::PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
 mod clocks;
+pub mod disk;
 pub mod latency;
 pub mod lifetime;
 pub mod open_unit;
@@ -64,6 +65,7 @@ enum Any {
     OpenUnit(Box<open_unit::OpenUnit>),
     PageMapped(page_mapped::PageMapped),
     Latency(latency::Latency),
+    Disk(disk::HardDisk),
 }
 
 impl AnyDevice {
@@ -78,6 +80,7 @@ impl AnyDevice {
             Model::OpenUnit(params) => Any::OpenUnit(Box::new(open_unit::OpenUnit::new(params))),
             Model::PageMapped(params) => Any::PageMapped(page_mapped::PageMapped::new(params)),
             Model::Latency(params) => Any::Latency(latency::Latency::new(params)),
+            Model::Disk(params) => Any::Disk(disk::HardDisk::new(params)),
         }))
     }
 
@@ -86,6 +89,7 @@ impl AnyDevice {
             Any::OpenUnit(device) => &**device,
             Any::PageMapped(device) => device,
             Any::Latency(device) => device,
+            Any::Disk(device) => device,
         }
     }
 
@@ -94,6 +98,7 @@ impl AnyDevice {
             Any::OpenUnit(device) => &mut **device,
             Any::PageMapped(device) => device,
             Any::Latency(device) => device,
+            Any::Disk(device) => device,
         }
     }
 }

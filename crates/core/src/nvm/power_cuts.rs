@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     back::{Back, DeviceCounts, Source, Why, Written},
-    cache::{Cache, Details, Fslru, Nvlru, Settings},
+    cache::{Cache, Details, Fslru, Nvlru, OldVersions, Settings},
     layout::Address,
     page::{Access, Frame, Op, PAGE_BYTES, Page},
     trace::{Bytes, Owner},
@@ -222,6 +222,8 @@ impl History {
             byte_atomic_bytes: [2048, 4096, 0][rng.random_range(0..3)],
             write_miss_reads: true,
             evict_batch: [1, 1, 3][rng.random_range(0..3)],
+            old_versions: [OldVersions::Freed, OldVersions::Age, OldVersions::Written]
+                [seed as usize % 3],
         };
         let frames = rng.random_range(frames_min..=frames_max);
         let ops = (0..ops).map(|_| Self::op(&mut rng, files, file_pages)).collect();

@@ -33,7 +33,14 @@ pub(crate) trait ReadAhead<C> {
     /// begins.
     fn begins(&mut self, page: u32) -> bool;
     /// An access follows. Returns the facts that [`Self::accessed`] needs.
-    fn before_access<B: Back>(&mut self, access: &Access, cache: &mut C, back: &mut B) -> Before;
+    /// `covers`: it writes the whole page.
+    fn before_access<B: Back>(
+        &mut self,
+        access: &Access,
+        covers: bool,
+        cache: &mut C,
+        back: &mut B,
+    ) -> Before;
     /// The access was done.
     fn accessed<B: Back>(&mut self, before: Before, hit: bool, read: bool, cache: &C, back: &B);
     /// Reads the planned pages that the request did not ask for.
@@ -63,7 +70,7 @@ impl<C> ReadAhead<C> for NoReadAhead {
     fn begins(&mut self, _: u32) -> bool {
         false
     }
-    fn before_access<B: Back>(&mut self, _: &Access, _: &mut C, _: &mut B) -> Before {
+    fn before_access<B: Back>(&mut self, _: &Access, _: bool, _: &mut C, _: &mut B) -> Before {
         Before::default()
     }
     fn accessed<B: Back>(&mut self, _: Before, _: bool, _: bool, _: &C, _: &B) {}
@@ -80,6 +87,8 @@ impl<C> ReadAhead<C> for NoReadAhead {
 const ORDER: u8 = 0x0f;
 /// That folio carries a marker.
 const MARKED: u8 = 0x10;
+/// The page came because it was prefetched.
+const PREFETCHED: u8 = 0x20;
 /// The present plan reads the page.
 const PLANNED: u8 = 0x40;
 /// The page was prefetched, and not accessed since.
@@ -209,6 +218,7 @@ impl Ahead {
             run,
             request,
             pages_max: self.model.pages_max(),
+            counts_as_asked: matches!(self.model, ReadAheadModel::Paper(_)),
             planned: &mut self.planned,
             begins: true,
             awaited: true,
@@ -279,6 +289,7 @@ impl<P: Policy> ReadAhead<PageCache<P>> for Ahead {
     fn before_access<B: Back>(
         &mut self,
         access: &Access,
+        covers: bool,
         cache: &mut PageCache<P>,
         back: &mut B,
     ) -> Before {
@@ -293,7 +304,7 @@ impl<P: Policy> ReadAhead<PageCache<P>> for Ahead {
         }
         if *flags & FRESH != 0 {
             *flags &= !FRESH;
-            self.counts.used += 1;
+            self.counts.used += u64::from(!covers);
             let came_with = self.came_with.get(access.page.0 as usize).copied();
             self.needs = self.needs.max(came_with.filter(|read| *read != AWAITED));
             cache.come_again(access, back);
@@ -362,6 +373,8 @@ struct Planner<'a> {
     run: Run,
     request: ReadRequest,
     pages_max: u64,
+    /// Windows count beyond the end of the file, too.
+    counts_as_asked: bool,
     planned: &'a mut Vec<Planned>,
     /// No page of the present window was added yet.
     begins: bool,
@@ -422,7 +435,8 @@ impl FilePages for Planner<'_> {
 
     fn window(&mut self, window: Window) {
         let ReadRequest { first, end, file_pages, .. } = self.request;
-        let window_end = (window.start + window.pages).min(file_pages);
+        let cut_at = if self.counts_as_asked { u64::MAX } else { file_pages };
+        let window_end = (window.start + window.pages).min(cut_at);
         let asked_for = end.min(window_end).saturating_sub(first.max(window.start));
         let pages = window_end.saturating_sub(window.start);
         self.counts.windows += 1;
@@ -430,5 +444,21 @@ impl FilePages for Planner<'_> {
         self.counts.window_pages += pages;
         self.counts.asked += pages - asked_for;
         (self.begins, self.awaited) = (true, asked_for > 0);
+    }
+
+    fn is_prefetched(&self, page: u64) -> bool {
+        let prefetched = |rank: u32| self.flags[rank as usize] & PREFETCHED != 0;
+        self.rank(page).is_some_and(prefetched) && self.has(page)
+    }
+
+    fn add_ahead(&mut self, page: u64) {
+        self.add(page, 0, false);
+        if let Some(rank) = self.rank(page) {
+            self.flags[rank as usize] |= PREFETCHED;
+        }
+    }
+
+    fn sequence_hit(&mut self) {
+        self.counts.sequence_hits += 1;
     }
 }

@@ -187,6 +187,12 @@ pub trait FilePages {
     fn add(&mut self, first: u64, order: u32, marked: bool);
     /// Announces that the pages added from now on belong to this window.
     fn window(&mut self, window: Window);
+    /// Returns whether the page is in the cache because it was prefetched.
+    fn is_prefetched(&self, page: u64) -> bool;
+    /// Reads an absent page into the cache that the request did not reach yet.
+    fn add_ahead(&mut self, page: u64);
+    /// Announces that a request of a sequence hit, by the paper's rule.
+    fn sequence_hit(&mut self) {}
 }
 
 /// The pages that one decision of a model reads. It may extend beyond the end of the file, and
@@ -210,14 +216,17 @@ pub struct Counts {
     pub windows: u64,
     /// Windows of the maximum size or larger; a count.
     pub windows_at_max: u64,
-    /// Pages of all windows inside their files.
+    /// Pages of all windows: inside their files or, by the paper's rule, as it asks for them.
     pub window_pages: u64,
     /// Of these, pages beside those that the request itself asked for.
     pub asked: u64,
     /// Of those, pages that the cache did not hold, and read.
     pub read: u64,
-    /// Of those, pages that an application accessed before they left the cache.
+    /// Of those, pages that an application read, or wrote in part, before they left the cache and
+    /// before a write covered them.
     pub used: u64,
+    /// Page requests that hit, by the paper's rule, with the first of each sequence; a count.
+    pub sequence_hits: u64,
     /// Page reads that found their page.
     pub reads_cached: u64,
     /// Page reads that missed while a frame was free.
@@ -232,7 +241,7 @@ pub struct Counts {
 
 impl Counts {
     /// Every count, in one order.
-    fn all_mut(&mut self) -> [&mut u64; 11] {
+    fn all_mut(&mut self) -> [&mut u64; 12] {
         let Self {
             windows,
             windows_at_max,
@@ -240,6 +249,7 @@ impl Counts {
             asked,
             read,
             used,
+            sequence_hits,
             reads_cached,
             reads_free,
             reads_evict_clean,
@@ -253,6 +263,7 @@ impl Counts {
             asked,
             read,
             used,
+            sequence_hits,
             reads_cached,
             reads_free,
             reads_evict_clean,
@@ -272,7 +283,13 @@ impl Counts {
         self.reads_free + self.reads_evict_clean + self.reads_evict_dirty
     }
 
-    /// Returns pages used / pages asked for, the paper's efficiency; `None` without prefetches.
+    /// Returns the efficiency as the paper counts it: hits / pages of all windows, under its rule;
+    /// `None` without prefetches and under other rules.
+    pub fn efficiency_of_paper(&self) -> Option<f64> {
+        (self.sequence_hits > 0).then(|| self.sequence_hits as f64 / self.window_pages as f64)
+    }
+
+    /// Returns pages used / pages asked for; `None` without prefetches.
     pub fn efficiency(&self) -> Option<f64> {
         (self.asked > 0).then(|| self.used as f64 / self.asked as f64)
     }
@@ -292,7 +309,8 @@ impl Counts {
         (self.windows > 0).then(|| self.windows_at_max as f64 / self.windows as f64)
     }
 
-    /// Returns the pages that were prefetched and left the cache unused, or lie in it unused.
+    /// Returns the pages that were prefetched, and left the cache, were overwritten, or lie in it
+    /// unused.
     pub fn wasted(&self) -> u64 {
         self.read - self.used
     }

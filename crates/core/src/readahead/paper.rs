@@ -2,8 +2,14 @@
 //! for Improved User Experience on Mobile Devices", sections 2.2, 2.4 and 4.1).
 //!
 //! Each sequential request for a page prefetches the pages behind it, hit or miss. The size begins
-//! at 2 or 4 times the request, doubles if the page was there, up to the maximum, and falls by 2
-//! pages if it was not, down to 4. A request out of order ends the sequence and prefetches nothing.
+//! at 2 or 4 times the request, doubles at a hit, up to the maximum, and falls by 2 pages at a
+//! miss, down to 4. A hit finds a page that was prefetched; with `hit=resident` also one that the
+//! cache holds for another reason. A request out of order ends the sequence and prefetches nothing.
+//! Neither does the first request of an open file if it does not begin at page 0.
+//!
+//! Sizes are counted as the paper does: as asked for, not cut at the end of the file. Its
+//! efficiency is hits / pages of all prefetches, where the first request of a sequence counts as a
+//! hit: in section 2.4, 7 pages read of 156 prefetched are 4.5 %.
 
 use super::{FilePages, ReadAheadSpec, ReadRequest, Window, linux::first_size, param};
 use crate::params::{Param, ParamKind, Params};
@@ -16,11 +22,18 @@ pub(super) const SPEC: ReadAheadSpec = ReadAheadSpec {
     bare: "pages",
 };
 
-const PARAMS: &[Param] = &[Param {
-    name: "pages",
-    what: "maximum in pages (MSR)",
-    kind: ParamKind::Number { default: 32.0, min: 4.0, max: 4096.0 },
-}];
+const PARAMS: &[Param] = &[
+    Param {
+        name: "pages",
+        what: "maximum in pages (MSR)",
+        kind: ParamKind::Number { default: 32.0, min: 4.0, max: 4096.0 },
+    },
+    Param {
+        name: "hit",
+        what: "whether a hit finds a page that was prefetched, or any page",
+        kind: ParamKind::Word(&["prefetched", "resident"]),
+    },
+];
 
 /// Least size of a prefetch, pages (16 KiB).
 const PAGES_MIN: u64 = 4;
@@ -30,6 +43,8 @@ const PAGES_MIN: u64 = 4;
 pub struct Paper {
     /// Maximum size of a prefetch, pages (MSR).
     pub pages_max: u64,
+    /// Any page that the cache holds is a hit.
+    pub resident_hits: bool,
 }
 
 /// The sequence that an open file is read in.
@@ -43,7 +58,10 @@ pub struct Sequence {
 
 impl Paper {
     pub(super) fn new(params: &Params) -> Self {
-        Self { pages_max: param(params, PARAMS, "pages") as u64 }
+        Self {
+            pages_max: param(params, PARAMS, "pages") as u64,
+            resident_hits: params.word(PARAMS, "hit") == "resident",
+        }
     }
 
     /// Decides on the prefetches of a read, which consists of one request for each page.
@@ -53,9 +71,10 @@ impl Paper {
             if sequence.last == Some(page) {
                 continue;
             }
-            let is_next = sequence.last.is_none_or(|last| page == last + 1);
+            let is_next = page == sequence.last.map_or(0, |last| last + 1);
             sequence.last = Some(page);
             let has = cache.has(page);
+            let hit = if self.resident_hits { has } else { cache.is_prefetched(page) };
             if !has {
                 cache.add(page, 0, false);
             }
@@ -63,7 +82,10 @@ impl Paper {
                 sequence.size = 0;
                 continue;
             }
-            sequence.size = match (sequence.size, has) {
+            if hit || sequence.size == 0 {
+                cache.sequence_hit();
+            }
+            sequence.size = match (sequence.size, hit) {
                 (0, _) => first_size(1, self.pages_max).max(PAGES_MIN),
                 (size, true) => (2 * size).min(self.pages_max),
                 (size, false) => size.saturating_sub(2).max(PAGES_MIN),
@@ -72,7 +94,7 @@ impl Paper {
             cache.window(Window { start, pages: sequence.size, async_pages: 0, order: 0 });
             for page in start..(start + sequence.size).min(request.file_pages) {
                 if !cache.has(page) {
-                    cache.add(page, 0, false);
+                    cache.add_ahead(page);
                 }
             }
         }

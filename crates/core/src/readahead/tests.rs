@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Cached {
     /// By page, the order of its folio and whether that is marked.
     pages: BTreeMap<u64, (u32, bool)>,
+    /// Pages that were prefetched.
+    ahead: BTreeSet<u64>,
     windows: Vec<Window>,
     /// Pages added since the last step, as runs in order of addition.
     added: Vec<(u64, u64)>,
@@ -40,6 +42,13 @@ impl FilePages for Cached {
     }
     fn window(&mut self, window: Window) {
         self.windows.push(window);
+    }
+    fn is_prefetched(&self, page: u64) -> bool {
+        self.ahead.contains(&page)
+    }
+    fn add_ahead(&mut self, page: u64) {
+        self.add(page, 0, false);
+        self.ahead.insert(page);
     }
 }
 
@@ -299,13 +308,17 @@ fn agrees_with_linux_6_12_on_ext4() {
     );
 }
 
+fn paper_of(pages_max: u64) -> Paper {
+    Paper { pages_max, resident_hits: false }
+}
+
 /// The paper's own examples (sections 2.4 and 4.1): 7 pages, and 32 pages with three maxima.
 // Promises: Read-ahead 2.
 #[test]
 fn the_papers_prefetches_are_counted_as_it_does() {
     for (pages, pages_max, wanted) in [(7, 32, 156), (32, 32, 956), (32, 16, 492), (32, 8, 252)] {
         let mut cache = Cached::default();
-        let (paper, mut sequence) = (Paper { pages_max }, Sequence::default());
+        let (paper, mut sequence) = (paper_of(pages_max), Sequence::default());
         for page in 0..pages {
             let request =
                 ReadRequest { first: page, end: page + 1, file_pages: 5000, prev_page: 0 };
@@ -321,7 +334,7 @@ fn the_papers_prefetches_are_counted_as_it_does() {
 #[test]
 fn the_papers_sequence_ends_with_a_request_out_of_order() {
     let mut cache = Cached::default();
-    let (paper, mut sequence) = (Paper { pages_max: 32 }, Sequence::default());
+    let (paper, mut sequence) = (paper_of(32), Sequence::default());
     for page in [0, 1, 2, 1000, 1001, 5000] {
         let request = ReadRequest { first: page, end: page + 1, file_pages: 9000, prev_page: 0 };
         paper.read(&mut sequence, request, &mut cache);

@@ -999,6 +999,53 @@ mod tests {
         assert_eq!(run(early, &[], &events), expected, "{early}");
     }
 
+    /// Hand-made histories (Liang et al., FAST '22, section 3), with the outcome that the text
+    /// gives: every T1 = 10 s, files of age K1 = 20 s that burn are dropped, and files of age K2 =
+    /// 60 s that live longer than 90 s go to flash.
+    #[test]
+    fn the_paper_by_hand() {
+        // Ten files, created and written a second apart, and perhaps used once more.
+        let ten = |used_after: Option<u64>| -> Vec<_> {
+            let of = |n: u64| {
+                let used = used_after.map(|after| (n + after, read(n)));
+                [(n, create(n, "/c/a")), (n, write(n, 100))].into_iter().chain(used)
+            };
+            let mut events: Vec<_> = (0..10).flat_map(of).collect();
+            events.sort_by_key(|(second, _)| *second);
+            events
+        };
+        let at_tick = |first: u64, decided: fn(u64, u64, Reason) -> (u64, Decision)| -> Decided {
+            let second = |n: u64| if n == 0 { first } else { first + 10 };
+            (0..10).map(|n| decided(second(n), n, Reason::Judged)).collect()
+        };
+        let with = |mut events: Vec<(u64, Action<'static>)>, more: (u64, Action<'static>)| {
+            events.push(more);
+            events.sort_by_key(|(second, _)| *second);
+            events
+        };
+        let synced = Action::Sync { file: FileId(3), offset: 0, len: u64::MAX, data_only: false };
+        let truncated = Action::Truncate { file: FileId(3), size: 50 };
+        let fsynced: Decided = std::iter::once(written(15, 3, Reason::Sync))
+            .chain(
+                at_tick(20, dropped).into_iter().filter(|(_, one)| one.file() != Some(FileId(3))),
+            )
+            .collect();
+        for (because, events, expected) in [
+            ("used once: the active period is 0, below 30 s", ten(None), at_tick(20, dropped)),
+            ("used for 25 s: burnt, too", ten(Some(25)), at_tick(20, dropped)),
+            ("used for 60 s: transient, and space is left", ten(Some(60)), vec![]),
+            ("used for 100 s: long-living", ten(Some(100)), at_tick(60, written)),
+            ("fsync makes a file long-living at once", with(ten(None), (15, synced)), fsynced),
+            (
+                "a truncated file stays listed",
+                with(ten(None), (15, truncated)),
+                at_tick(20, dropped),
+            ),
+        ] {
+            assert_eq!(run("cachesifter", &[], &events), expected, "{because}");
+        }
+    }
+
     /// Transient files above W1 are dropped every T2, longest-lived first; above W2, S2 is freed at
     /// once. A file that was used since it became inactive stays longer than one that was not.
     // Promises: Sift 7.

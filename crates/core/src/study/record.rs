@@ -97,7 +97,11 @@ struct ReadAheadRecord {
     prefetched_asked: u64,
     prefetched_read: u64,
     prefetched_used: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence_hits: Option<u64>,
     wasted_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    readahead_efficiency_of_paper: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     readahead_efficiency: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,7 +124,9 @@ impl ReadAheadRecord {
             prefetched_asked: ahead.asked,
             prefetched_read: ahead.read,
             prefetched_used: ahead.used,
+            sequence_hits: (ahead.sequence_hits > 0).then_some(ahead.sequence_hits),
             wasted_bytes: ahead.wasted() * PAGE_BYTES,
+            readahead_efficiency_of_paper: ahead.efficiency_of_paper(),
             readahead_efficiency: ahead.efficiency(),
             readahead_efficiency_of_read: ahead.efficiency_of_read(),
             evicted: ahead.evicted,
@@ -180,6 +186,8 @@ struct MemoryRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     energy_mj_page_j: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    energy_by_time_j: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     energy_quotient_w: Option<f64>,
     /// Erasures of each block, and their share of those that it bears: of flash used as memory.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,6 +204,7 @@ impl From<&MemoryCost> for MemoryRecord {
             nvm_write_s: cost.nvm_write_s,
             energy_j: cost.energy.map(|energy| energy.energy_j),
             energy_mj_page_j: cost.energy.map(|energy| energy.energy_mj_page_j),
+            energy_by_time_j: cost.energy.map(|energy| energy.energy_by_time_j),
             energy_quotient_w: cost.energy.map(|energy| energy.energy_quotient_w),
             erasures: cost.erasures,
             wear_share: cost.wear_share,

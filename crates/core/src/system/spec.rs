@@ -28,8 +28,8 @@ pub struct SystemSpec {
 pub(crate) enum SystemKind {
     /// A page cache under any policy, over storage.
     Storage,
-    /// A page cache under any policy, over a write buffer of some slots. Builds the buffer's order.
-    Buffer(fn(slots: u32) -> Box<dyn Order>),
+    /// A page cache under any policy, over a write buffer of some slots.
+    Buffer(BuildOrder),
     /// A cache of its own, whose pages leave by recency.
     Memory {
         /// The smallest cache, in frames.
@@ -38,6 +38,9 @@ pub(crate) enum SystemKind {
         run: RunMemory,
     },
 }
+
+/// A function that builds the order of a buffer of some slots.
+pub(crate) type BuildOrder = fn(slots: u32, params: &Params) -> Box<dyn Order>;
 
 /// A function that runs a cell of a system without a policy.
 type RunMemory = fn(&Cell<'_>, &Trace, Option<&mut dyn FnMut(Io)>) -> Outcome;
@@ -90,7 +93,9 @@ impl SystemSpec {
     pub(crate) fn bytes(selection: &Selection, pages: u32, frames: u32) -> u64 {
         match selection.spec.kind {
             SystemKind::Storage => 0,
-            SystemKind::Buffer(_) => 4 * u64::from(pages) + 64 * u64::from(slots(selection, pages)),
+            SystemKind::Buffer(_) => {
+                12 * u64::from(pages) + 64 * u64::from(slots(selection, pages))
+            }
             SystemKind::Memory { .. } => 8 * u64::from(pages) + 128 * u64::from(frames),
         }
     }

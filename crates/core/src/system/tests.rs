@@ -16,6 +16,7 @@ use rand_pcg::Pcg64;
 mod durable_cache;
 mod hybrid_memory;
 mod merging_back;
+mod papers;
 mod placed_policy;
 mod reading_ahead;
 mod write_buffer;

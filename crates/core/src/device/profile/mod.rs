@@ -5,7 +5,7 @@
 //! source gives it. `fit of …` means that it was computed from the source so that the model
 //! reproduces the figures; reproducing them then proves nothing.
 
-use super::{Fill, latency, open_unit, page_mapped};
+use super::{Fill, disk, latency, open_unit, page_mapped};
 use crate::{
     page::PAGE_BYTES,
     params::{self, Listed, Param, ParamKind},
@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 mod emmc1_2012;
 mod emmc2_2012;
 mod emmc_5_1;
+mod hdd_2012;
 mod latency_100_800;
 mod microsd_2012;
 mod ufs_2_1;
@@ -31,6 +32,7 @@ pub const ALL: &[ProfileSpec] = &[
     ufs_2_1::SPEC,
     ufs_3_1::SPEC,
     ufs_4_0::SPEC,
+    hdd_2012::SPEC,
     latency_100_800::SPEC,
 ];
 
@@ -90,6 +92,8 @@ pub enum Model {
     PageMapped(page_mapped::PageMappedParams),
     /// The model of [`latency`].
     Latency(latency::LatencyParams),
+    /// The model of [`disk`].
+    Disk(disk::HardDiskParams),
 }
 
 impl Model {
@@ -98,7 +102,7 @@ impl Model {
         match self {
             Self::OpenUnit(params) => Some(params.capacity_bytes),
             Self::PageMapped(params) => Some(params.capacity_bytes),
-            Self::Latency(_) => None,
+            Self::Latency(_) | Self::Disk(_) => None,
         }
     }
 
@@ -106,7 +110,7 @@ impl Model {
     pub fn over_provisioning(&self) -> f64 {
         match self {
             Self::PageMapped(params) => params.over_provisioning,
-            Self::OpenUnit(_) | Self::Latency(_) => 0.0,
+            Self::OpenUnit(_) | Self::Latency(_) | Self::Disk(_) => 0.0,
         }
     }
 
@@ -115,7 +119,7 @@ impl Model {
     pub fn random_write_amplification(&self) -> Option<f64> {
         match self {
             Self::PageMapped(params) => Some(params.random_write_amplification()),
-            Self::OpenUnit(_) | Self::Latency(_) => None,
+            Self::OpenUnit(_) | Self::Latency(_) | Self::Disk(_) => None,
         }
     }
 
@@ -124,7 +128,7 @@ impl Model {
         match self {
             Self::OpenUnit(params) => Some(params.fill),
             Self::PageMapped(params) => Some(params.fill),
-            Self::Latency(_) => None,
+            Self::Latency(_) | Self::Disk(_) => None,
         }
     }
 
@@ -132,7 +136,7 @@ impl Model {
         let (own_fill, own_bytes) = match self {
             Self::OpenUnit(params) => (&mut params.fill, &mut params.capacity_bytes),
             Self::PageMapped(params) => (&mut params.fill, &mut params.capacity_bytes),
-            Self::Latency(_) => return,
+            Self::Latency(_) | Self::Disk(_) => return,
         };
         *own_fill = fill.unwrap_or(*own_fill);
         *own_bytes = capacity_bytes.unwrap_or(*own_bytes);
@@ -236,6 +240,12 @@ impl Profile {
             Model::Latency(params) => {
                 time("read_us", params.read_us)?;
                 time("write_us", params.write_us)?;
+            }
+            Model::Disk(params) => {
+                time("read_us", params.read_us)?;
+                time("write_us", params.write_us)?;
+                time("read_seek_us", params.read_seek_us)?;
+                time("write_seek_us", params.write_seek_us)?;
             }
         }
         Ok(())

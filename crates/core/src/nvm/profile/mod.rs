@@ -111,14 +111,18 @@ pub struct MemoryCost {
 }
 
 /// Energy of memory and storage. The paper's Table III gives storage a current, which can be read
-/// in three ways.
+/// in four ways.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Energy {
     /// Joules, storage drawing its current at [`STORAGE_V`] for the time of each page.
     pub energy_j: f64,
-    /// Joules, each page of storage taking as many millijoules as its current has milliamperes:
-    /// the reading that comes nearest to the paper's figures.
+    /// Joules, each page of storage taking as many millijoules as its current has milliamperes.
     pub energy_mj_page_j: f64,
+    /// Joules, a page written to storage taking so many millijoules, and a page read the share of
+    /// them that its time is of a write's. Of the four readings, only this one allows the savings
+    /// that the paper shows together with its numbers of requests: in
+    /// [`Self::energy_mj_page_j`], 11.8 times fewer requests save at most 91.5 %, and it shows 99.
+    pub energy_by_time_j: f64,
     /// The paper's own measure, energy / latency of each access, summed; watts.
     pub energy_quotient_w: f64,
 }
@@ -173,6 +177,8 @@ impl MemoryProfile {
                 Some(Energy {
                     energy_j: memory_j + power_w * storage_s,
                     energy_mj_page_j: memory_j + all_pages * storage.current_ma * 1e-3,
+                    energy_by_time_j: memory_j
+                        + storage_s / (storage.write_us * 1e-6) * storage.current_ma * 1e-3,
                     energy_quotient_w: memory_w + all_pages * power_w,
                 })
             }
@@ -220,6 +226,7 @@ mod tests {
         let memory_j = 512.0 * (0.1 + 0.1 + 0.2 + 1.0) * 1e-9;
         near(energy.energy_j, memory_j + 3.3e-3 * 3.3 * 330e-6);
         near(energy.energy_mj_page_j, memory_j + 6.6e-3);
+        near(energy.energy_by_time_j, memory_j + 3.3e-3 * (1.0 + 30.0 / 300.0));
         let memory_w = 512.0 * (0.1 / 50.0 + 0.1 / 50.0 + 0.2 / 50.0 + 1.0 / 250.0);
         near(energy.energy_quotient_w, memory_w + 2.0 * 3.3e-3 * 3.3);
         let cost = optane::PROFILE.cost(&traffic, 1, 1);

@@ -72,11 +72,12 @@ impl<P: Policy> ReadAhead<PageCache<P>> for ChargedAhead<'_> {
     fn before_access<B: Back>(
         &mut self,
         access: &Access,
+        covers: bool,
         cache: &mut PageCache<P>,
         back: &mut B,
     ) -> Before {
         let before = self.ahead.counts;
-        let state = self.ahead.before_access(access, cache, back);
+        let state = self.ahead.before_access(access, covers, cache, back);
         let made = self.ahead.counts - before;
         if made.used > 0 {
             let cause = self.causes[access.page.0 as usize];
