@@ -236,9 +236,9 @@ fn a_known_program_gets_its_own_setting() {
     let found = examined(&events, &facts());
     let own = found.remedies.iter().find(|remedy| remedy.id == "own-setting").unwrap();
     assert!(own.commands[0].contains("innodb_flush_log_at_trx_commit = 2"), "{own:?}");
-    // Ten syncs a second become one.
+    // Ten syncs a second become one. The log's page itself, and commits without a sync, stay.
     let saving = own.saving.unwrap();
-    assert!((0.85..0.95).contains(&saving.share), "{saving:?}");
+    assert!((0.8..0.9).contains(&saving.share), "{saving:?}");
     assert_eq!(titles(&found, "fewer-syncs"), [""; 0]);
     // A program of the same kind that does not sync has nothing to change.
     events.retain(|event| !matches!(event.action, Action::Sync { .. }));
