@@ -436,7 +436,11 @@ impl Lock {
             Err(why) => return Err(why.into()),
         }
         remove_name(&self.hidden, LOCK, &*self.file, AtFlags::empty())?;
-        let removed = remove_name(&root, HIDDEN, &self.hidden, AtFlags::REMOVEDIR);
+        let removed = match remove_name(&root, HIDDEN, &self.hidden, AtFlags::REMOVEDIR) {
+            // Such as a damaged log that is kept.
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+            removed => removed,
+        };
         drop(self);
         // Our last descriptor in BACKING.
         drop(root);
@@ -621,7 +625,8 @@ pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
             return Err(why.into());
         }
     }
-    match rustix::fs::statat(CWD, backing.join(HIDDEN), AtFlags::SYMLINK_NOFOLLOW) {
+    let lock = backing.join(HIDDEN).join(LOCK);
+    match rustix::fs::statat(CWD, lock, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(Left::Nothing),
         Ok(_) => Ok(Left::Remains),
         Err(why) => Err(why.into()),
