@@ -37,6 +37,7 @@ use self::table::{Name, NodeState, Table};
 use self::temps::is_temporary;
 use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
 use self::writes::BlockDevice;
+use self::write_back::Staged;
 use flashsift_core::delayed::groups::Groups;
 use flashsift_core::event::{Action, Micros};
 use flashsift_core::sift::account::Account;
@@ -44,7 +45,7 @@ use flashsift_core::sift::{KeepConfig, live::Live};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
 use rustix::io::{Errno, Result};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -85,6 +86,8 @@ pub struct Fs {
     /// Locked after the table.
     pub(crate) failing: Mutex<Failing>,
     /// Files that were handed over, and when each has to get its name, in order.
+    /// Copies that could not get their names, by file. Locked after the table.
+    pub(crate) kept: Mutex<HashMap<Ino, Staged>>,
     pub(crate) handed_over: Mutex<VecDeque<(Micros, Ino)>>,
     /// Time from a file's being handed over to its name, µs.
     pub(crate) unnamed_us: Micros,
@@ -135,6 +138,7 @@ impl Fs {
             events: Events::new(clock, Account::new(config.flusher), sift),
             failing: Mutex::default(),
             handed_over: Mutex::default(),
+            kept: Mutex::default(),
             unnamed_us,
             drops: Drops::default(),
             delayed,
