@@ -194,9 +194,9 @@ impl Fs {
         in_ram.as_ref()?;
         let size = file.metadata().ok()?.len();
         let mut parts = [[0; ContentKey::PART_BYTES]; 2];
-        let at = [0, size.checked_sub(ContentKey::PART_BYTES as u64)?];
-        for (part, at) in parts.iter_mut().zip(at) {
-            file.read_exact_at(part, at).ok()?;
+        let len = size.min(ContentKey::PART_BYTES as u64);
+        for (part, at) in parts.iter_mut().zip([0, size - len]) {
+            file.read_exact_at(&mut part[..len as usize], at).ok()?;
         }
         ContentKey::new(size, &parts[0], &parts[1])
     }
