@@ -514,6 +514,31 @@ fn an_epoch_has_more_files_than_a_process_may_open() {
     }
 }
 
+/// `--delay-sync '*.json=5m'` did nothing for a program that replaces its file by a temporary one
+/// that it has synced: 100 saves were 100 flushes. The temporary name is learned at the first
+/// rename. The pattern that has delayed no sync is named after a minute.
+// Promises: Mount 74, Mount 77.
+#[test]
+fn a_file_that_is_replaced_as_a_whole_is_delayed() {
+    let bed = Bed::new(|_| {});
+    let unused = || bed.fs.status().delayed.unwrap().unused;
+    for round in 0..5_u8 {
+        let temporary = format!("config-{round}.tmp");
+        bed.save(&temporary, &[round; 3000]).unwrap();
+        let (from, to) = ((ROOT, OsStr::new(&temporary)), (ROOT, OsStr::new("config.db")));
+        bed.fs.rename(0, from, to, rustix::fs::RenameFlags::empty()).unwrap();
+        bed.fs.check();
+        assert_eq!(bed.read("config.db"), vec![round; 3000]);
+        assert!(!bed.below("config.db").exists(), "its epoch has not ended");
+        assert_eq!(bed.below(&temporary).exists(), round == 0, "the first sync was honoured");
+        bed.passes(S);
+    }
+    bed.passes(60 * S);
+    assert_eq!(fs::read(bed.below("config.db")).unwrap(), vec![4; 3000]);
+    assert!(!bed.below("config-0.tmp").exists());
+    assert_eq!(unused(), [""; 0]);
+}
+
 /// Flash lost a byte of the log of three epochs: the start goes on only where the later epochs have
 /// all that was lost, keeps the log, and changes nothing otherwise. It applied the part before the
 /// byte, and deleted the log without a word.

@@ -516,6 +516,7 @@ impl Fs {
     ///
     /// # Errors
     ///
+            self.note_delayed_sync(open.ino);
     /// Those of a write; `EOPNOTSUPP` if BACKING does not know `mode`.
     pub fn fallocate(
         &self,

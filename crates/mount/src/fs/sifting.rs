@@ -1,6 +1,7 @@
 //! Switching the sifter of a mount, and its status.
 
 use super::Fs;
+use super::delayed::USED_AFTER_US;
 use super::failures::WriteBackFailures;
 use super::types::{Ino, RehearsalStatus, SiftStatus};
 use flashsift_core::delayed::schedule::Ending;
@@ -212,6 +213,12 @@ impl Fs {
             sifter: chosen.sifter.label(),
             mode: sift.mode(),
             rehearsal,
+            unused: match now >= USED_AFTER_US
+                && (sift.mode() == LiveMode::Sift || stream.rehearsal.is_some())
+            {
+                true => chosen.droppable.unmatched().into_iter().map(str::to_owned).collect(),
+                false => Vec::new(),
+            },
             suspended_s: suspended,
             budget_bytes: chosen.budget_bytes,
             counts: sift.counts(),
