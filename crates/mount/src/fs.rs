@@ -13,6 +13,7 @@ mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;
 mod processes;
+pub(crate) mod readers;
 mod reservation;
 pub(crate) mod sifting;
 pub(crate) mod store;
@@ -36,8 +37,8 @@ use self::store::Store;
 use self::table::{Name, NodeState, Table};
 use self::temps::is_temporary;
 use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
-use self::writes::BlockDevice;
 use self::write_back::Staged;
+use self::writes::BlockDevice;
 use flashsift_core::delayed::groups::Groups;
 use flashsift_core::event::{Action, Micros};
 use flashsift_core::sift::account::Account;
@@ -85,9 +86,9 @@ pub struct Fs {
     pub(crate) events: Events,
     /// Locked after the table.
     pub(crate) failing: Mutex<Failing>,
-    /// Files that were handed over, and when each has to get its name, in order.
     /// Copies that could not get their names, by file. Locked after the table.
     pub(crate) kept: Mutex<HashMap<Ino, Staged>>,
+    /// Files that were handed over, and when each has to get its name, in order.
     pub(crate) handed_over: Mutex<VecDeque<(Micros, Ino)>>,
     /// Time from a file's being handed over to its name, µs.
     pub(crate) unnamed_us: Micros,
@@ -137,8 +138,8 @@ impl Fs {
             device,
             events: Events::new(clock, Account::new(config.flusher), sift),
             failing: Mutex::default(),
-            handed_over: Mutex::default(),
             kept: Mutex::default(),
+            handed_over: Mutex::default(),
             unnamed_us,
             drops: Drops::default(),
             delayed,
