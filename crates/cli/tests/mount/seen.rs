@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: flashsift\r\n\r\n";
+const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 /// Where `make setup` unpacks Debian's package.
 const PROMETHEUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/prometheus/usr/bin");
 const DASHBOARD: &str = include_str!("../../../../dist/grafana/flashsift.json");
