@@ -1448,3 +1448,27 @@ fn a_renamed_backing_is_found_at_the_end() {
     assert!(says.contains(&format!("every file is in {}", renamed.display())), "{says}");
     assert_eq!(bed.names(&renamed), ["a"]);
 }
+
+/// A snapshot or another subvolume of btrfs below BACKING has inode numbers of its own. The mount
+/// was made, and each access to it failed.
+// Promises: Mount 42.
+#[test]
+fn a_subvolume_below_is_refused() {
+    let test = "a_subvolume_below_is_refused";
+    let Some(bed) = Bed::new(test) else { return };
+    let (image, folder) = (bed.path("btrfs-image"), bed.path("btrfs"));
+    fs::create_dir(&folder).unwrap();
+    let made = make_image(&image, 128 << 20, &["mkfs.btrfs", "-q", "-f"]);
+    if let Err(why) = made.and_then(|()| mount_image(&image, "btrfs", "loop", &folder)) {
+        return skip::<()>(test, &why).unwrap_or_default();
+    }
+    let (backing, below) = (folder.join("backing"), folder.join("backing/in/sub"));
+    fs::create_dir_all(folder.join("backing/in")).unwrap();
+    let made = output(Command::new("btrfs").args(["subvolume", "create"]).arg(&below));
+    let says = made.is_ok().then(|| bed.fails(&["mount"], &[&backing, &bed.seen()]));
+    umount(&folder);
+    match says {
+        Some(says) => assert!(says.contains("is a subvolume below"), "{says}"),
+        None => eprintln!("skipped {test}: no btrfs program"),
+    }
+}

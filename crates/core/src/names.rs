@@ -3,7 +3,13 @@
 //! A path is absolute where that is known; a file name alone is a path, too. No function here asks
 //! a file system: a name only indicates what a file probably is.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use wildmatch::WildMatch;
 
 /// Returns the last component of a path.
@@ -142,6 +148,82 @@ impl Patterns {
             let name = file_name(path);
             self.0.iter().any(|pattern| pattern.matches(name))
         }
+    }
+}
+
+/// A pattern of paths as users write it, much as in `.gitignore`, but that `*` also stands for `/`.
+///
+/// A pattern without a slash, but for one at its end, names a file or directory at any depth. One
+/// that begins with `*` is compared with the whole path; another one begins at the directory that
+/// is mounted, and one with a slash at its beginning at that or at the root. All that is in a
+/// directory that matches does so, too.
+#[derive(Clone, Debug)]
+pub struct UserPattern {
+    text: String,
+    /// Patterns of whole paths.
+    whole: Vec<WildMatch>,
+    /// Patterns of paths from the mounted directory on.
+    below: Vec<WildMatch>,
+    /// Whether a path has matched, shared by clones.
+    matched: Arc<AtomicBool>,
+}
+
+impl UserPattern {
+    /// Returns the compiled pattern.
+    pub fn new(text: &str) -> Self {
+        let inner = text.trim_end_matches('/');
+        let is_name = !inner.contains('/');
+        let whole = text.starts_with(['*', '/']);
+        let below = text.starts_with('/') || !whole || is_name;
+        let begins = match is_name {
+            true => "*/",
+            false if text.starts_with('/') => "",
+            false => "/",
+        };
+        let compiled = |begins: &str| {
+            // A slash at the end: only what is in such a directory.
+            let itself = (inner.len() == text.len()).then(|| format!("{begins}{inner}"));
+            let inside = (!inner.is_empty()).then(|| format!("{begins}{inner}/*"));
+            itself.iter().chain(&inside).map(|pattern| WildMatch::new(pattern)).collect()
+        };
+        Self {
+            text: text.to_owned(),
+            whole: if whole { compiled("") } else { Vec::new() },
+            below: if below { compiled(begins) } else { Vec::new() },
+            matched: Arc::default(),
+        }
+    }
+
+    /// Returns the compiled patterns.
+    pub fn all(texts: &[String]) -> Vec<Self> {
+        texts.iter().map(|text| Self::new(text)).collect()
+    }
+
+    /// Returns whether one of the patterns matches a path, which is `below` from the mounted
+    /// directory on. Every one that does so counts as matched.
+    pub fn any(patterns: &[Self], path: &str, below: &str) -> bool {
+        let below = match below.starts_with('/') {
+            true => Cow::Borrowed(below),
+            false => Cow::Owned(format!("/{below}")),
+        };
+        let mut any = false;
+        for pattern in patterns {
+            let is_new = !pattern.matched.load(Ordering::Relaxed);
+            if (is_new || !any)
+                && (pattern.whole.iter().any(|one| one.matches(path))
+                    || pattern.below.iter().any(|one| one.matches(&below)))
+            {
+                any = true;
+                pattern.matched.store(true, Ordering::Relaxed);
+            }
+        }
+        any
+    }
+
+    /// Returns those that no path has matched so far.
+    pub fn unmatched<'a>(patterns: impl IntoIterator<Item = &'a Self>) -> Vec<&'a str> {
+        let unused = patterns.into_iter().filter(|one| !one.matched.load(Ordering::Relaxed));
+        unused.map(|pattern| &*pattern.text).collect()
     }
 }
 

@@ -14,7 +14,9 @@ use std::{
     io,
     os::{fd::AsRawFd, unix::ffi::OsStringExt},
     path::{Path, PathBuf},
+    sync::mpsc,
     thread,
+    time::Duration,
 };
 
 /// [`Status`] as JSON: the value of this attribute of the mounted directory.
@@ -48,6 +50,28 @@ pub(crate) const FOREGROUND: &str = "user.flashsift.foreground.";
 pub(crate) const DECISIONS: &str = "user.flashsift.decisions.";
 /// The explanation of a file in the sifter's RAM as JSON: the value of this attribute of the file.
 pub(crate) const EXPLAIN: &str = "user.flashsift.explain";
+
+/// Time that a daemon gets for an answer before the others are asked.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks a mount, without waiting for ever for a daemon that was stopped.
+///
+/// # Errors
+///
+/// Those of the request; `TimedOut`.
+pub fn patiently<T: Send + 'static>(
+    mount: &Mount,
+    ask: fn(&Mount) -> io::Result<T>,
+) -> io::Result<T> {
+    let (sender, answer) = mpsc::channel();
+    let mount = mount.clone();
+    // Without an answer the thread ends with this process.
+    thread::spawn(move || drop(sender.send(ask(&mount))));
+    answer.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let what = "its process does not answer: it is stopped, or waits for its device";
+        Err(io::Error::new(io::ErrorKind::TimedOut, what))
+    })
+}
 
 /// The status of a mount. Root also reaches mounts of other users.
 ///

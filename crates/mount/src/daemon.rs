@@ -192,7 +192,11 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     let announce = announce::start(daemon.fs.clone(), daemon.mount.clone())?;
     let mut reload = options.reload.take();
     let sifting = match options.sift.take() {
-        Some((sifter, wish)) => daemon.fs.choose_sifter(sifter, wish).context("--sift"),
+        Some((sifter, wish)) => match daemon.fs.choose_sifter(sifter, wish) {
+            // The warning is out. Files wait in RAM as without a sifter, and none is dropped.
+            Err(SiftError::NotAnnounced) => Ok(()),
+            done => done.context("--sift"),
+        },
         None => Ok(()),
     };
     let trial = match options.trial.take() {
@@ -206,6 +210,8 @@ pub fn run(mut options: Options) -> Result<(), Error> {
 
     let report = report(&place, &options, &metrics);
     let reported = match options.in_background {
+        // A mount that ends at once is not reported: programs would write below it.
+        _ if sifting.is_err() => Ok(Messages::Elsewhere),
         true => background::report_ready(&report, &place.lock, options.to_journal),
         false => {
             let _ = io::stderr().write_all(show::lines(&report, false).as_bytes());
@@ -213,7 +219,9 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         }
     };
     let status = format!("files are written back to {}", place.backing.display());
-    notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    if sifting.is_ok() {
+        notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    }
     let mounted = match &reported {
         Ok(_) if sifting.is_err() => true,
         Ok(_) => daemon.wait(reload.as_mut()),

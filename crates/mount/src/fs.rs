@@ -13,6 +13,7 @@ mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;
 mod processes;
+pub(crate) mod readers;
 mod reservation;
 pub(crate) mod sifting;
 pub(crate) mod store;
@@ -36,6 +37,7 @@ use self::store::Store;
 use self::table::{Name, NodeState, Table};
 use self::temps::is_temporary;
 use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
+use self::write_back::Staged;
 use self::writes::BlockDevice;
 use flashsift_core::delayed::groups::Groups;
 use flashsift_core::event::{Action, Micros};
@@ -44,7 +46,7 @@ use flashsift_core::sift::{KeepConfig, live::Live};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
 use rustix::io::{Errno, Result};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -84,6 +86,8 @@ pub struct Fs {
     pub(crate) events: Events,
     /// Locked after the table.
     pub(crate) failing: Mutex<Failing>,
+    /// Copies that could not get their names, by file. Locked after the table.
+    pub(crate) kept: Mutex<HashMap<Ino, Staged>>,
     /// Files that were handed over, and when each has to get its name, in order.
     pub(crate) handed_over: Mutex<VecDeque<(Micros, Ino)>>,
     /// Time from a file's being handed over to its name, µs.
@@ -134,6 +138,7 @@ impl Fs {
             device,
             events: Events::new(clock, Account::new(config.flusher), sift),
             failing: Mutex::default(),
+            kept: Mutex::default(),
             handed_over: Mutex::default(),
             unnamed_us,
             drops: Drops::default(),

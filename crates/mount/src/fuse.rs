@@ -17,6 +17,7 @@ use crate::control::{
     ANNOUNCE, BACKING, DECISIONS, EXPLAIN, FOREGROUND, IN_USE, SETTLE, SIFT, STATUS, WRITE_BACK,
 };
 use crate::fs::Fs;
+use crate::fs::readers::Reader;
 use crate::fs::sifting::{SiftError, SiftWish};
 use crate::fs::types::{Access, Attr, Changes, ROOT};
 use flashsift_core::event::OpenId;
@@ -610,7 +611,8 @@ impl Filesystem for Adapter {
         self.answer("getxattr", || {
             let value = match (ino.0, name.to_str()) {
                 (ROOT, Some(STATUS)) => {
-                    serde_json::to_vec(&self.fs.status()).map_err(|_| rustix::io::Errno::IO)
+                    let status = self.fs.status_for(reader(request).as_ref());
+                    serde_json::to_vec(&status).map_err(|_| rustix::io::Errno::IO)
                 }
                 (ROOT, Some(SETTLE)) if is_ours(request) => {
                     self.fs.settle_all().map(|()| Vec::new()).map_err(Into::into)
@@ -636,7 +638,7 @@ impl Filesystem for Adapter {
                 (ROOT, Some(name)) if name.starts_with(DECISIONS) => {
                     let skip = name[DECISIONS.len()..].parse();
                     skip.map_err(|_| rustix::io::Errno::NODATA)
-                        .map(|skip| self.fs.sift_decisions(skip))
+                        .map(|skip| self.fs.sift_decisions(reader(request).as_ref(), skip))
                 }
                 (_, Some(EXPLAIN)) => self.fs.explain(ino.0).ok_or(rustix::io::Errno::NODATA),
                 _ => self.fs.get_xattr(ino.0, name),
@@ -723,6 +725,11 @@ fn opened(handle: FileHandle) -> Result<OpenId> {
 /// Whether the request comes from root or from the user of the mount.
 fn is_ours(request: &Request) -> bool {
     [0, rustix::process::geteuid().as_raw()].contains(&request.uid())
+}
+
+/// The user that may not know every name; `None`: it may.
+fn reader(request: &Request) -> Option<Reader> {
+    (!is_ours(request)).then(|| Reader::new(request.uid(), request.gid(), request.pid()))
 }
 
 /// Flags by which every access reaches us, and writers of one file do not wait for one another.

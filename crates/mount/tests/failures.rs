@@ -130,6 +130,50 @@ fn every_failure_is_reported_with_its_path_and_step() {
     assert_eq!((bed.fs.status().failing_files, bed.fs.status().failing), (0, String::new()));
 }
 
+/// A file of 20 MB in a directory that had become immutable was copied to flash again at each
+/// attempt: 117 MB in 40 s. Its copy is kept, and each attempt tries the missing name alone, until
+/// the file changes or is gone.
+// Promises: Mount 19.
+#[test]
+fn a_copy_that_cannot_get_its_name_is_kept() {
+    use std::os::unix::fs::MetadataExt;
+    let bed = bed();
+    let dir = bed.dir("dir");
+    let ino = bed.file(dir, "stuck", b"content");
+    let linked = bed.file(ROOT, "linked", b"content");
+    bed.fs.link(0, linked, dir, OsStr::new("further")).unwrap();
+    if !forbid(&bed.backing().join("dir"), "+i") {
+        return;
+    }
+    let copies = || -> Vec<u64> {
+        let all = std::fs::read_dir(bed.backing().join(".flashsift/tmp")).unwrap();
+        let named = bed.backing().join("linked").metadata().map(|about| about.ino());
+        all.map(|copy| copy.unwrap().metadata().unwrap().ino()).chain(named).collect()
+    };
+    let attempt = || {
+        assert_eq!(bed.fs.settle_all().unwrap_err().all().count(), 2);
+        bed.fs.check();
+        copies()
+    };
+    let first = attempt();
+    let again = attempt();
+    let (open, _) = bed.fs.open(0, ino).unwrap();
+    bed.fs.write(Access::default(), open, 0, b"changed").unwrap();
+    bed.fs.release(0, open);
+    let changed = attempt();
+    assert!(forbid(&bed.backing().join("dir"), "-i"));
+    bed.fs.unlink(0, dir, OsStr::new("stuck")).unwrap();
+    let gone = copies();
+    assert_eq!((first.len(), &first), (2, &again));
+    assert_eq!(changed[1], first[1], "the file with two names did not change");
+    assert_eq!(gone, [first[1]], "the copy of a file that is gone");
+    bed.fs.settle_all().unwrap();
+    let at = |path: &str| bed.backing().join(path).metadata().unwrap().ino();
+    assert_eq!([at("linked"), at("dir/further")], [first[1]; 2]);
+    assert!(!bed.backing().join("dir/stuck").exists());
+    bed.fs.tidy().unwrap();
+}
+
 /// Files are written back to a directory whose times we may not set, such as a shared directory of
 /// another user.
 #[test]

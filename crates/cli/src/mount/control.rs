@@ -142,7 +142,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let mut out = records::Output::rows(args.json, args.csv);
     for mount in &mounts {
         let at = || mount.point.display().to_string();
-        match control::status(mount) {
+        match control::patiently(mount, control::status) {
             Ok(found) => show(&mut out, mount, &found, json)?,
             // Another user's, which was not asked for.
             Err(why)

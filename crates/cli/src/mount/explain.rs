@@ -15,7 +15,7 @@ use flashsift_host::mounts::Mount;
 use flashsift_mount::control;
 use serde::Serialize;
 use std::{
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 use wildmatch::WildMatch;
@@ -78,6 +78,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     for mount in asked {
         let at = || mount.point.display().to_string();
+        // The first question, as it has an end.
+        let decisions = match control::patiently(mount, control::decisions) {
+            Ok(decisions) => decisions,
+            // Another user's, or one that does not answer, which was not asked for.
+            Err(why) if !inside(&mount) => {
+                if why.kind() != io::ErrorKind::PermissionDenied {
+                    tracing::warn!("{}: {why}", at());
+                }
+                continue;
+            }
+            Err(why) => return Err(why).with_context(at),
+        };
         if inside(&mount) && path.is_file() {
             let held = control::explain(&path).with_context(|| path.display().to_string())?;
             if let Some(explanation) = held {
@@ -85,7 +97,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
                 show_held(&mut out, mount, &path, &explanation, json)?;
             }
         }
-        let decisions = control::decisions(mount).with_context(at)?;
         let root = escape(mount.point.as_os_str().as_encoded_bytes());
         let root = root.trim_end_matches('/');
         let full = |one: &LiveDecision| format!("{root}{}", one.name);
@@ -106,7 +117,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             }
             continue;
         }
-        let now_us = control::status(mount)
+        let now_us = control::patiently(mount, control::status)
             .ok()
             .and_then(|status| status.writes)
             .map_or(0, |writes| writes.mounted_s * 1_000_000);
@@ -122,7 +133,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if found == 0 && !json {
         bail!(
             "no sifter of a mount has decided on {} since its mount began, as far as it \
-             remembers; files that may not be dropped are not its own (docs/profiles.md)",
+             remembers; it decides on files of its profiles and patterns alone (docs/profiles.md)",
             args.file.display()
         );
     }

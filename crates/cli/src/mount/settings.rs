@@ -73,7 +73,8 @@ pub(super) struct Settings {
     #[arg(long = "profile", value_name = "NAME", value_delimiter = ',')]
     profiles: Vec<String>,
 
-    /// Further files that the sifter may drop, by path; `*` stands for any characters
+    /// Further files that the sifter may drop, from the mounted directory on: 'Cache/*'; `*` stands
+    /// for any characters
     #[arg(long, value_name = "PATTERN")]
     drop: Vec<String>,
 

@@ -71,6 +71,9 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
             let why = &delayed.failing;
             line("FAILING", format!("an epoch cannot be written, and syncs wait: {why}"));
         }
+        for pattern in &delayed.unused {
+            line("UNUSED", format!("--delay-sync '{pattern}=…' has delayed no sync so far"));
+        }
     }
     if let Some(sift) = &status.sift {
         text.push_str(&of_sifter(sift));
@@ -117,6 +120,9 @@ fn of_sifter(sift: &SiftStatus) -> String {
     if let Some(seconds) = sift.suspended_s {
         let time = size::duration(seconds.saturating_mul(1_000_000));
         line("SUSPENDED", format!("for {time}: too many dropped files were created again"));
+    }
+    for pattern in &sift.unused {
+        line("UNUSED", format!("the pattern '{pattern}' has matched no file so far"));
     }
     if counts.dropped.files > 0 || sift.mode == LiveMode::Sift {
         line("  dropped", amount(counts.dropped));

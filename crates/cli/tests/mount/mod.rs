@@ -201,7 +201,12 @@ impl Mounted {
 
     /// Starts the daemon, and waits until it says that it is mounted.
     fn start(&mut self) {
-        let mut process = Command::new(FLASHSIFT)
+        self.start_by(Path::new(FLASHSIFT));
+    }
+
+    /// The same with this program.
+    fn start_by(&mut self, program: &Path) {
+        let mut process = Command::new(program)
             .arg("mount")
             .args([self.ext4.backing(), self.ext4.mountpoint()])
             .arg("--foreground")

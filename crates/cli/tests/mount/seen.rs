@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: flashsift\r\n\r\n";
+const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 /// Where `make setup` unpacks Debian's package.
 const PROMETHEUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/prometheus/usr/bin");
 const DASHBOARD: &str = include_str!("../../../../dist/grafana/flashsift.json");
@@ -291,4 +291,19 @@ fn top_leaves_the_terminal_as_it_was() {
         assert_eq!(text(messages), "restored", "{end:?}");
     }
     mounted.ended();
+}
+
+/// The daemon of one mount is stopped: `status` waited for it for ever, and showed no other.
+#[test]
+fn a_stopped_daemon_does_not_hide_the_other_mounts() {
+    let test = "a_stopped_daemon_does_not_hide_the_other_mounts";
+    let Some(stopped) = Mounted::new(test, &[]) else { return };
+    let Some(other) = Mounted::new(&format!("{test}-other"), &[]) else { return };
+    stopped.stopped();
+    let output = Command::new(FLASHSIFT).arg("status").output().unwrap();
+    kill_process(stopped.pid(), Signal::CONT).unwrap();
+    let (shown, says) = (text(output.stdout), text(output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{says}");
+    assert!(shown.contains(other.ext4.mountpoint().to_str().unwrap()), "{shown}");
+    assert!(says.contains("does not answer"), "{says}");
 }

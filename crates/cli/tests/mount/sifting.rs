@@ -473,3 +473,26 @@ fn a_trial_survives_a_restart_and_claims_nothing_early() {
     assert!(trial(&["--discard"]).status.success());
     assert_eq!(trial(&["--resume"]).status.code(), Some(1));
 }
+
+/// The process that reports drops cannot be started, as the program's file is gone. The mount was
+/// reported as ready, and ended: programs wrote to the directory below it, and once a device got
+/// 0.1 MiB of 120. It stays, drops nothing, and every file reaches BACKING.
+#[test]
+fn a_mount_without_the_process_that_reports_drops_keeps_every_file() {
+    let test = "a_mount_without_the_process_that_reports_drops_keeps_every_file";
+    let Some(ext4) = Ext4::new(test) else { return };
+    let program = ext4.path("program");
+    fs::copy(FLASHSIFT, &program).unwrap();
+    let open = File::open(&program).unwrap();
+    fs::remove_file(&program).unwrap();
+    let options = SIFTING.map(str::to_owned).to_vec();
+    let mut mounted = Mounted { ext4, daemon: None, options };
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&open);
+    mounted.start_by(Path::new(&format!("/proc/{}/fd/{fd}", std::process::id())));
+    assert!(mounted.messages().contains("sifters drop no file here"), "{}", mounted.messages());
+    fs::create_dir(mounted.at("cache")).unwrap();
+    fill(&mounted, "a", MANY);
+    assert_eq!(count(&mounted, "dropped"), 0);
+    assert_eq!(mounted.status()["sift"]["mode"], "keep");
+    assert_eq!(mounted.ended().len(), MANY + 1);
+}

@@ -5,6 +5,11 @@
 //! entry durable. Entries follow one another from the beginning of the file. The first one after
 //! the beginning was reused names its own epoch as the first; those after it name the same one. So
 //! what is left of older entries is not taken for newer ones.
+//!
+//! A power cut leaves at most the last entry torn, since each is flushed before the next one
+//! begins. A whole entry behind one that is not whole shows that flash lost bytes since
+//! ([`Damage`]). A record ends with a checksum of its own: if damage is in the pages alone, a
+//! recovery knows which pages it cannot use, and needs none of them if newer entries have them all.
 
 use crate::{page::PAGE_BYTES, structure::Extents};
 use sha2::{Digest, Sha256};
@@ -13,6 +18,8 @@ use std::{collections::BTreeMap, ops::Range};
 const MAGIC: &[u8; 8] = b"fsepoch2";
 /// Bytes of an entry before its record.
 const HEAD_BYTES: u64 = 8 + 4 * 8 + 32;
+/// Bytes of the checksum behind a record.
+const SEAL_BYTES: usize = 8;
 /// Records are not larger than this, bytes: what is longer is no record.
 const RECORD_BYTES: u64 = 1 << 28;
 
@@ -136,6 +143,30 @@ pub struct FoundEntry {
     pub pages_at: u64,
     /// Offset behind it, bytes.
     pub end: u64,
+    /// Its record is as it was written, but its pages are not.
+    pub damaged: bool,
+}
+
+/// Flash lost bytes of a log after they were durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Offset of the entry, bytes.
+    pub at: u64,
+    /// Number of whole entries behind it.
+    pub later: usize,
+    /// The effect on a recovery.
+    pub loss: Loss,
+}
+
+/// The effect of damage on a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Nothing: newer entries have all that the damaged one had.
+    Nothing,
+    /// Nothing, if the log was about to begin anew; otherwise everything.
+    Unknown,
+    /// Files would be a mixture of epochs.
+    Mixture,
 }
 
 /// Pages of a file whose newest version stands in the log.
@@ -160,6 +191,8 @@ pub struct Recovery {
     pub entries: Vec<FoundEntry>,
     /// Hidden names that files may still have.
     pub hidden: Vec<u64>,
+    /// Bytes of the log that are not as they were written.
+    pub damage: Option<Damage>,
 }
 
 fn whole_pages(bytes: u64) -> u64 {
@@ -235,8 +268,14 @@ impl Record {
         to
     }
 
-    fn decode(mut from: &[u8]) -> Option<Self> {
-        let from = &mut from;
+    /// The record of these bytes, which are as they were written.
+    fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let record = Self::decode_from(&mut bytes)?;
+        // Earlier records have no seal.
+        matches!(bytes.len(), 0 | SEAL_BYTES).then_some(record)
+    }
+
+    fn decode_from(from: &mut &[u8]) -> Option<Self> {
         let in_place = match take(from)? {
             0 => InPlace::Nothing,
             1 => InPlace::Everything,
@@ -279,7 +318,7 @@ impl Record {
         for _ in 0..take(from)? {
             record.removals.push(Removal { ino: take(from)?, path: take_bytes(from)? });
         }
-        from.is_empty().then_some(record)
+        Some(record)
     }
 }
 
@@ -314,10 +353,18 @@ fn digest_of(numbers: EntryNumbers, record: &[u8], pages: u64) -> Sha256 {
     digest
 }
 
+/// The checksum of a record alone.
+fn seal(numbers: EntryNumbers, record: &[u8], pages: u64) -> u64 {
+    let digest = digest_of(numbers, record, pages).finalize();
+    digest.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
 impl EntryHead {
     /// Begins an entry.
     pub fn new(numbers: EntryNumbers, record: &Record) -> Self {
-        let (pages, record) = (record.pages(), record.encode());
+        let (pages, mut record) = (record.pages(), record.encode());
+        let seal = seal(numbers, &record, pages);
+        put(&mut record, seal);
         Self { numbers, digest: digest_of(numbers, &record, pages), record, pages }
     }
 
@@ -359,7 +406,34 @@ impl EntryHead {
 ///
 /// Those of `read`.
 pub fn recovery<E>(mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>) -> Result<Recovery, E> {
-    Ok(Recovery::new(all_entries(&mut read, true)?))
+    let mut found = all_entries(&mut read, true)?;
+    let at = found.last().map_or(0, |last| last.end);
+    let Some(later) = later_entries(&mut read, found.last())? else {
+        return Ok(Recovery::new(found));
+    };
+    if found.is_empty() && later.may_begin_anew {
+        // A power cut leaves the first entry torn, before older ones.
+        let damage = Damage { at, later: later.whole(), loss: Loss::Unknown };
+        return Ok(Recovery { damage: Some(damage), ..Recovery::default() });
+    }
+    let number = later.whole();
+    let unreadable = later.unreadable_before.map(|entry| found.len() + entry);
+    found.extend(later.entries);
+    let newest = |entry: &FoundEntry| entry.record.in_place == InPlace::Everything;
+    let in_place = found.iter().rposition(newest).unwrap_or(0);
+    let spans: Vec<_> =
+        found.iter().filter(|entry| entry.damaged).map(|it| it.pages_at..it.end).collect();
+    let recovery = Recovery::new(found);
+    let mut used = recovery.pages.iter().flat_map(|file| &file.runs);
+    let needs = used.any(|(run, at)| {
+        let end = at + (run.end - run.start) * PAGE_BYTES;
+        spans.iter().any(|span| *at < span.end && span.start < end)
+    });
+    let mixes = needs
+        || (0..recovery.entries.len()).any(|entry| recovery.needs_pages_of(entry))
+        || unreadable.is_some_and(|entry| entry > in_place);
+    let loss = if mixes { Loss::Mixture } else { Loss::Nothing };
+    Ok(Recovery { damage: Some(Damage { at, later: number, loss }), ..recovery })
 }
 
 /// Pages by number, with their offsets in the log, bytes.
@@ -371,6 +445,21 @@ impl Recovery {
     /// still count, unless a newer entry has them or has cut them off.
     pub(super) fn new(found: Vec<FoundEntry>) -> Self {
         Self::with(found, true, true)
+    }
+
+    /// Whether an entry that is to be applied as a whole is damaged, and has a page that no later
+    /// one has.
+    fn needs_pages_of(&self, entry: usize) -> bool {
+        let (damaged, later) = (&self.entries[entry], &self.entries[entry + 1..]);
+        damaged.damaged
+            && damaged.record.changes.iter().any(|change| {
+                let mut written = Extents::default();
+                let same = later.iter().flat_map(|entry| &entry.record.changes);
+                same.filter(|other| other.file.id == change.file.id)
+                    .flat_map(|other| other.pages.iter())
+                    .for_each(|run| written.insert(run));
+                change.pages.iter().any(|run| written.missing(run) > 0)
+            })
     }
 
     /// A recovery with a fault that the model of power cuts has to find: it writes pages that were
@@ -423,7 +512,7 @@ impl Recovery {
             LoggedPages { runs, ..file }
         });
         let pages = pages.filter(|file| !file.runs.is_empty()).collect();
-        Self { pages, entries: found.split_off(applied), hidden }
+        Self { pages, entries: found.split_off(applied), hidden, damage: None }
     }
 }
 
@@ -449,16 +538,103 @@ pub fn is_of_other_version(beginning: &[u8]) -> bool {
     beginning.starts_with(family) && !beginning.starts_with(MAGIC)
 }
 
-/// Returns all entries of a log. `checks`: only those whose checksum is right.
+/// Returns the entries from the beginning of a log to the first that is not whole. `checks`: by its
+/// checksum.
 fn all_entries<E>(
     read: &mut impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
     checks: bool,
 ) -> Result<Vec<FoundEntry>, E> {
     let mut found: Vec<FoundEntry> = Vec::new();
-    while let Some(entry) = entry(read, found.last(), checks)? {
-        found.push(entry);
+    loop {
+        let (before, at) = (found.last(), found.last().map_or(0, |last| last.end));
+        match entry(read, at, |numbers| follows(before, numbers), checks)? {
+            Some(entry) if !entry.damaged => found.push(entry),
+            _ => return Ok(found),
+        }
     }
-    Ok(found)
+}
+
+/// Whether an entry of these numbers may stand behind this one, or at the beginning.
+fn follows(before: Option<&FoundEntry>, numbers: EntryNumbers) -> bool {
+    match before {
+        None => numbers.first == numbers.epoch,
+        Some(before) => {
+            numbers.first == before.numbers.first
+                && Some(numbers.epoch) == before.numbers.epoch.checked_add(1)
+        }
+    }
+}
+
+/// The entries behind the first one that is not whole.
+#[derive(Default)]
+struct Later {
+    entries: Vec<FoundEntry>,
+    /// Before the last such one of `entries` is at least one whose record is lost.
+    unreadable_before: Option<usize>,
+    /// The first record of the log is lost, which a power cut can do while a log begins anew.
+    may_begin_anew: bool,
+}
+
+impl Later {
+    fn whole(&self) -> usize {
+        self.entries.iter().filter(|entry| !entry.damaged).count()
+    }
+}
+
+/// Returns what follows the last entry of those at the beginning that are whole; `None`: no whole
+/// entry does, as a power cut leaves it.
+fn later_entries<E>(
+    read: &mut impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
+    last: Option<&FoundEntry>,
+) -> Result<Option<Later>, E> {
+    let (mut found, mut until_whole) = (Later::default(), None);
+    let mut at = last.map_or(0, |last| last.end);
+    'all: loop {
+        let before = found.entries.last().or(last);
+        if let Some(entry) = entry(read, at, |numbers| follows(before, numbers), true)? {
+            at = entry.end;
+            let is_whole = !entry.damaged;
+            found.entries.push(entry);
+            if is_whole {
+                until_whole = Some((found.entries.len(), found.unreadable_before));
+            }
+            continue;
+        }
+        // The numbers that the lost record had, as far as they can be read.
+        let mut head = [0; 16];
+        if !read(at, &mut head)? {
+            break;
+        }
+        let named = head.strip_prefix(MAGIC).and_then(|mut rest| take(&mut rest));
+        found.may_begin_anew |= before.is_none() && named.is_some();
+        let last = before.map(|before| before.numbers);
+        let is_later = |numbers: EntryNumbers| match last {
+            Some(last) => numbers.first == last.first && numbers.epoch > last.epoch,
+            // Those of a log that has begun anew since are older.
+            None => numbers.epoch > numbers.first && named.is_none_or(|it| it <= numbers.epoch),
+        };
+        found.unreadable_before = Some(found.entries.len());
+        loop {
+            at += PAGE_BYTES;
+            let mut magic = [0; 8];
+            if !read(at, &mut magic)? {
+                break 'all;
+            }
+            if magic == *MAGIC
+                && let Some(entry) = entry(read, at, is_later, true)?
+                && !entry.damaged
+            {
+                at = entry.end;
+                found.entries.push(entry);
+                until_whole = Some((found.entries.len(), found.unreadable_before));
+                break;
+            }
+        }
+    }
+    Ok(until_whole.map(|(whole, unreadable_before)| {
+        found.entries.truncate(whole);
+        Later { unreadable_before, ..found }
+    }))
 }
 
 /// All entries, also those that newer ones supersede, or without a look at the checksums
@@ -470,12 +646,14 @@ pub(super) fn faulty_entries<E>(
     all_entries(&mut read, checks)
 }
 
+/// Reads the entry at this offset, if there is one with numbers that fit. `checks`: its record, or
+/// all of it, has to be as it was written.
 fn entry<E>(
     read: &mut impl FnMut(u64, &mut [u8]) -> Result<bool, E>,
-    before: Option<&FoundEntry>,
+    at: u64,
+    fits: impl FnOnce(EntryNumbers) -> bool,
     checks: bool,
 ) -> Result<Option<FoundEntry>, E> {
-    let at = before.map_or(0, |before| before.end);
     let mut head = [0; HEAD_BYTES as usize];
     if !read(at, &mut head)? {
         return Ok(None);
@@ -486,20 +664,14 @@ fn entry<E>(
         *word = take(&mut rest).unwrap_or_default();
     }
     let [first, epoch, len, pages] = words;
-    let follows = match before {
-        None => first == epoch,
-        Some(before) => {
-            first == before.numbers.first && Some(epoch) == before.numbers.epoch.checked_add(1)
-        }
-    };
-    if !follows || len > RECORD_BYTES {
+    let numbers = EntryNumbers { first, epoch };
+    if !fits(numbers) || len > RECORD_BYTES {
         return Ok(None);
     }
     let mut record = vec![0; len as usize];
     if !read(at + HEAD_BYTES, &mut record)? {
         return Ok(None);
     }
-    let numbers = EntryNumbers { first, epoch };
     let mut digest = digest_of(numbers, &record, pages);
     let pages_at = at + whole_pages(HEAD_BYTES + len);
     let mut page = vec![0; PAGE_BYTES as usize];
@@ -511,11 +683,16 @@ fn entry<E>(
         digest.update(&page);
         end += PAGE_BYTES;
     }
-    if checks && *digest.finalize() != *rest {
+    let damaged = checks && *digest.finalize() != *rest;
+    let is_sealed = || {
+        let parts = record.split_last_chunk::<SEAL_BYTES>();
+        parts.is_some_and(|(record, found)| *found == seal(numbers, record, pages).to_le_bytes())
+    };
+    if damaged && !is_sealed() {
         return Ok(None);
     }
     let record = Record::decode(&record).filter(|record| record.pages() == pages);
-    Ok(record.map(|record| FoundEntry { numbers, record, pages_at, end }))
+    Ok(record.map(|record| FoundEntry { numbers, record, pages_at, end, damaged }))
 }
 
 #[cfg(test)]
@@ -549,15 +726,7 @@ mod tests {
     }
 
     fn found(log: &[u8]) -> Vec<FoundEntry> {
-        let read = |at: u64, into: &mut [u8]| -> Result<bool, ()> {
-            let Some(from) = log.get(at as usize..).and_then(|rest| rest.get(..into.len())) else {
-                return Ok(false);
-            };
-            into.copy_from_slice(from);
-            Ok(true)
-        };
-        let mut read = read;
-        all_entries(&mut read, true).unwrap()
+        all_entries(&mut read(log), true).unwrap()
     }
 
     #[test]
@@ -591,6 +760,66 @@ mod tests {
             assert_eq!(found(&torn).len(), 1, "byte {at}");
         }
         assert_eq!(found(&log[..log.len() - 1]).len(), 1);
+    }
+
+    fn read(log: &[u8]) -> impl FnMut(u64, &mut [u8]) -> Result<bool, ()> + '_ {
+        |at, into| {
+            let Some(from) = log.get(at as usize..).and_then(|rest| rest.get(..into.len())) else {
+                return Ok(false);
+            };
+            into.copy_from_slice(from);
+            Ok(true)
+        }
+    }
+
+    /// One bad byte of an old entry once ended the log there: files whose names and sizes were of a
+    /// newer epoch got pages of an older one, and the log was deleted.
+    // Promises: Mount 76.
+    #[test]
+    fn a_bad_byte_before_whole_entries_is_noticed() {
+        let numbers = |epoch| EntryNumbers { first: 5, epoch };
+        let whole = |in_place| Record { in_place, ..record() };
+        let log = |newest: Record| {
+            let records = [Record::default(), whole(InPlace::Nothing), newest];
+            let mut log = Vec::new();
+            let mut at = Vec::new();
+            for (epoch, record) in (5..).zip(&records) {
+                at.push(log.len());
+                log.extend(written(numbers(epoch), record, epoch as u8));
+            }
+            (log, at)
+        };
+        let damage = |log: &[u8], at: usize| {
+            let mut bad = log.to_vec();
+            bad[at] ^= 1;
+            recovery(read(&bad)).unwrap().damage
+        };
+        let none = recovery(read(&log(record()).0)).unwrap().damage;
+        assert_eq!(none, None);
+        for (newest, in_pages, in_record) in [
+            (whole(InPlace::Everything), Loss::Nothing, Loss::Nothing),
+            // The newest entry has the same pages.
+            (whole(InPlace::AllButPages), Loss::Nothing, Loss::Mixture),
+            (whole(InPlace::Nothing), Loss::Nothing, Loss::Mixture),
+            (
+                Record { in_place: InPlace::AllButPages, ..Record::default() },
+                Loss::Mixture,
+                Loss::Mixture,
+            ),
+        ] {
+            let (log, at) = log(newest);
+            let expected = |loss| Some(Damage { at: at[1] as u64, later: 1, loss });
+            assert_eq!(damage(&log, at[1] + PAGE_BYTES as usize + 50), expected(in_pages));
+            for byte in (at[1]..at[1] + HEAD_BYTES as usize + record().encode().len()).step_by(7) {
+                let is_digest = (at[1] + 40..at[1] + 72).contains(&byte);
+                let loss = if is_digest { in_pages } else { in_record };
+                assert_eq!(damage(&log, byte), expected(loss), "byte {byte}");
+            }
+            // The last one may be torn, and so may the first one while the log begins anew.
+            assert_eq!(damage(&log, at[2] + 60), None);
+            let first = damage(&log, 80).unwrap();
+            assert_eq!((first.at, first.later, first.loss), (0, 2, Loss::Unknown));
+        }
     }
 
     /// The rest of an older use of the log does not follow a newer entry.

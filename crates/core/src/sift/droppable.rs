@@ -1,7 +1,7 @@
 //! Files that may be dropped: their application fetches or computes them again.
 
 use super::profile::CacheProfile;
-use crate::names::{file_name, in_cache, is_synced_database};
+use crate::names::{UserPattern, file_name, in_cache, is_synced_database};
 use std::borrow::Cow;
 use wildmatch::WildMatch;
 
@@ -49,9 +49,9 @@ enum Choice {
     /// Files in directories whose name contains `cache`.
     Caches,
     /// Files whose path matches a pattern.
-    Patterns(Vec<WildMatch>),
+    Patterns(Vec<UserPattern>),
     /// Files of known caches, and those that the user names.
-    Profiles { profiles: Vec<CompiledProfile>, drop: Vec<WildMatch>, pin: Vec<WildMatch> },
+    Profiles { profiles: Vec<CompiledProfile>, drop: Vec<UserPattern>, pin: Vec<UserPattern> },
 }
 
 /// The patterns of a profile with its directories before each.
@@ -81,12 +81,12 @@ impl Droppable {
         Self::choosing(Choice::Caches)
     }
 
-    /// Files whose path matches one of these shell patterns, in which `*` also stands for `/`; none
-    /// given: [`Self::caches`].
+    /// Files whose path matches one of these patterns ([`UserPattern`]); none given:
+    /// [`Self::caches`].
     pub fn matching(patterns: &[String]) -> Self {
         match patterns {
             [] => Self::caches(),
-            patterns => Self::choosing(Choice::Patterns(compiled(patterns))),
+            patterns => Self::choosing(Choice::Patterns(UserPattern::all(patterns))),
         }
     }
 
@@ -96,9 +96,19 @@ impl Droppable {
     pub fn by_profiles(profiles: &[CacheProfile], drop: &[String], pin: &[String]) -> Self {
         Self::choosing(Choice::Profiles {
             profiles: profiles.iter().map(CompiledProfile::new).collect(),
-            drop: compiled(drop),
-            pin: compiled(pin),
+            drop: UserPattern::all(drop),
+            pin: UserPattern::all(pin),
         })
+    }
+
+    /// Returns the user's patterns that no path has matched so far, in this object and its clones.
+    pub fn unmatched(&self) -> Vec<&str> {
+        let all: [&[UserPattern]; 2] = match &self.choice {
+            Choice::Caches => [&[], &[]],
+            Choice::Patterns(patterns) => [patterns, &[]],
+            Choice::Profiles { drop, pin, .. } => [drop, pin],
+        };
+        UserPattern::unmatched(all.into_iter().flatten())
     }
 
     /// Takes paths as those of a mount at this directory: `/a` is matched as `ROOT/a`. Events
@@ -118,11 +128,13 @@ impl Droppable {
     /// Returns the name of the profile that lets the file with this path be dropped, the first of
     /// them, or `pattern` for the user's own patterns, or `cache` for [`Self::caches`].
     pub fn profile_of(&self, path: &str) -> Option<&str> {
+        let below = path;
         let path = &*self.whole(path);
+        let matches = |patterns| UserPattern::any(patterns, path, below);
         let chosen = match &self.choice {
             Choice::Caches => (in_cache(path) && !any(&self.no_cache, path)).then_some("cache"),
-            Choice::Patterns(patterns) => any(patterns, path).then_some("pattern"),
-            Choice::Profiles { pin, .. } if any(pin, path) => None,
+            Choice::Patterns(patterns) => matches(patterns).then_some("pattern"),
+            Choice::Profiles { pin, .. } if matches(pin) => None,
             Choice::Profiles { profiles, drop, .. } => {
                 let lets = |profile: &&CompiledProfile| {
                     any(&profile.drop, path)
@@ -130,7 +142,9 @@ impl Droppable {
                         && !any(&self.no_cache, path)
                 };
                 let profile = profiles.iter().find(lets).map(|profile| profile.name.as_str());
-                profile.or_else(|| any(drop, path).then_some("pattern"))
+                // Always asked, so that a pattern beside a profile counts as used.
+                let is_named = matches(drop);
+                profile.or_else(|| is_named.then_some("pattern"))
             }
         };
         chosen.filter(|_| !is_synced_database(path) && !any(&self.pinned, file_name(path)))
@@ -153,10 +167,6 @@ impl Droppable {
             root => Cow::Owned(format!("{root}/{path}")),
         }
     }
-}
-
-fn compiled(patterns: &[String]) -> Vec<WildMatch> {
-    patterns.iter().map(|pattern| WildMatch::new(pattern)).collect()
 }
 
 fn any(patterns: &[WildMatch], text: &str) -> bool {
@@ -205,6 +215,39 @@ mod tests {
         assert!(images.has("/feed/images/a/b.jpg") && images.has("/tmp/x"));
         assert!(!images.has("/h/.cache/app/a") && !images.has("/tmp/xy"));
         assert!(!images.has("/feed/images/names.db"));
+    }
+
+    /// `--drop 'Cache/*'` matched nothing, as the pattern was compared with whole paths, and the
+    /// mount did not say so.
+    // Promises: Mount 58.
+    #[test]
+    fn patterns_are_relative_to_the_mounted_directory() {
+        let patterns = ["Cache/*", "tiles", "a/", "/b/c", "*.jpg", "*/deep/*"].map(String::from);
+        let some = Droppable::by_profiles(&[], &patterns, &["Cache/keep".into(), "x/y".into()])
+            .below("/home/u");
+        for (path, is_droppable) in [
+            ("/Cache/a", true),
+            ("Cache/a/b", true),
+            ("/sub/Cache/a", false),
+            ("/Cache/keep", false),
+            ("/Cache/keep/a", false),
+            ("/tiles", true),
+            ("/x/tiles/7/a", true),
+            ("/x/tiles2/a", false),
+            ("/x/a/b", true),
+            ("/x/a", false),
+            ("/b/c/d", true),
+            ("/x/b/c", false),
+            ("/x/y.jpg", true),
+            ("/y/deep/z", true),
+            ("/other", false),
+        ] {
+            assert_eq!(some.has(path), is_droppable, "{path}");
+        }
+        assert_eq!(some.clone().unmatched(), ["x/y"]);
+        let whole = Droppable::matching(&["/home/u/b/*".into(), "u/b".into()]).below("/home/u");
+        assert!(whole.has("/b/x"), "a whole path");
+        assert_eq!(whole.unmatched(), ["u/b"]);
     }
 
     fn profile(name: &str, directory: &str, drop: &[&str], pin: &[&str]) -> CacheProfile {

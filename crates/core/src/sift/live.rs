@@ -370,9 +370,10 @@ impl Live {
     pub fn closed(&mut self, now: Micros, file: FileId, content: ContentKey) {
         let Some(held) = self.held.get_mut(&file) else { return };
         if held.content.replace(content) != Some(content)
-            && let Some(bytes) = self.guard.closed(now, content)
+            && let Some(bytes) = self.guard.closed(now, &held.name, content)
         {
             let (name, program) = (held.name.clone(), Arc::clone(&held.program));
+            self.journal.created_again(now, &name);
             self.created_again(&name, &program, bytes);
         }
     }

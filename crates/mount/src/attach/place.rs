@@ -16,13 +16,17 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::VecDeque,
     ffi::OsStr,
     fmt::Write as _,
     fs::{self, File},
     io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-        unix::{ffi::OsStrExt, fs::FileExt},
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileExt, MetadataExt},
+        },
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -32,6 +36,8 @@ const LOCK: &str = "lock";
 const LOG: &str = "log";
 /// Number of users of a directory that a message names.
 const NAMED: usize = 10;
+/// Directories in which subvolumes are looked for before a mount.
+const SUBVOLUMES_LOOKED_FOR: u32 = 10_000;
 /// File systems on storage of this machine that have no block device of their own.
 const WITHOUT_DEVICE: [&str; 4] = ["btrfs", "bcachefs", "zfs", "ubifs"];
 
@@ -229,7 +235,42 @@ fn suitable(
     if backing::folds_case(backing::flags(&root)) {
         return unfit(folded(backing));
     }
+    if on.kind == "btrfs"
+        && let Some(below) = subvolume_below(backing)
+    {
+        return unfit(format!(
+            "{} is a subvolume below {}, with inode numbers of its own, and flashsift holds one \
+             file system: mount them apart",
+            below.display(),
+            backing.display()
+        ));
+    }
     Ok(root)
+}
+
+/// A subvolume of btrfs in one of the first directories below this one. Of those that are deeper,
+/// each access fails with `EXDEV`.
+fn subvolume_below(backing: &Path) -> Option<PathBuf> {
+    let device = |path: &Path| fs::symlink_metadata(path).map(|about| about.dev()).ok();
+    let ours = device(backing);
+    let mut waiting = VecDeque::from([backing.to_owned()]);
+    let mut left = SUBVOLUMES_LOOKED_FOR;
+    while let Some(folder) = waiting.pop_front() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if device(&entry.path()) != ours {
+                return Some(entry.path());
+            }
+            left -= 1;
+            if left == 0 {
+                return None;
+            }
+            waiting.push_back(entry.path());
+        }
+    }
+    None
 }
 
 /// Processes that use a directory in two consecutive looks: a process that was forked and is about
@@ -436,7 +477,11 @@ impl Lock {
             Err(why) => return Err(why.into()),
         }
         remove_name(&self.hidden, LOCK, &*self.file, AtFlags::empty())?;
-        let removed = remove_name(&root, HIDDEN, &self.hidden, AtFlags::REMOVEDIR);
+        let removed = match remove_name(&root, HIDDEN, &self.hidden, AtFlags::REMOVEDIR) {
+            // Such as a damaged log that is kept.
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+            removed => removed,
+        };
         drop(self);
         // Our last descriptor in BACKING.
         drop(root);
@@ -621,7 +666,8 @@ pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
             return Err(why.into());
         }
     }
-    match rustix::fs::statat(CWD, backing.join(HIDDEN), AtFlags::SYMLINK_NOFOLLOW) {
+    let lock = backing.join(HIDDEN).join(LOCK);
+    match rustix::fs::statat(CWD, lock, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(Left::Nothing),
         Ok(_) => Ok(Left::Remains),
         Err(why) => Err(why.into()),

@@ -25,7 +25,7 @@ use super::open_files::errno;
 use super::table::{Name, NodeState, Table};
 use super::types::{DelayedStatus, Ino};
 pub(crate) use file::{Change, Covered, DelayedFile};
-use flashsift_core::delayed::groups::Groups;
+use flashsift_core::delayed::groups::{Groups, Temporaries};
 use flashsift_core::delayed::plan::Log;
 use flashsift_core::delayed::record::InodeId;
 use flashsift_core::delayed::schedule::{Ending, Schedule};
@@ -40,6 +40,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Time after which a pattern that nothing has matched is named, µs.
+pub(crate) const USED_AFTER_US: Micros = 60_000_000;
+
 /// The log in the hidden directory.
 pub(crate) const LOG: &str = "epochs";
 
@@ -47,6 +50,8 @@ pub(crate) const LOG: &str = "epochs";
 #[derive(Debug)]
 pub(crate) struct Delayed {
     groups: Groups,
+    /// Names under which programs write files of the groups first. It is the last lock to be taken.
+    temporaries: Mutex<Temporaries>,
     /// Names that are write-through, whatever the groups say.
     settled: Patterns,
     /// Held exclusively while an epoch is captured. Every change of a file's content or attributes
@@ -105,6 +110,7 @@ impl Delayed {
     pub(crate) fn new(groups: Groups, settled: &[String], lose_at_most_us: Micros) -> Delayed {
         Delayed {
             groups,
+            temporaries: Mutex::default(),
             settled: Patterns::new(settled),
             gate: RwLock::new(()),
             closer: Mutex::new(Closer {
@@ -137,6 +143,16 @@ impl Delayed {
     fn has_many_open(&self) -> bool {
         Arc::strong_count(&self.open_files) > self.open_most.load(Ordering::Relaxed)
             && self.state.lock().failing.is_none()
+    }
+
+    /// For how long the syncs of a file with this path may be delayed, µs, as far as its name says.
+    fn delay_us(&self, path: &str) -> Option<Micros> {
+        if self.settled.matches(path) {
+            return None;
+        }
+        let of_group =
+            |path: &str| self.groups.delay_us(path).filter(|_| !self.settled.matches(path));
+        of_group(path).or_else(|| self.temporaries.lock().delay_us(path, of_group))
     }
 
     /// Whether the mount has a group.
@@ -213,10 +229,7 @@ impl Fs {
         }
         let mut path = String::new();
         events::path(table, dir, name, &mut path);
-        let delay_us = self.delayed.groups.delay_us(&path)?;
-        if self.delayed.settled.matches(&path) {
-            return None;
-        }
+        let delay_us = self.delayed.delay_us(&path)?;
         let dir = self.dir(table, dir).ok()?;
         // Only BACKING can make such a file.
         let special = dir.default_acl || dir.apart || dir.inherits || dir.synchronous;
@@ -261,6 +274,23 @@ impl Fs {
             Some(delay_us) => self.sync_waits(delay_us),
             None => Ok(()),
         }
+    }
+
+    /// Notes which patterns have delayed a sync of this file.
+    pub(crate) fn note_delayed_sync(&self, ino: Ino) {
+        if self.delayed.groups.has_unused() {
+            let mut table = self.table();
+            let names = table.node(ino).map(|node| node.names.clone()).unwrap_or_default();
+            for (dir, name) in &names {
+                self.note_delayed_name(&mut table, *dir, name);
+            }
+        }
+    }
+
+    fn note_delayed_name(&self, table: &mut Table, dir: Ino, name: &OsStr) {
+        let mut path = String::new();
+        events::path(table, dir, name, &mut path);
+        self.delayed.groups.delayed(&path);
     }
 
     /// A sync waits for the end of the epoch, for at most this long, µs.
@@ -356,6 +386,10 @@ impl Fs {
             log_bytes: state.log_bytes,
             changed_outside: state.changed_outside.len() as u64,
             failing: state.failing.map(|error| error.to_string()).unwrap_or_default(),
+            unused: match now >= USED_AFTER_US {
+                true => self.delayed.groups.unused().into_iter().map(str::to_owned).collect(),
+                false => Vec::new(),
+            },
         })
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct FileState {
     lost: Mutex<Option<Errno>>,
     /// The result of the sync that followed the file's write-back, if one did.
     synced: Mutex<Option<Result<()>>>,
+    /// The page behind the last write.
+    next_page: AtomicU64,
     /// Its syncs may be delayed: it belongs to a group, and the kernel does not write to it without
     /// us.
     in_group: AtomicBool,
@@ -93,6 +95,12 @@ impl FileState {
     /// The first error of a write that lost bytes.
     pub(crate) fn check_lost_writes(&self) -> Result<()> {
         (*self.lost.lock()).map_or(Ok(()), Err)
+    }
+
+    /// Records a write of these pages. Whether it goes on where the last one ended.
+    pub(crate) fn goes_on(&self, pages: std::ops::Range<u64>) -> bool {
+        let expected = self.next_page.swap(pages.end, Ordering::Relaxed);
+        (expected.saturating_sub(1)..=expected).contains(&pages.start)
     }
 
     pub(crate) fn set_synced(&self, done: Result<()>) {

@@ -525,6 +525,7 @@ impl Fs {
         self.counters.lock().never_written += 1;
         // If this fails, the file takes space until the next start; nothing else depends on it.
         let _ = self.store.remove(ino);
+        self.forget_kept(table, ino);
         self.delayed.forget(ino);
         self.emit_end(table, at, ino);
     }

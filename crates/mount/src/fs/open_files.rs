@@ -6,11 +6,14 @@ use super::delayed::{Change, Covered};
 use super::events::At;
 use super::file_state::{FileState, Location};
 use super::opens::Open;
+use super::reservation::EXTENT_BYTES;
 use super::table::{NodeState, Table};
 use super::types::{Access, Ino, Opened};
 use super::write_back::Job;
 use flashsift_core::event::{Action, FileId, OpenId};
+use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::sift::live::ContentKey;
+use flashsift_core::structure::extents::pages_touched;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 use std::fs::File;
@@ -194,11 +197,11 @@ impl Fs {
         in_ram.as_ref()?;
         let size = file.metadata().ok()?.len();
         let mut parts = [[0; ContentKey::PART_BYTES]; 2];
-        let at = [0, size.checked_sub(ContentKey::PART_BYTES as u64)?];
-        for (part, at) in parts.iter_mut().zip(at) {
-            file.read_exact_at(part, at).ok()?;
+        let len = size.min(ContentKey::PART_BYTES as u64);
+        for (part, at) in parts.iter_mut().zip([0, size - len]) {
+            file.read_exact_at(&mut part[..len as usize], at).ok()?;
         }
-        ContentKey::new(size, &parts[0], &parts[1])
+        (size > 0).then(|| ContentKey::new(size, &parts[0], &parts[1]))
     }
 
     /// It is open once less.
@@ -373,6 +376,9 @@ impl Fs {
             }
             done
         };
+        if let Change::Write { offset, len } = change {
+            self.reserve_extent(ino, file_state, offset, len)?;
+        }
         let mut asked_for_room = false;
         loop {
             self.join_group(ino, file_state)?;
@@ -422,6 +428,30 @@ impl Fs {
             drop(file);
             self.make_room(bytes)?;
         }
+    }
+
+    /// Reserves space on flash for the extent that a write into a hole may be.
+    fn reserve_extent(
+        &self,
+        ino: Ino,
+        file_state: &FileState,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        let pages = pages_touched(offset, len);
+        if file_state.goes_on(pages.clone()) {
+            return Ok(());
+        }
+        // Else it is on flash.
+        let Ok(stat) = self.store.stat(ino) else { return Ok(()) };
+        let (size, held) = ((stat.st_size as u64).div_ceil(PAGE_BYTES), stat.st_blocks as u64 / 8);
+        let is_dense = held >= size && pages.start <= size;
+        if is_dense || !self.table().may_need_extent(ino, held + 1) {
+            return Ok(());
+        }
+        self.reservation.take_exactly(EXTENT_BYTES, self.backing.root.as_fd(), &self.store)?;
+        self.table().add_extent(ino);
+        Ok(())
     }
 
     /// Whether these bytes exceed the budget because of what files take besides their content. The
@@ -486,6 +516,7 @@ impl Fs {
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {
         let delayed = open.file_state.place.read().delayed.clone();
         if let Some(delayed) = delayed {
+            self.note_delayed_sync(open.ino);
             return self.sync_delayed(&delayed);
         }
         let was_in_ram = !open.file_state.place.read().settled;

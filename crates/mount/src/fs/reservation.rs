@@ -26,6 +26,9 @@ const BLOCK_BYTES: u64 = 4096;
 const DIRECTORY_BYTES: u64 = 2 * BLOCK_BYTES;
 /// Space that has to be left of root's for a file to be worth creating, bytes.
 const ROOT_BYTES: u64 = 1 << 20;
+/// Space of one more extent of a sparse file: an entry of ext4's tree takes 12 bytes, and blocks of
+/// entries are split in two halves when they are full.
+pub(crate) const EXTENT_BYTES: u64 = 26;
 /// Space for the attributes of a file that do not fit into its inode.
 pub(super) const ATTRIBUTES_BYTES: u64 = BLOCK_BYTES;
 /// Space that F2FS needs besides the bytes: for each file a block, its inode; for every group of

@@ -1,7 +1,9 @@
 //! Switching the sifter of a mount, and its status.
 
 use super::Fs;
+use super::delayed::USED_AFTER_US;
 use super::failures::WriteBackFailures;
+use super::readers::Reader;
 use super::types::{Ino, RehearsalStatus, SiftStatus};
 use flashsift_core::delayed::schedule::Ending;
 use flashsift_core::event::{Action, MaybeOwned, Micros};
@@ -171,23 +173,20 @@ impl Fs {
         program.clone_into(&mut self.foreground.lock());
     }
 
-    /// The last decisions of the sifter as JSON, the newest first, without the first ones.
-    pub(crate) fn sift_decisions(&self, skip: usize) -> Vec<u8> {
+    /// The last decisions of the sifter as JSON, the newest first, without the first ones: those
+    /// on files whose names this reader may know; `None`: all.
+    pub(crate) fn sift_decisions(&self, reader: Option<&Reader>, skip: usize) -> Vec<u8> {
         let mut json = b"[".to_vec();
-        self.events.with_stream(|known, _| {
-            let mut decisions: Vec<_> = known.sift.decisions().collect();
-            decisions.reverse();
-            for decision in decisions.into_iter().skip(skip) {
-                let Ok(one) = serde_json::to_vec(decision) else { continue };
-                if json.len() + one.len() + 2 > ATTRIBUTE_BYTES_MAX {
-                    break;
-                }
-                if json.len() > 1 {
-                    json.push(b',');
-                }
-                json.extend(one);
+        for decision in self.decisions_for(reader).iter().skip(skip) {
+            let Ok(one) = serde_json::to_vec(decision) else { continue };
+            if json.len() + one.len() + 2 > ATTRIBUTE_BYTES_MAX {
+                break;
             }
-        });
+            if json.len() > 1 {
+                json.push(b',');
+            }
+            json.extend(one);
+        }
         json.push(b']');
         json
     }
@@ -214,6 +213,12 @@ impl Fs {
             rehearsal,
             suspended_s: suspended,
             budget_bytes: chosen.budget_bytes,
+            unused: match now >= USED_AFTER_US
+                && (sift.mode() == LiveMode::Sift || stream.rehearsal.is_some())
+            {
+                true => chosen.droppable.unmatched().into_iter().map(str::to_owned).collect(),
+                false => Vec::new(),
+            },
             counts: sift.counts(),
             directories: sift.directories(),
             programs: sift.programs(),

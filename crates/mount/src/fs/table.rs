@@ -14,7 +14,7 @@
 
 use super::backing::OpenDir;
 use super::file_state::FileState;
-use super::reservation::{ATTRIBUTES_BYTES, Metadata};
+use super::reservation::{ATTRIBUTES_BYTES, EXTENT_BYTES, Metadata};
 use super::temps::Temps;
 use super::types::{Attr, Ino, ROOT, Time};
 use flashsift_core::event::FileId;
@@ -77,6 +77,8 @@ pub(crate) struct Node {
     holds: u32,
     /// A file in RAM for whose attributes space on flash is reserved.
     has_attributes: bool,
+    /// Extents of a sparse file in RAM for which space on flash is reserved.
+    extents: u64,
     pub(crate) state: NodeState,
     /// Present while the file is open or being moved.
     pub(crate) file_state: Option<Arc<FileState>>,
@@ -146,6 +148,7 @@ impl Table {
             opens: 0,
             holds: 0,
             has_attributes: false,
+            extents: 0,
             state: NodeState::Settled(root_ino),
             file_state: None,
             checkpoint: None,
@@ -240,6 +243,7 @@ impl Table {
             opens: 0,
             holds: 0,
             has_attributes: false,
+            extents: 0,
             state: NodeState::Settled(backing_ino),
             file_state: None,
             checkpoint: None,
@@ -255,6 +259,7 @@ impl Table {
             opens: 0,
             holds: 0,
             has_attributes: false,
+            extents: 0,
             state: NodeState::Ram,
             file_state: None,
             checkpoint: None,
@@ -342,13 +347,31 @@ impl Table {
         }
     }
 
-    /// Takes the reservation for attributes back: the file leaves RAM.
-    fn drop_attributes(&mut self, ino: Ino) {
-        if let Some(node) = self.nodes.get_mut(&ino)
-            && std::mem::take(&mut node.has_attributes)
+    /// Whether a sparse file in RAM with so many pages may have an extent more than it has space
+    /// for on flash.
+    pub(crate) fn may_need_extent(&self, ino: Ino, pages: u64) -> bool {
+        self.nodes
+            .get(&ino)
+            .is_some_and(|node| matches!(node.state, NodeState::Ram) && node.extents < pages)
+    }
+
+    /// Records that this space is reserved.
+    pub(crate) fn add_extent(&mut self, ino: Ino) {
+        if self.may_need_extent(ino, u64::MAX)
+            && let Some(node) = self.nodes.get_mut(&ino)
         {
+            node.extents += 1;
+            self.metadata.add(EXTENT_BYTES);
+        }
+    }
+
+    /// Takes the reservations for attributes and extents back: the file leaves RAM.
+    fn drop_attributes(&mut self, ino: Ino) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        if std::mem::take(&mut node.has_attributes) {
             self.metadata.subtract(ATTRIBUTES_BYTES);
         }
+        self.metadata.subtract(std::mem::take(&mut node.extents) * EXTENT_BYTES);
     }
 
     /// Records that a file lives in BACKING from now on, with each of its names.
@@ -573,7 +596,8 @@ impl Table {
             assert_eq!(node.holds, holds.get(ino).copied().unwrap_or(0), "names in {ino}");
         }
         let attributes = self.nodes.values().filter(|node| node.has_attributes).count() as u64;
-        let mut metadata = attributes * ATTRIBUTES_BYTES;
+        let extents: u64 = self.nodes.values().map(|node| node.extents).sum();
+        let mut metadata = attributes * ATTRIBUTES_BYTES + extents * EXTENT_BYTES;
         for names in self.in_ram.values() {
             let mut first = true;
             for name in names.keys() {

@@ -65,6 +65,8 @@ pub(crate) enum Temp {
     Unnamed,
     /// It has the name of its file already: the file did not change after its checkpoint.
     Placed,
+    /// It has some of the names of its file: a further one was refused.
+    Linked,
     /// In the hidden directory.
     Hidden(String),
     /// In a directory of applications.
@@ -238,7 +240,7 @@ impl Fs {
         name: &OsStr,
     ) -> Result<()> {
         match temp {
-            Temp::Unnamed | Temp::Placed => return Err(Errno::NOENT),
+            Temp::Unnamed | Temp::Placed | Temp::Linked => return Err(Errno::NOENT),
             Temp::Hidden(temp) => self.backing.place_temp(temp, dir, name)?,
             Temp::In(ino, from, temp) => {
                 rustix::fs::renameat(from, temp, dir, name)?;
@@ -251,7 +253,7 @@ impl Fs {
     /// Removes a copy. If this fails, the next start removes it.
     pub(crate) fn remove_temp(&self, table: &mut Table, temp: &Temp) {
         match temp {
-            Temp::Unnamed | Temp::Placed => (),
+            Temp::Unnamed | Temp::Placed | Temp::Linked => (),
             Temp::Hidden(name) => {
                 let _ = self.backing.remove_temp(name);
             }

@@ -294,6 +294,9 @@ pub struct DelayedStatus {
     pub changed_outside: u64,
     /// Why the last epoch could not be written: syncs wait for flash meanwhile. Empty: it could.
     pub failing: String,
+    /// Patterns that have delayed no sync since the mount began, after a minute.
+    #[serde(default)]
+    pub unused: Vec<String>,
 }
 
 /// The state of a mount's sifter.
@@ -309,6 +312,9 @@ pub struct SiftStatus {
     pub suspended_s: Option<u64>,
     /// RAM of the sifter, bytes.
     pub budget_bytes: u64,
+    /// The user's patterns that no file has matched since the sifter was chosen, after a minute.
+    #[serde(default)]
+    pub unused: Vec<String>,
     /// Its files since the mount began.
     pub counts: LiveCounts,
     /// The directories with most bytes of dropped files, from the mounted directory on.

@@ -12,6 +12,8 @@
 //! BACKING's file system, and nothing is flushed. Its write-back then needs no second copy, and if
 //! it is deleted before the kernel has written it, it costs nothing.
 //!
+//! A copy that cannot get its names is kept, so that the next attempt writes nothing again.
+//!
 //! Writers are not blocked during the copy; if the file changes meanwhile, the copy is repeated.
 //! After [`TRIES`] failed attempts the file's writers wait for the last one.
 
@@ -41,6 +43,8 @@ use std::time::{Duration, Instant};
 const TRIES: u32 = 3;
 /// Files of a batch, all of which are open meanwhile.
 const BATCH: usize = 256;
+/// Copies without their names that are kept for the next attempt, all of which stay open.
+const KEPT: usize = 64;
 
 /// A file to be written back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +71,8 @@ impl Job {
 }
 
 /// A copy that has no final name yet.
-struct Staged {
+#[derive(Debug)]
+pub(crate) struct Staged {
     job: Job,
     file_state: Arc<FileState>,
     temp: Temp,
@@ -77,6 +82,8 @@ struct Staged {
     bytes: u64,
     /// It is the file itself, which was handed over, and no copy.
     itself: bool,
+    /// An attempt before this one has flushed it.
+    flushed: bool,
     /// The file has no name, and will have none.
     nameless: bool,
 }
@@ -384,7 +391,7 @@ impl Fs {
         let volume = &self.backing.volume;
         // After a crash no process can reach a file without a name.
         let (mut flushed, staged): (Vec<_>, Vec<_>) =
-            staged.into_iter().partition(|copy| copy.nameless);
+            staged.into_iter().partition(|copy| copy.nameless || copy.flushed);
         let mut lost = Vec::new();
         if volume.is_ordered() {
             // All are on their way before the first is waited for.
@@ -407,7 +414,7 @@ impl Fs {
                 Err(error) => lost.extend(staged.into_iter().map(|copy| (copy, error))),
             }
         }
-        for copy in &flushed {
+        for copy in flushed.iter().filter(|copy| !copy.flushed) {
             match (copy.nameless, copy.itself) {
                 (true, true) => (),
                 (true, false) => self.account_unflushed(copy.job.ino, copy.bytes),

@@ -206,6 +206,9 @@ impl Fs {
                 false => as_user(user, || change(&at.path)),
             };
             file_state.changed();
+            if let Some(delayed) = &place.delayed {
+                delayed.extended();
+            }
             drop(place);
             drop(gate);
             let in_group = epoch.is_some();

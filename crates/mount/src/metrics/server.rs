@@ -1,7 +1,8 @@
 //! Serves metrics over HTTP, in one thread that neither a slow nor a hostile client can stop.
 //!
 //! A client gets `PATIENCE` for its request and the answer together, and at most `CLIENTS` are
-//! served at a time. The status of the mount is read at most once in `FRESH`, however often
+//! served at a time: another one takes the place of the one that has sent no request for longest.
+//! The status of the mount is read at most once in `FRESH`, however often
 //! clients ask.
 
 use super::address::Address;
@@ -199,7 +200,7 @@ fn serve(stopped: BorrowedFd<'_>, sockets: &[OwnedFd], mut page: Page) {
     loop {
         let now = Instant::now();
         clients.retain(|client| now < client.until);
-        let accepts = clients.len() < CLIENTS && accept_after <= now;
+        let accepts = accept_after <= now;
         let wake = clients.iter().map(|client| client.until);
         let wake = wake.chain((now < accept_after).then_some(accept_after)).min();
         let timeout = wake.map(|at| timespec(at.saturating_duration_since(now)));
@@ -227,8 +228,16 @@ fn serve(stopped: BorrowedFd<'_>, sockets: &[OwnedFd], mut page: Page) {
             _ => true,
         });
         for (socket, _) in waiting.iter().zip(arrived).filter(|(_, arrived)| **arrived) {
+            let is_unix = rustix::net::sockopt::socket_domain(socket)
+                .is_ok_and(|family| family == rustix::net::AddressFamily::UNIX);
             match rustix::net::accept_with(socket, rustix::net::SocketFlags::CLOEXEC) {
-                Ok(socket) => clients.push(Client::new(socket)),
+                Ok(socket) => {
+                    if clients.len() == CLIENTS {
+                        let waits = |client: &Client| matches!(client.state, State::Request(_));
+                        clients.remove(clients.iter().position(waits).unwrap_or(0));
+                    }
+                    clients.push(Client::new(socket, is_unix));
+                }
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
                 Err(_) => accept_after = Instant::now() + PAUSE,
             }
@@ -245,6 +254,8 @@ fn timespec(duration: Duration) -> Timespec {
 struct Client {
     socket: OwnedFd,
     until: Instant,
+    /// It came by a socket file.
+    is_unix: bool,
     state: State,
 }
 
@@ -261,8 +272,9 @@ enum State {
 }
 
 impl Client {
-    fn new(socket: OwnedFd) -> Client {
-        Client { socket, until: Instant::now() + PATIENCE, state: State::Request(Vec::new()) }
+    fn new(socket: OwnedFd, is_unix: bool) -> Client {
+        let until = Instant::now() + PATIENCE;
+        Client { socket, until, is_unix, state: State::Request(Vec::new()) }
     }
 
     fn awaits(&self) -> PollFlags {
@@ -286,7 +298,7 @@ impl Client {
                         return Ok(false);
                     }
                     request.extend_from_slice(&part[..len]);
-                    if let Some(bytes) = http::answer(request, || page.text()) {
+                    if let Some(bytes) = http::answer(request, self.is_unix, || page.text()) {
                         self.state = State::Answer { bytes, sent: 0 };
                     }
                 }

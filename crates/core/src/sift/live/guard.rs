@@ -2,6 +2,11 @@
 //! paper), on two signals: a dropped name is created again, or a file with the content of a dropped
 //! one is closed under another name. A third lowers the bar for these two: write-backs jump.
 //!
+//! A file that an application replaces by new content was no wrong drop. So a name whose content is
+//! known counts when the new file is closed, if it begins as the dropped one did: a cache entry
+//! that is fetched again has the same body, and at most other headers behind it. Of a file whose
+//! content was not known, the name alone counts.
+//!
 //! It looks at the last [`WINDOW`] drops. If at least [`WRONG_MIN`] of them were created again, and
 //! these had more than [`WRONG_SHARE`] of the bytes, the sifter is suspended for an hour. While
 //! more than twice as much is written back as before, [`WRONG_SHARE_AT_JUMP`] is enough. Each
@@ -35,19 +40,29 @@ const JUMP_MIN: u64 = 64;
 /// First and longest pause, µs.
 const PAUSE_US: [Micros; 2] = [3_600_000_000, 86_400_000_000];
 
-/// A number for a file's content: files of equal content have the same, others most probably not.
+/// Numbers for a file's content: files of equal content have the same, others most probably not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContentKey(u64);
+pub struct ContentKey {
+    whole: u64,
+    /// Of the beginning alone.
+    first: u64,
+    is_long: bool,
+}
 
 impl ContentKey {
     /// Bytes at the beginning and at the end of a file that count.
     pub const PART_BYTES: usize = 4096;
 
     /// Returns the key of a file of this size by its first and last [`Self::PART_BYTES`] bytes.
-    /// `None` for a smaller file: short contents are equal too often.
-    pub fn new(size: u64, first: &[u8], last: &[u8]) -> Option<Self> {
+    pub fn new(size: u64, first: &[u8], last: &[u8]) -> Self {
+        let hasher = FixedState::with_seed(2);
         let is_long = size >= Self::PART_BYTES as u64;
-        is_long.then(|| Self(FixedState::with_seed(2).hash_one((size, first, last))))
+        Self { whole: hasher.hash_one((size, first, last)), first: hasher.hash_one(first), is_long }
+    }
+
+    /// Whether files of other names may be known by it: short contents are equal too often.
+    fn tells(&self) -> bool {
+        self.is_long
     }
 }
 
@@ -152,7 +167,7 @@ impl Guard {
         let number = self.first + self.drops.len() as u64;
         self.drops.push_back(DroppedName { name, content, bytes, wrong: false });
         self.numbers.insert(name, number);
-        content.map(|content| self.contents.insert(content, number));
+        content.filter(ContentKey::tells).map(|content| self.contents.insert(content, number));
         self.since += 1;
         if self.drops.len() > REMEMBERED
             && let Some(oldest) = self.drops.pop_front()
@@ -165,17 +180,29 @@ impl Guard {
         }
     }
 
-    /// A file with this name is created. Returns the bytes that the dropped file of this name had.
+    /// A file with this name is created. Returns the bytes that the dropped file of this name had,
+    /// if that drop was wrong whatever the content is.
     pub(super) fn created(&mut self, now: Micros, name: &str) -> Option<u64> {
         self.advance(now);
         let number = *self.numbers.get(&self.hasher.hash_one(name))?;
-        Some(self.was_wrong(now, number))
+        let content = self.drops[(number - self.first) as usize].content;
+        content.is_none().then(|| self.was_wrong(now, number))
     }
 
-    /// A file with this content is closed. Returns the bytes of the dropped file that had it.
-    pub(super) fn closed(&mut self, now: Micros, content: ContentKey) -> Option<u64> {
+    /// A file with this name and content is closed. Returns the bytes of the dropped file that had
+    /// the content, or the name and such a beginning.
+    pub(super) fn closed(&mut self, now: Micros, name: &str, content: ContentKey) -> Option<u64> {
         self.advance(now);
-        let number = *self.contents.get(&content)?;
+        let name = self.hasher.hash_one(name);
+        let named = self.numbers.get(&name).copied();
+        let same = named.filter(|number| {
+            let drop = &self.drops[(number - self.first) as usize];
+            drop.content.is_none_or(|dropped| dropped.first == content.first)
+        });
+        if same.is_none() {
+            self.numbers.remove(&name);
+        }
+        let number = same.or_else(|| self.contents.get(&content).copied())?;
         Some(self.was_wrong(now, number))
     }
 

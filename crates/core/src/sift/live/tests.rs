@@ -259,7 +259,7 @@ fn the_performance_of_a_drop_is_no_deletion_by_an_application() {
 #[test]
 fn content_that_comes_back_under_another_name_counts() {
     let mut app = App::new("drop-all");
-    let content = |n: u64| ContentKey::new(20_000, &n.to_le_bytes(), &[]).unwrap();
+    let content = |n: u64| ContentKey::new(20_000, &n.to_le_bytes(), &[]);
     let write = |app: &mut App, name: &str, of: u64| {
         app.write(name, 20_000);
         app.live.closed(app.now, FileId(app.next), content(of));
@@ -282,7 +282,36 @@ fn content_that_comes_back_under_another_name_counts() {
         write(&mut app, &format!("/d0/again{n}"), n % 12);
     }
     assert!(app.live.suspended_until(app.now).is_some());
-    assert_eq!(ContentKey::new(4095, b"a", b"a"), None, "short files are equal too often");
+}
+
+/// A program replaced 30 files under their old names by new content, and its sifter was suspended
+/// for an hour: each counted as fetched again. Content that begins anew is new; an entry of a cache
+/// that is fetched again has its old body, and other headers behind it. Short files are known under
+/// their own names only.
+// Promises: Mount 65.
+#[test]
+fn a_name_with_new_content_is_not_fetched_again() {
+    for size in [20_000, 2_000] {
+        let mut app = App::new("drop-all");
+        let write = |app: &mut App, name: &str, first: u64, last: u64| {
+            app.write(name, size);
+            let content = ContentKey::new(size, &first.to_le_bytes(), &last.to_le_bytes());
+            app.live.closed(app.now, FileId(app.next), content);
+            app.live.check();
+        };
+        for round in 0..40 {
+            for n in 0..30 {
+                write(&mut app, &format!("/d0/{n}"), round * 100 + n, 0);
+            }
+        }
+        let known = |app: &App| app.live.counts().created_again.files;
+        assert!(app.dropped.len() > 500, "{}", app.dropped.len());
+        assert_eq!((known(&app), app.live.suspended_until(app.now)), (0, None), "{size}");
+        write(&mut app, "/d0/0", 3900, 1);
+        assert_eq!(known(&app), 1, "the same beginning");
+        write(&mut app, "/d0/other", 3901, 0);
+        assert_eq!(known(&app), if size > 4096 { 2 } else { 1 }, "another name");
+    }
 }
 
 #[test]

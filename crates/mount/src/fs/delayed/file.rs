@@ -73,6 +73,8 @@ pub(super) struct Pages {
     pub(super) changed_outside: bool,
     /// An epoch that contains it is being written.
     pub(super) in_flight: bool,
+    /// Number of changes, of attributes as well.
+    pub(super) version: u64,
 }
 
 /// A change of a file's content.
@@ -200,7 +202,14 @@ impl DelayedFile {
 
     /// Records that attributes or names have changed.
     pub(crate) fn touched(&self) {
-        self.pages.write().changes.touched();
+        let mut pages = self.pages.write();
+        pages.changes.touched();
+        pages.version += 1;
+    }
+
+    /// Records that extended attributes have changed, which are no part of epochs.
+    pub(crate) fn extended(&self) {
+        self.pages.write().version += 1;
     }
 
     /// The file in BACKING.
@@ -263,6 +272,7 @@ impl DelayedFile {
             Change::Resize(_) => {}
         }
         let done = act();
+        pages.version += 1;
         let after = io(ram.metadata())?.len();
         let pages = &mut *pages;
         match change {

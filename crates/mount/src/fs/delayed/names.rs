@@ -1,7 +1,7 @@
 //! Names of files of a group: they change in the table alone, until their epoch ends.
 
 use crate::fs::Fs;
-use crate::fs::events::At;
+use crate::fs::events::{self, At};
 use crate::fs::file_state::FileState;
 use crate::fs::table::{Name, NodeState, Table};
 use crate::fs::types::{Attr, Ino};
@@ -103,6 +103,9 @@ impl Fs {
             return Ok(false);
         }
         let Some(delay_us) = self.delay_us(table, to.0, to.1) else { return Ok(false) };
+        if self.delay_us(table, from.0, from.1).is_none() {
+            self.learn_temporary(table, from, to, delay_us);
+        }
         let source = match self.delayed_at(table, from.0, from.1)? {
             Some(source) => source,
             // A file in RAM that is none of a group becomes one by its name.
@@ -161,6 +164,7 @@ impl Fs {
             table.white_out(from.0, &Name::from(from.1));
         }
         self.name_delayed(table, source, to)?;
+        self.note_delayed_name(table, to.0, to.1);
         self.dir_changed(table, from.0);
         self.dir_changed(table, to.0);
         self.store.touch(source)?;
@@ -169,6 +173,22 @@ impl Fs {
         }
         self.delayed_changed();
         Ok(true)
+    }
+
+    /// From now on files with such a name are files of the group at once.
+    fn learn_temporary(
+        &self,
+        table: &mut Table,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        delay_us: u64,
+    ) {
+        let [mut old, mut new] = [String::new(), String::new()];
+        events::path(table, from.0, from.1, &mut old);
+        events::path(table, to.0, to.1, &mut new);
+        if self.delayed.temporaries.lock().renamed(&old, &new, delay_us) {
+            tracing::debug!("{old}: files with such names become files of a group: {new}");
+        }
     }
 
     /// Gives a file in RAM a name under which BACKING may still have another file.

@@ -3,10 +3,12 @@
 use super::super::backing::open_beneath;
 use super::{LOG, hidden_name, io};
 use flashsift_core::delayed::record::{
-    Attributes, FileChange, FileRef, InodeId, Record, is_of_other_version, recovery,
+    Attributes, FileChange, FileRef, InodeId, Loss, Record, is_of_other_version, recovery,
 };
 use flashsift_core::page::PAGE_BYTES;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, StatxFlags, Timespec, Timestamps, Uid};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, StatxFlags, Timespec, Timestamps, Uid,
+};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -30,7 +32,8 @@ pub(crate) struct Directories<'a> {
 ///
 /// # Errors
 ///
-/// The log cannot be read, or a step of it fails. The log is still there then.
+/// The log cannot be read, or a step of it fails. The log is still there then. `EBADMSG`: flash
+/// lost bytes of it, without which files would be a mixture of epochs. Nothing was changed.
 pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let log = match rustix::fs::openat(dirs.hidden, LOG, flags, Mode::empty()) {
@@ -51,6 +54,28 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => io(Err(error)),
     })?;
+    if let Some(damage) = found.damage {
+        let (at, later) = (damage.at, damage.later);
+        let log = format!("{}/{LOG}", super::super::backing::HIDDEN);
+        let is = format!(
+            "{log}: the log of delayed syncs is damaged at byte {at}, before {later} whole entries"
+        );
+        match damage.loss {
+            Loss::Nothing => tracing::warn!("{is}, which have everything that it had"),
+            Loss::Unknown => tracing::warn!(
+                "{is}: power failed while it began anew, or flash lost it; in the second case \
+                 files may be a mixture of epochs"
+            ),
+            Loss::Mixture => {
+                tracing::error!(
+                    "{is}: files that were changed lately would be a mixture of epochs. Nothing \
+                     was changed. Take these files from a backup, or as they are, and move {log} \
+                     away; then mount again"
+                );
+                return Err(Errno::BADMSG);
+            }
+        }
+    }
     for logged in &found.pages {
         if let Some(file) = open(dirs, &logged.file, &found.hidden)? {
             write_pages(&file, &log, &logged.runs)?;
@@ -67,8 +92,31 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
         Mode::empty(),
     )?;
     rustix::fs::syncfs(&all)?;
-    rustix::fs::unlinkat(dirs.hidden, LOG, AtFlags::empty())?;
+    match found.damage {
+        None => rustix::fs::unlinkat(dirs.hidden, LOG, AtFlags::empty())?,
+        Some(_) => keep_damaged(dirs)?,
+    }
     Ok(found.entries.len())
+}
+
+/// Keeps a damaged log, beside those that were kept before.
+fn keep_damaged(dirs: Directories<'_>) -> Result<()> {
+    let mut number = 1;
+    loop {
+        let kept = format!("{LOG}.damaged-{number}");
+        let flags = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(dirs.hidden, LOG, dirs.hidden, &*kept, flags) {
+            Err(Errno::EXIST) => number += 1,
+            Err(error) => return Err(error),
+            Ok(()) => {
+                let hidden = super::super::backing::HIDDEN;
+                tracing::warn!(
+                    "the damaged log is kept as {hidden}/{kept}: delete it when you like"
+                );
+                return Ok(());
+            }
+        }
+    }
 }
 
 fn apply(dirs: Directories<'_>, log: &File, record: &Record, pages_at: u64) -> Result<()> {

@@ -8,7 +8,7 @@ use super::super::open_files::errno;
 use super::super::table::{Checkpoint, NodeState, Table};
 use super::super::temps::Temp;
 use super::super::types::Ino;
-use super::{Job, Staged};
+use super::{Job, KEPT, Staged};
 use rustix::fs::{Gid, Mode, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 use std::fs::File;
@@ -41,16 +41,43 @@ impl Fs {
             && checkpoint.changes == changes
         {
             let (temp, file) = (Temp::Placed, Arc::new(file));
-            let (bytes, itself, nameless) = (0, false, false);
-            let staged = Staged { job, file_state, temp, file, changes, bytes, itself, nameless };
-            return Ok(Some(staged));
+            let (bytes, itself, flushed, nameless) = (0, false, false, false);
+            return Ok(Some(Staged {
+                job,
+                file_state,
+                temp,
+                file,
+                changes,
+                bytes,
+                itself,
+                flushed,
+                nameless,
+            }));
         }
         let nameless = named_in.is_none();
+        let kept = self.kept.lock().remove(&ino);
+        if let Some(kept) = kept {
+            if kept.changes == changes && !job.large && !nameless {
+                self.release_content(&mut self.table(), ino, file_state);
+                return Ok(Some(Staged { job, ..kept }));
+            }
+            self.discard(kept);
+        }
+        let flushed = false;
         if let Some(file) = self.store.handed_over(ino) {
             let bytes = rustix::fs::fstat(&file).step(Step::Open)?.st_size as u64;
             let (temp, itself) = (Temp::Unnamed, true);
-            let staged = Staged { job, file_state, temp, file, changes, bytes, itself, nameless };
-            return Ok(Some(staged));
+            return Ok(Some(Staged {
+                job,
+                file_state,
+                temp,
+                file,
+                changes,
+                bytes,
+                itself,
+                flushed,
+                nameless,
+            }));
         }
         let source = match self.store.open_to_copy(ino) {
             Err(Errno::NOENT) => return Ok(None),
@@ -66,24 +93,33 @@ impl Fs {
             None => self.create_copy(named_in, job.durable).step(Step::Open)?,
         };
         let (file, itself) = (Arc::new(file), false);
-        match copy(&source, &file).step(Step::Copy) {
-            Ok(bytes) => {
-                Ok(Some(Staged { job, file_state, temp, file, changes, bytes, itself, nameless }))
-            }
+        let copied = copy(&source, &file).step(Step::Copy);
+        let bytes = copied.as_ref().map_or(0, |bytes| *bytes);
+        let staged =
+            Staged { job, file_state, temp, file, changes, bytes, itself, flushed, nameless };
+        match copied {
+            Ok(_) => Ok(Some(staged)),
             Err(error) => {
-                let bytes = 0;
-                self.discard(Staged {
-                    job,
-                    file_state,
-                    temp,
-                    file,
-                    changes,
-                    bytes,
-                    itself,
-                    nameless,
-                });
+                self.discard(staged);
                 Err(error)
             }
+        }
+    }
+
+    /// Keeps a flushed copy for the next attempt. Returns the one that is not kept.
+    pub(super) fn keep(&self, copy: Staged) -> Option<Staged> {
+        let mut kept = self.kept.lock();
+        if kept.len() >= KEPT {
+            return Some(copy);
+        }
+        kept.insert(copy.job.ino, Staged { flushed: true, ..copy });
+        None
+    }
+
+    /// A file is gone, and so is its copy.
+    pub(crate) fn forget_kept(&self, table: &mut Table, ino: Ino) {
+        if let Some(kept) = self.kept.lock().remove(&ino) {
+            self.remove_temp(table, &kept.temp);
         }
     }
 

@@ -8,6 +8,7 @@ use super::super::table::{Checkpoint, InRam, Name, NodeState, Table};
 use super::super::temps::Temp;
 use super::super::types::{Attr, Ino, Time};
 use super::{Batch, Dirs, Job, Outcome, Placed, Staged};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
 use std::num::NonZero;
@@ -18,6 +19,20 @@ impl Fs {
     pub(super) fn place(&self, copy: Staged, batch: &mut Batch) -> Result<Outcome, Failed> {
         let mut table = self.table();
         let outcome = self.place_in(&mut table, &copy, batch);
+        let copy = match &outcome {
+            // Without space the copy is in the way, too.
+            Err(Failed { step: Step::Rename | Step::Link, errno })
+                if !matches!(*errno, Errno::NOSPC | Errno::DQUOT)
+                    && !copy.itself
+                    && !matches!(copy.temp, Temp::Placed) =>
+            {
+                let is_named = matches!(&outcome, Err(failed) if failed.step == Step::Link);
+                let copy = if is_named { Staged { temp: Temp::Linked, ..copy } } else { copy };
+                let Some(copy) = self.keep(copy) else { return outcome };
+                copy
+            }
+            _ => copy,
+        };
         let renamed = match &outcome {
             Ok(outcome) => matches!(outcome, Outcome::Settled | Outcome::Kept),
             Err(failed) => failed.step == Step::Link,
@@ -70,7 +85,7 @@ impl Fs {
             table.is_gone(ino, Attr::new(ino, &about));
         } else {
             if about.st_nlink == 0 && !matches!(copy.temp, Temp::Unnamed) {
-                // An application has removed the directory that the copy was in.
+                // An application has removed the directory that the copy was in, or its names.
                 return Ok(Outcome::Changed);
             }
             if !matches!(copy.temp, Temp::Placed) {
@@ -151,11 +166,18 @@ impl Fs {
         });
         for (placed, (dir, name)) in names.iter().enumerate() {
             let into = &dirs[dir].0;
+            let hides = table.in_ram(*dir, name).and_then(|in_ram| in_ram.hides);
+            if hides.map(NonZero::get) == Some(backing_ino)
+                && self.backing.stat(into, name).is_ok_and(|stat| stat.st_ino == backing_ino)
+            {
+                // It got this name at an attempt before.
+                continue;
+            }
             let done = match (placed, &copy.temp) {
                 (0, temp @ (Temp::Hidden(_) | Temp::In(..))) => {
                     self.rename_temp(table, temp, into, name).step(Step::Rename)
                 }
-                (0, Temp::Unnamed) => {
+                (0, Temp::Unnamed | Temp::Linked) => {
                     self.link_over(table, &copy.file, (*dir, into), name).step(Step::Rename)
                 }
                 _ => self.link_over(table, &copy.file, (*dir, into), name).step(Step::Link),

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 fn any_port() -> Address {
     "127.0.0.1:0".parse().unwrap()
@@ -123,7 +123,7 @@ fn a_silent_client_delays_nobody_and_not_the_end() {
     let silent: Vec<TcpStream> = (0..CLIENTS - 1).map(|_| connect(&server)).collect();
     let mut slow = connect(&server);
     slow.write_all(b"GET /metrics HT").unwrap();
-    // No place is free. The silent clients lose theirs when their time is over.
+    // No place is free: the client that has been silent for longest loses its own.
     assert!(asked(connect(&server), GET).contains("flashsift_x"));
     drop(server);
     drop(silent);
