@@ -16,3 +16,4 @@ mod record;
 mod replay;
 mod started;
 mod tune;
+mod tune_writeback;

@@ -11,9 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 mod access_times;
 mod caches_in_ram;
 mod fewer_syncs;
+pub(super) mod kernel_times;
 mod logs_in_ram;
-mod longer_commit;
-mod longer_expiry;
 mod packages;
 mod swap;
 mod trim;
@@ -29,15 +28,14 @@ pub struct RemedySpec {
     pub(super) propose: fn(&Findings<'_>) -> Vec<Proposal>,
 }
 
-/// Every remedy. They are ranked by what they save.
+/// Every remedy. They are ranked by what they save, behind the setting of the kernel.
 pub const ALL: &[RemedySpec] = &[
     write_ahead_log::SPEC,
     caches_in_ram::SPEC,
     logs_in_ram::SPEC,
     packages::SPEC,
     fewer_syncs::SPEC,
-    longer_expiry::SPEC,
-    longer_commit::SPEC,
+    kernel_times::SPEC,
     access_times::SPEC,
     swap::SPEC,
     trim::SPEC,
