@@ -132,29 +132,20 @@ impl From<Outcome<u64>> for Undone {
     }
 }
 
-/// Opens a file of a value for writing.
-pub(crate) fn open_value(path: &Path) -> Result<File, ChangeError> {
+/// Opens a file of a value for writing. It is not cut, as a kill must not leave an empty one should
+/// it be no file of the kernel.
+fn open_value(path: &Path) -> Result<File, ChangeError> {
     let text = || path.display().to_string();
-    // A file of a test may be longer than the value.
-    OpenOptions::new().write(true).truncate(true).open(path).map_err(|error| {
-        match Errno::from_io_error(&error) {
-            Some(Errno::ACCESS | Errno::PERM) => ChangeError::NotAllowed(text()),
-            Some(Errno::ROFS) => ChangeError::ReadOnly(text()),
-            _ => ChangeError::At { path: text(), error },
-        }
+    OpenOptions::new().write(true).open(path).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::ACCESS | Errno::PERM) => ChangeError::NotAllowed(text()),
+        Some(Errno::ROFS) => ChangeError::ReadOnly(text()),
+        _ => ChangeError::At { path: text(), error },
     })
 }
 
 /// Whether a file of a value can be opened for writing.
 pub(crate) fn may_write(path: &Path) -> Result<(), ChangeError> {
-    let text = || path.display().to_string();
-    OpenOptions::new().write(true).open(path).map(drop).map_err(|error| match Errno::from_io_error(
-        &error,
-    ) {
-        Some(Errno::ACCESS | Errno::PERM) => ChangeError::NotAllowed(text()),
-        Some(Errno::ROFS) => ChangeError::ReadOnly(text()),
-        _ => ChangeError::At { path: text(), error },
-    })
+    open_value(path).map(drop)
 }
 
 impl PlanValues<MaximumChange> for Machine {
