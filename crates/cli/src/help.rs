@@ -55,6 +55,13 @@ const COMMON: &[(&[&str], Headed)] = &[
         ],
     ),
     (
+        &["tune", "writeback"],
+        &[
+            ("Find times", &["for", "lose-at-most", "on", "memory"]),
+            ("Change them", &["set", "apply", "persist", "undo", "status", "settings"]),
+        ],
+    ),
+    (
         &["replay"],
         &[
             ("Target", &["target", "yes-destroy-data", "size", "keep"]),

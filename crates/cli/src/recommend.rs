@@ -127,6 +127,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         ram_pages: args.ram.map(|bytes| bytes / PAGE_BYTES),
         metadata: chosen_metadata(args, &loaded.trace)?,
         nvm_pages: args.nvm.clone(),
+        present: None,
+        times: Vec::new(),
         device,
         memory_limit_bytes: loaded.limit_bytes,
         workers: args.threads.map_or_else(cores, usize::from),
@@ -190,7 +192,9 @@ fn refusal(error: RecommendError) -> anyhow::Error {
     match error {
         RecommendError::Study(StudyError::Memory { .. }) => error.into(),
         RecommendError::Study(unsuited) => Usage(unsuited.to_string()).into(),
-        RecommendError::NoTimes | RecommendError::NothingWritten => error.into(),
+        RecommendError::NoTimes | RecommendError::NothingWritten | RecommendError::Times(_) => {
+            error.into()
+        }
     }
 }
 
@@ -340,8 +344,14 @@ fn render(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Str
     out += &crate::table::plain(&rows, &[0]);
     out += "\n";
     for judged in &recommended {
-        let text =
-            format!("{}. Price: {}. In compare: {}", saving(judged), judged.price, judged.options);
+        let set = judged.times.map(|_| judged.name.replace("expire=", "dirty-expire="));
+        let set = set.map_or(String::new(), |set| format!(". Set: tune writeback --set {set}"));
+        let text = format!(
+            "{}. Price: {}. In compare: {}{set}",
+            saving(judged),
+            judged.price,
+            judged.options
+        );
         out += &line(&starred(judged), &text);
     }
     if recommended.is_empty() {

@@ -1,10 +1,13 @@
 //! `flashsift tune`: settings of the kernel, measured and changed.
 
 mod apply;
+mod clock;
 mod curve;
 mod files;
 mod live;
+mod recording;
 mod trace;
+mod writeback;
 
 use crate::{size, usage::Usage};
 use anyhow::Context;
@@ -19,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// Measure and set the kernel's read-ahead
+/// Measure and set the kernel's read-ahead and write-back
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -29,6 +32,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Setting {
     Readahead(ReadaheadArgs),
+    Writeback(writeback::WritebackArgs),
 }
 
 /// Find a better maximum of the kernel's read-ahead, see what is wasted now, set it, and undo that
@@ -54,6 +58,9 @@ Count the pages read ahead in vain, by program; also propose or set a size:
   sudo flashsift tune readahead --live / --for 10m --propose
   sudo flashsift tune readahead --live / --for 10m --apply
 
+Start a program 12 times under each of four sizes, and compare the times:
+  sudo flashsift tune readahead --clock --on / -- PROGRAM
+
 Show the change, and make it:
   flashsift tune readahead --set 64k --on mmcblk0
   sudo flashsift tune readahead --set 64k --on /home --apply
@@ -63,7 +70,7 @@ file system. The value belongs to the mounted file system's backing device,
 which the output names. Files that are open keep the old value. The kernel
 forgets the value at a restart; the output has a udev rule that sets it.")]
 #[command(group = clap::ArgGroup::new("form").required(true)
-    .args(["trace", "live", "set", "undo", "status"]))]
+    .args(["trace", "live", "clock", "set", "undo", "status"]))]
 #[command(group = clap::ArgGroup::new("changed").args(["on", "live"]))]
 pub(crate) struct ReadaheadArgs {
     /// The recorded trace to study
@@ -91,6 +98,16 @@ pub(crate) struct ReadaheadArgs {
     /// Size of the kernel's buffer for each processor
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = size::parse_bytes)]
     buffer: u64,
+
+    /// Start COMMAND again and again under several sizes, with an empty page cache, and propose the
+    /// size that saves time by the clock
+    #[arg(long, requires_all = ["on", "command"])]
+    clock: bool,
+
+    /// With --clock: number of starts under each size, at least 10
+    #[arg(long, value_name = "N", default_value = "12",
+        value_parser = clap::value_parser!(u64).range(clock::ROUNDS_MIN..=1000))]
+    rounds: u64,
 
     /// The maximum to set: 64k, 1MiB; 0: no read-ahead
     #[arg(long, value_name = "SIZE", requires = "on", value_parser = apply::parse_value)]
@@ -135,6 +152,10 @@ pub(crate) struct ReadaheadArgs {
     /// Path of the journal of changes
     #[arg(long, value_name = "FILE", default_value = JOURNAL_PATH)]
     journal: PathBuf,
+
+    /// The program that --clock starts, with its arguments
+    #[arg(last = true, value_name = "COMMAND", requires = "clock")]
+    command: Vec<OsString>,
 }
 
 /// How results are printed.
@@ -158,7 +179,10 @@ impl ReadaheadArgs {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let Setting::Readahead(args) = &args.setting;
+    let args = match &args.setting {
+        Setting::Readahead(args) => args,
+        Setting::Writeback(args) => return writeback::run(args),
+    };
     let machine = Machine::this(&args.journal).context("the number of this start")?;
     if !args.status {
         apply::warn_of_crashes(&machine);
@@ -171,6 +195,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let (Some(bytes), Some(device)) = (args.set, &args.on) {
         return apply::set(&machine, device, bytes, args.apply, args.form());
+    }
+    if let (true, Some(device)) = (args.clock, &args.on) {
+        return clock::run(args, &machine, device);
     }
     if let Some(device) = &args.live {
         return live::run(args, &machine, device, &backing(&machine, device)?);

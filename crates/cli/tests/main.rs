@@ -17,3 +17,4 @@ mod record;
 mod replay;
 mod started;
 mod tune;
+mod tune_writeback;

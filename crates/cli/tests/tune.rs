@@ -326,6 +326,48 @@ fn btrfs_is_changed_and_not_its_disk() {
     assert_eq!(kib().trim(), record["applied"]["old_kib"].to_string());
 }
 
+/// A command is started under four sizes in turn. The size from before is there afterwards, also if
+/// the command fails.
+// Promises: Tune 13.
+#[test]
+fn a_clock_restores_the_size_that_it_found() {
+    let test = "a_clock_restores_the_size_that_it_found";
+    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    disk.set_kib(128);
+    // Other programs of the machine keep their cached pages.
+    let own = disk.folder.path().join("drop_caches");
+    fs::write(&own, "").unwrap();
+    output(Command::new("mount").arg("--bind").arg(&own).arg("/proc/sys/vm/drop_caches")).unwrap();
+    let clock = |script: &str| {
+        let mut command = Command::new(FLASHSIFT);
+        command.args(["tune", "readahead", "--clock", "--rounds", "10", "--json", "--on"]);
+        command.arg(disk.point()).arg("--journal").arg(disk.journal());
+        command.args(["--", "sh", "-c", script]).output().unwrap()
+    };
+    let seen = disk.folder.path().join("seen");
+    let script = format!("cat {} >> {}", queue(disk.name()).display(), seen.display());
+    let found = clock(&script);
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+    let json = String::from_utf8(found.stdout).unwrap();
+    let record: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    let sizes = record["sizes"].as_array().unwrap();
+    assert_eq!(sizes.len(), 4, "{json}");
+    assert!(sizes.iter().all(|size| size["seconds"].as_array().unwrap().len() == 10), "{json}");
+    assert_eq!((&sizes[0]["kib"], &sizes[0]["saving_s"]), (&128.into(), &0.0.into()));
+    let seen = fs::read_to_string(seen).unwrap();
+    let starts: Vec<&str> = seen.lines().collect();
+    assert_eq!(starts.len(), 40);
+    assert_eq!((&starts[..4], starts[4]), (&["128", "64", "256", "512"][..], "64"));
+    assert_eq!(fs::read_to_string(&own).unwrap(), "3\n");
+    assert_eq!(disk.kib(), 128);
+    let failed = clock("exit 3");
+    let stderr = String::from_utf8(failed.stderr).unwrap();
+    assert!(!failed.status.success() && stderr.contains("sh failed"), "{stderr}");
+    assert_eq!(disk.kib(), 128);
+    assert!(disk.succeeds(&["--status"]).contains("has changed nothing"));
+    output(Command::new("umount").arg("/proc/sys/vm/drop_caches")).unwrap();
+}
+
 /// Reads a file page by page: from its beginning, or at far places, two neighbours at each. The
 /// kernel takes the second one for the begin of a sequence and reads further pages in vain.
 const READER: &str = "

@@ -4,14 +4,15 @@
 //! done, or failed. An intent without a mark shows that flashsift or the machine stopped in
 //! between. A later line closes a change when it is undone. Lines are only ever appended.
 
-use crate::{own_files, readahead::Identity};
+use crate::own_files;
 use rustix::{
     fs::{FlockOperation, flock},
     process::geteuid,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,
+    fmt::Debug,
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
@@ -19,30 +20,49 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Path of the machine's journal.
+/// Path of the machine's journal of read-ahead.
 pub const JOURNAL_PATH: &str = "/var/lib/flashsift/host-journal.jsonl";
 
 const SCHEMA: u32 = 1;
 /// A journal of this size has millions of changes, or is another file.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// A change of a read-ahead maximum, as it is intended.
+/// A change of one value of this machine: where it is, the value before and the one to write.
+pub trait Plan: Clone + Debug + Eq + Serialize + DeserializeOwned {
+    /// A value.
+    type Value: Clone + Debug + Eq;
+    /// The value that the machine kept, as the journal has it.
+    type Kept: Clone + Debug + Eq + Serialize + DeserializeOwned + From<Self::Value>;
+
+    /// Names the value: changes of one value are undone together.
+    fn place(&self) -> String;
+    /// The value before.
+    fn old(&self) -> Self::Value;
+    /// The value to write.
+    fn wanted(&self) -> Self::Value;
+    /// The value that was kept.
+    fn kept(kept: &Self::Kept) -> Self::Value;
+    /// Returns the change of the same value from `present` to `to`.
+    fn back(&self, present: Self::Value, to: Self::Value) -> Self;
+    /// Whether the value is there after a restart of the machine.
+    fn outlives_restart(&self) -> bool {
+        false
+    }
+}
+
+/// A change as it is intended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Intent {
+#[serde(bound = "")]
+pub struct Intent<P: Plan> {
     /// Number of the change in the journal, from 1.
     pub id: u64,
     /// Time since 1970 (UTC), µs.
     pub at_us: u64,
     /// The start of the machine in which it was made (`/proc/sys/kernel/random/boot_id`).
     pub boot_id: String,
-    /// Name of the bdi in `/sys/class/bdi`.
-    pub bdi: String,
-    /// The device behind it.
-    pub device: Identity,
-    /// Value before, KiB.
-    pub old_kib: u64,
-    /// Value to write, KiB.
-    pub new_kib: u64,
+    /// The value, before and after.
+    #[serde(flatten)]
+    pub plan: P,
     /// Changes that this one undoes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undoes: Vec<u64>,
@@ -50,18 +70,19 @@ pub struct Intent {
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "entry", rename_all = "kebab-case")]
-pub enum JournalEntry {
+#[serde(tag = "entry", rename_all = "kebab-case", bound = "")]
+pub enum JournalEntry<P: Plan> {
     /// The change will be made now.
-    Intent(Intent),
+    Intent(Intent<P>),
     /// The change was made.
     Done {
         /// Number of the change.
         id: u64,
-        /// The value that the kernel kept, KiB.
-        kept_kib: u64,
+        /// The value that the machine kept.
+        #[serde(flatten)]
+        kept: P::Kept,
     },
-    /// The kernel refused the change.
+    /// The change was refused, or it had no effect and was taken back.
     Failed {
         /// Number of the change.
         id: u64,
@@ -78,19 +99,20 @@ pub enum JournalEntry {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Line {
+#[serde(bound = "")]
+struct Line<P: Plan> {
     schema: u32,
     #[serde(flatten)]
-    entry: JournalEntry,
+    entry: JournalEntry<P>,
 }
 
 /// A change that is neither undone nor closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenChange {
+pub struct OpenChange<P: Plan> {
     /// The intent.
-    pub intent: Intent,
-    /// The value that the kernel kept; `None`: there is no mark.
-    pub kept_kib: Option<u64>,
+    pub intent: Intent<P>,
+    /// The value that the machine kept; `None`: there is no mark.
+    pub kept: Option<P::Value>,
 }
 
 /// Reasons for which the journal cannot be used.
@@ -120,24 +142,30 @@ pub enum JournalError {
 }
 
 /// The content of a journal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JournalContent {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalContent<P: Plan> {
     /// Changes that are neither undone nor closed, oldest first. Unfinished undos are among them.
-    pub open: Vec<OpenChange>,
+    pub open: Vec<OpenChange<P>>,
     /// The last line is incomplete: flashsift or the machine stopped while it was written.
     pub torn: bool,
     last_id: u64,
 }
 
-/// An open journal, locked against other flashsifts until it is dropped.
-#[derive(Debug)]
-pub struct Journal {
-    path: PathBuf,
-    file: File,
-    content: JournalContent,
+impl<P: Plan> Default for JournalContent<P> {
+    fn default() -> Self {
+        Self { open: Vec::new(), torn: false, last_id: 0 }
+    }
 }
 
-impl Journal {
+/// An open journal, locked against other flashsifts until it is dropped.
+#[derive(Debug)]
+pub struct Journal<P: Plan> {
+    path: PathBuf,
+    file: File,
+    content: JournalContent<P>,
+}
+
+impl<P: Plan> Journal<P> {
     /// Opens the journal for changes, and creates it with its folder if it does not exist. All
     /// users may read it, as `tune` reports open changes to all.
     ///
@@ -170,7 +198,7 @@ impl Journal {
     /// # Errors
     ///
     /// It cannot be opened or read, or another user can change it.
-    pub fn look(path: &Path) -> Result<JournalContent, JournalError> {
+    pub fn look(path: &Path) -> Result<JournalContent<P>, JournalError> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
             other => other.map_err(at(path))?,
@@ -181,7 +209,7 @@ impl Journal {
     }
 
     /// Returns the content, with the lines that were appended since it was opened.
-    pub fn content(&self) -> &JournalContent {
+    pub fn content(&self) -> &JournalContent<P> {
         &self.content
     }
 
@@ -195,7 +223,7 @@ impl Journal {
     /// # Errors
     ///
     /// The line cannot be written or synced.
-    pub fn append(&mut self, entry: JournalEntry) -> Result<(), JournalError> {
+    pub fn append(&mut self, entry: JournalEntry<P>) -> Result<(), JournalError> {
         let at = at(&self.path);
         let mut text = Vec::new();
         if std::mem::take(&mut self.content.torn) {
@@ -210,20 +238,20 @@ impl Journal {
     }
 }
 
-impl JournalContent {
-    fn add(&mut self, entry: JournalEntry) {
+impl<P: Plan> JournalContent<P> {
+    fn add(&mut self, entry: JournalEntry<P>) {
         match entry {
             JournalEntry::Intent(intent) => {
                 self.last_id = self.last_id.max(intent.id);
-                self.open.push(OpenChange { intent, kept_kib: None });
+                self.open.push(OpenChange { intent, kept: None });
             }
-            JournalEntry::Done { id, kept_kib } => {
+            JournalEntry::Done { id, kept } => {
                 let Some(at) = self.open.iter().position(|change| change.intent.id == id) else {
                     return;
                 };
                 let undoes = self.open[at].intent.undoes.clone();
                 if undoes.is_empty() {
-                    self.open[at].kept_kib = Some(kept_kib);
+                    self.open[at].kept = Some(P::kept(&kept));
                 } else {
                     // Nothing is left of them, nor of the undo.
                     self.open.retain(|c| c.intent.id != id && !undoes.contains(&c.intent.id));
@@ -235,11 +263,11 @@ impl JournalContent {
         }
     }
 
-    /// Returns the open changes of each bdi, oldest first.
-    pub fn by_bdi(&self) -> BTreeMap<&str, Vec<&OpenChange>> {
-        let mut all: BTreeMap<&str, Vec<&OpenChange>> = BTreeMap::new();
+    /// Returns the open changes of each value, oldest first.
+    pub fn by_place(&self) -> BTreeMap<String, Vec<&OpenChange<P>>> {
+        let mut all: BTreeMap<String, Vec<&OpenChange<P>>> = BTreeMap::new();
         for change in &self.open {
-            all.entry(&change.intent.bdi).or_default().push(change);
+            all.entry(change.intent.plan.place()).or_default().push(change);
         }
         all
     }
@@ -253,7 +281,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn read(path: &Path, mut file: &File) -> Result<JournalContent, JournalError> {
+fn read<P: Plan>(path: &Path, mut file: &File) -> Result<JournalContent<P>, JournalError> {
     let at = at(path);
     let meta = file.metadata().map_err(at)?;
     // It says which values root writes.
@@ -270,7 +298,7 @@ fn read(path: &Path, mut file: &File) -> Result<JournalContent, JournalError> {
     let whole = text.ends_with('\n');
     let lines = text.lines().count();
     for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
-        let parsed: Result<Line, _> = serde_json::from_str(line);
+        let parsed: Result<Line<P>, _> = serde_json::from_str(line);
         match parsed {
             Ok(Line { schema: SCHEMA, entry }) => content.add(entry),
             // A line that a crash cut short; more lines may follow it.
@@ -298,39 +326,49 @@ pub(crate) fn now_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::readahead::{Identity, KeptKib, MaximumChange};
 
-    fn intent(id: u64, bdi: &str, undoes: &[u64]) -> JournalEntry {
+    type Journal = super::Journal<MaximumChange>;
+    type Content = JournalContent<MaximumChange>;
+
+    fn done(id: u64, kept_kib: u64) -> JournalEntry<MaximumChange> {
+        JournalEntry::Done { id, kept: KeptKib { kept_kib } }
+    }
+
+    fn intent(id: u64, bdi: &str, undoes: &[u64]) -> JournalEntry<MaximumChange> {
         JournalEntry::Intent(Intent {
             id,
             at_us: 1,
             boot_id: "b".into(),
-            bdi: bdi.into(),
-            device: Identity::default(),
-            old_kib: 128,
-            new_kib: 64,
+            plan: MaximumChange {
+                bdi: bdi.into(),
+                device: Identity::default(),
+                old_kib: 128,
+                new_kib: 64,
+            },
             undoes: undoes.to_vec(),
         })
     }
 
-    fn ids(content: &JournalContent) -> Vec<(u64, Option<u64>)> {
-        content.open.iter().map(|change| (change.intent.id, change.kept_kib)).collect()
+    fn ids(content: &Content) -> Vec<(u64, Option<u64>)> {
+        content.open.iter().map(|change| (change.intent.id, change.kept)).collect()
     }
 
     #[test]
     fn an_intent_stays_open_until_it_is_undone_or_closed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/journal.jsonl");
-        assert_eq!(Journal::look(&path).unwrap(), JournalContent::default());
+        assert_eq!(Journal::look(&path).unwrap(), Content::default());
         let mut journal = Journal::open(&path).unwrap();
         journal.append(intent(1, "8:0", &[])).unwrap();
-        journal.append(JournalEntry::Done { id: 1, kept_kib: 64 }).unwrap();
+        journal.append(done(1, 64)).unwrap();
         journal.append(intent(2, "7:0", &[])).unwrap();
         journal.append(intent(3, "8:0", &[])).unwrap();
         journal.append(JournalEntry::Failed { id: 3, why: "no".into() }).unwrap();
         assert_eq!(ids(journal.content()), [(1, Some(64)), (2, None)]);
         journal.append(intent(4, "8:0", &[1])).unwrap();
         assert_eq!(ids(journal.content()), [(1, Some(64)), (2, None), (4, None)]);
-        journal.append(JournalEntry::Done { id: 4, kept_kib: 128 }).unwrap();
+        journal.append(done(4, 128)).unwrap();
         assert_eq!((ids(journal.content()), journal.next_id()), (vec![(2, None)], 5));
         drop(journal);
         assert_eq!(ids(&Journal::look(&path).unwrap()), [(2, None)]);
@@ -349,7 +387,7 @@ mod tests {
         let mut journal = Journal::open(&path).unwrap();
         journal.append(intent(1, "8:0", &[])).unwrap();
         let whole = fs::read(&path).unwrap();
-        journal.append(JournalEntry::Done { id: 1, kept_kib: 64 }).unwrap();
+        journal.append(done(1, 64)).unwrap();
         let both = fs::read(&path).unwrap();
         drop(journal);
         // The last byte is the newline, without which the line is still whole.

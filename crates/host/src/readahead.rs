@@ -19,7 +19,9 @@ use std::{
 
 mod change;
 
-pub use change::{Applied, ChangeError, ChangeState, Machine, ReadAheadStatus, Undone};
+pub use crate::change::{ChangeError, ChangeState};
+pub use change::{Applied, KeptKib, Machine, MaximumChange, ReadAheadStatus, Undone, boot_id};
+pub(crate) use change::{may_write, write_value};
 
 /// A backing device info with a maximum of read-ahead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -146,21 +146,21 @@ pub(super) fn status(machine: &Machine, form: Form) -> anyhow::Result<()> {
         warn!("{}", torn_line(&machine.journal));
     }
     if form.is_records() {
-        let records = statuses.iter().map(|ReadAheadStatus { change, state, present_kib }| {
+        let records = statuses.iter().map(|ReadAheadStatus { change, state, present }| {
             let intent = &change.intent;
             StatusRecord {
                 schema: SCHEMA,
                 action: "status",
                 id: intent.id,
                 at_us: intent.at_us,
-                bdi: &intent.bdi,
-                device: &intent.device,
-                old_kib: intent.old_kib,
-                new_kib: intent.new_kib,
-                kept_kib: change.kept_kib,
+                bdi: &intent.plan.bdi,
+                device: &intent.plan.device,
+                old_kib: intent.plan.old_kib,
+                new_kib: intent.plan.new_kib,
+                kept_kib: change.kept,
                 undoes: &intent.undoes,
                 state: *state,
-                present_kib: *present_kib,
+                present_kib: *present,
             }
         });
         return print_records(form, &records.collect::<Vec<_>>());
@@ -174,17 +174,15 @@ pub(super) fn status(machine: &Machine, form: Form) -> anyhow::Result<()> {
     let mut text = String::new();
     for status in &statuses {
         let intent = &status.change.intent;
-        let at = i64::try_from(intent.at_us).ok();
-        let at = at.and_then(|at_us| jiff::Timestamp::from_microsecond(at_us).ok());
-        let at = at.map_or_else(String::new, |at| format!(", {}", at.strftime("%F %T UTC")));
+        let at = at_in_words(intent.at_us);
         let _ = writeln!(
             text,
             "change {}{at}: {} ({}) from {} to {}: {}",
             intent.id,
-            intent.bdi,
-            intent.device,
-            kib(intent.old_kib),
-            kib(intent.new_kib),
+            intent.plan.bdi,
+            intent.plan.device,
+            kib(intent.plan.old_kib),
+            kib(intent.plan.new_kib),
             in_words(status)
         );
     }
@@ -192,8 +190,13 @@ pub(super) fn status(machine: &Machine, form: Form) -> anyhow::Result<()> {
 }
 
 fn in_words(status: &ReadAheadStatus) -> String {
-    let now = status.present_kib.map_or_else(|| "gone".to_owned(), kib);
-    match status.state {
+    let now = status.present.map_or_else(|| "gone".to_owned(), kib);
+    state_in_words(status.state, &now, "only a udev rule makes it permanent (--set shows one)")
+}
+
+/// `permanent`: the way to a value that outlives a restart, as half a sentence.
+pub(super) fn state_in_words(state: ChangeState, now: &str, permanent: &str) -> String {
+    match state {
         ChangeState::InForce => "in force".to_owned(),
         ChangeState::Superseded => format!("replaced by a later change; now {now}"),
         ChangeState::Replaced => {
@@ -210,11 +213,18 @@ fn in_words(status: &ReadAheadStatus) -> String {
             "flashsift or the machine stopped during this change; now {now}, which is neither \
              value"
         ),
-        ChangeState::Restarted => "gone: the machine has restarted since, and only a udev rule \
-                                   makes it permanent (--set shows one)"
-            .to_owned(),
+        ChangeState::Restarted => {
+            format!("gone: the machine has restarted since, and {permanent}")
+        }
         ChangeState::Gone => "gone: the device is not there, or another has its number".to_owned(),
     }
+}
+
+/// The time of a change.
+pub(super) fn at_in_words(at_us: u64) -> String {
+    let at = i64::try_from(at_us).ok();
+    let at = at.and_then(|at_us| jiff::Timestamp::from_microsecond(at_us).ok());
+    at.map_or_else(String::new, |at| format!(", {}", at.strftime("%F %T UTC")))
 }
 
 /// Warns of changes that have no mark. A journal that cannot be read must not stop commands that
@@ -227,20 +237,20 @@ pub(super) fn warn_of_crashes(machine: &Machine) {
     if torn {
         warn!("{}", torn_line(&machine.journal));
     }
-    for status in statuses.iter().filter(|status| status.change.kept_kib.is_none()) {
+    for status in statuses.iter().filter(|status| status.change.kept.is_none()) {
         let intent = &status.change.intent;
         warn!(
             "change {} of {} has no end in the journal: {}; `flashsift tune readahead --undo {}` \
              clears it",
             intent.id,
-            intent.bdi,
+            intent.plan.bdi,
             in_words(status),
-            intent.bdi
+            intent.plan.bdi
         );
     }
 }
 
-fn torn_line(journal: &Path) -> String {
+pub(super) fn torn_line(journal: &Path) -> String {
     format!(
         "the last line of {} is incomplete: flashsift or the machine stopped while it was written",
         journal.display()
@@ -278,13 +288,13 @@ pub(super) fn undo(
     let mut refused = Vec::new();
     if form.is_records() {
         let records = outcomes.iter().map(|(change, outcome)| {
-            let (bdi, device) = (&change.intent.bdi, &change.intent.device);
+            let (bdi, device) = (&change.intent.plan.bdi, &change.intent.plan.device);
             UndoRecord { schema: SCHEMA, action: "undo", bdi, device, outcome }
         });
         print_records(form, &records.collect::<Vec<_>>())?;
     }
     for (change, outcome) in &outcomes {
-        let bdi = &change.intent.bdi;
+        let bdi = &change.intent.plan.bdi;
         let text = match *outcome {
             Undone::Restored { from_kib, to_kib } => {
                 format!("restored from {} to {}", kib(from_kib), kib(to_kib))
@@ -318,11 +328,11 @@ fn bdi_of(machine: &Machine, target: &OsStr) -> anyhow::Result<String> {
     let text = target.to_string_lossy();
     let (statuses, _) = machine.status()?;
     let named = statuses.iter().map(|status| &status.change.intent).find(|intent| {
-        let name = intent.device.name.as_deref();
-        intent.bdi == text || name.is_some_and(|name| name == text.trim_start_matches("/dev/"))
+        let name = intent.plan.device.name.as_deref();
+        intent.plan.bdi == text || name.is_some_and(|name| name == text.trim_start_matches("/dev/"))
     });
     if let Some(intent) = named {
-        return Ok(intent.bdi.clone());
+        return Ok(intent.plan.bdi.clone());
     }
     match backing(machine, target) {
         Ok(backing) => Ok(backing.bdi),

@@ -4,30 +4,20 @@ use super::{
     ReadaheadArgs,
     apply::{print, print_records},
     found, kib, present_kib,
+    recording::Recording,
 };
 use crate::{logging::DETAIL, size, table, watch::Until};
-use anyhow::Context;
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_host::readahead::{Backing, Machine};
 use flashsift_record::{
     self as recorder,
     readahead::{self, ReadAheadShare, ReadAheadUse, WatchedFileSystem, count::ReadAheadTally},
 };
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
-use std::{
-    ffi::OsStr,
-    fmt::Write as _,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
-use tempfile::TempDir;
+use std::{ffi::OsStr, fmt::Write as _, time::Duration};
 use tracing::warn;
 
 const SCHEMA: u32 = 1;
-/// Name of the trace in its folder.
-const TRACE: &str = "live.parquet";
 /// Fewer pages than this say nothing about a machine: 1 MiB.
 const EVIDENCE_PAGES: u64 = 256;
 
@@ -55,7 +45,8 @@ pub(super) fn run(
              without --propose and --apply, the pages are counted",
             watched.kind
         ),
-        true => Some(Recording::begin(point, args.time)?),
+        // Only then does the trace tell reads from page faults, which the kernel reads around.
+        true => Some(Recording::begin(point, args.time, &["--exact"])?),
         false => None,
     };
     let counted = readahead::watch(&watched, args.buffer.div_ceil(1024), top, &mut stop);
@@ -104,60 +95,6 @@ pub(super) fn run(
             super::trace::study(args, machine, &trace, Some(device))
         }
         None => Ok(()),
-    }
-}
-
-/// A recording of the same time, made by a process of its own. It is ended, and its trace removed,
-/// when it goes out of scope, or when this process is killed.
-struct Recording {
-    recorder: Child,
-    folder: TempDir,
-}
-
-impl Recording {
-    fn begin(point: &Path, time: Duration) -> anyhow::Result<Self> {
-        let folder = TempDir::with_prefix("flashsift-tune-").context("a folder for the trace")?;
-        let program = std::env::current_exe().context("the path of this program")?;
-        let recorder = Command::new(program)
-            // Only then does the trace tell reads from page faults, which the kernel reads around.
-            .args(["record", "-q", "--exact", "--for"])
-            .arg(format!("{}ms", time.as_millis()))
-            .arg("--with-parent")
-            .arg(std::process::id().to_string())
-            .arg("--path")
-            .arg(point)
-            .arg("--output")
-            .arg(folder.path().join(TRACE))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .context("recording")?;
-        Ok(Self { recorder, folder })
-    }
-
-    /// Ends the recording and returns the path of its trace.
-    fn end(&mut self) -> anyhow::Result<PathBuf> {
-        self.interrupt();
-        let status = self.recorder.wait().context("waiting for the recording")?;
-        anyhow::ensure!(status.success(), "the recording failed: see above");
-        Ok(self.folder.path().join(TRACE))
-    }
-
-    /// Lets the recorder end its trace. One that has ended already does not mind.
-    fn interrupt(&mut self) {
-        let ended = matches!(self.recorder.try_wait(), Ok(Some(_)));
-        let pid = i32::try_from(self.recorder.id()).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid.filter(|_| !ended) {
-            let _ = kill_process(pid, Signal::INT);
-        }
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        self.interrupt();
-        // It fails if the recorder was waited for.
-        let _ = self.recorder.wait();
     }
 }
 

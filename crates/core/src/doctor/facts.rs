@@ -27,6 +27,13 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Returns the longest commit interval that an ext4 has by its options, µs.
+    pub(super) fn commit_us(&self) -> Option<u64> {
+        let ext4 = self.file_systems.iter().filter(|system| system.kind == "ext4");
+        let seconds = ext4.filter_map(|system| system.option("commit")?.parse::<u64>().ok());
+        seconds.max().map(|seconds| seconds.saturating_mul(1_000_000))
+    }
+
     /// Returns the mount on which a file lies; `None` for a path that is not absolute.
     pub(super) fn mount_of(&self, path: &str) -> Option<&MountPoint> {
         let above = self.mounts.iter().filter(|mount| is_within(path, &mount.point));

@@ -145,7 +145,7 @@ pub struct Examination {
     pub written: FlashBytes,
     /// Programs, the one that writes most first.
     pub writers: Vec<Writer>,
-    /// Remedies, the one that saves most first.
+    /// Remedies: the setting of the kernel first, then the one that saves most.
     pub remedies: Vec<Remedy>,
     /// Bytes of different pages that programs read; a part of them was in memory before. `None`
     /// where the description does not tell.
@@ -237,7 +237,7 @@ impl Doctor {
                 true if !facts.file_systems.is_empty() => "f2fs",
                 _ => "ext4",
             },
-            commit_us: None,
+            commit_us: facts.commit_us(),
         };
         let run = |change: Option<&Change>| {
             what_if::written(about, &kept, machine, change, judged_us, limit_bytes / 2)
@@ -275,8 +275,7 @@ impl Doctor {
                 programs,
             });
         }
-        let saves = |remedy: &Remedy| remedy.saving.map_or(0.0, |saving| saving.bytes_a_day);
-        remedies.sort_by(|one, other| saves(other).total_cmp(&saves(one)));
+        rank(&mut remedies);
         (1..).zip(&mut remedies).for_each(|(number, remedy)| remedy.number = number);
         let writers = writers(&usages, &remedies, judged_us, top);
         let description = describer.finish(top);
@@ -290,6 +289,24 @@ impl Doctor {
             judged_until_us: kept_until_us,
         })
     }
+}
+
+/// Orders remedies: one setting of the kernel, then what saves most. A setting needs no other
+/// program and is undone by a command. Of those that save the same in tenths of a percent, the
+/// first is the cheapest; the others are left out.
+fn rank(remedies: &mut Vec<Remedy>) {
+    let is_setting = |remedy: &Remedy| remedy.id == remedies::kernel_times::SPEC.id;
+    let share = |remedy: &Remedy| remedy.saving.map_or(0.0, |saving| saving.share);
+    let tenths = |remedy: &Remedy| (share(remedy) * 1000.0).round();
+    remedies.sort_by(|one, other| {
+        let setting = is_setting(other).cmp(&is_setting(one));
+        setting.then_with(|| match is_setting(one) {
+            true => tenths(other).total_cmp(&tenths(one)),
+            false => share(other).total_cmp(&share(one)),
+        })
+    });
+    let settings = remedies.iter().take_while(|remedy| is_setting(remedy)).count();
+    remedies.drain(settings.min(1)..settings);
 }
 
 /// Returns the bytes of different pages that are read, from the section on the footprint.

@@ -8,11 +8,14 @@
 
 use super::wal;
 use crate::{
-    back::IoOp,
     event::{About, Action, Event, FileId},
     layout, metadata,
     page::PAGE_BYTES,
     policy,
+    study::recommend::{
+        WritebackTimes,
+        meter::{ChangeTimes, Meter},
+    },
     system::Cell,
     trace::{Tables, TraceBuilder, TraceError, Unit},
     writeback::{Expire, Modes, Syncs, flusher::FlusherSettings},
@@ -22,12 +25,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A change of the machine or of its programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The flusher has these settings.
-    Flusher(FlusherSettings),
-    /// ext4 commits its journal after this time.
-    Commit {
-        /// Age of the oldest change in a transaction, µs.
-        commit_us: u64,
+    /// The kernel has these times.
+    KernelTimes {
+        /// Settings of the flusher.
+        flusher: FlusherSettings,
+        /// Age of the oldest change in a transaction at which ext4 commits its journal, µs; `None`:
+        /// as before.
+        commit_us: Option<u64>,
     },
     /// Reads change no access times.
     NoAccessTimes,
@@ -82,7 +86,7 @@ pub struct FlashBytes {
     pub journal_bytes: u64,
     /// Metadata in place.
     pub metadata_bytes: u64,
-    /// All of them in each of [`SLICES`] parts of the time.
+    /// All of them in each of [`SLICES`] parts of the time, at the changes that cause them.
     pub by_slice: Vec<u64>,
 }
 
@@ -110,10 +114,9 @@ pub(super) fn written(
     limit_bytes: u64,
 ) -> Result<FlashBytes, TraceError> {
     let mut machine = machine;
-    match change {
-        Some(Change::Flusher(flusher)) => machine.flusher = *flusher,
-        Some(Change::Commit { commit_us }) => machine.commit_us = Some(*commit_us),
-        _ => {}
+    if let Some(Change::KernelTimes { flusher, commit_us }) = change {
+        machine.flusher = *flusher;
+        machine.commit_us = commit_us.or(machine.commit_us);
     }
     let tables = Tables { operations: true, ..Tables::default() };
     let mut builder = TraceBuilder::new(about, Unit::Page, limit_bytes).with_tables(tables);
@@ -175,14 +178,13 @@ pub(super) fn written(
         lines: None,
         reads: None,
     };
-    let slice_us = (end_us / SLICES as u64 + 1).max(1);
-    let mut sink = |io: crate::back::Io| {
-        if io.op == IoOp::Write {
-            let slice = ((io.at_us / slice_us) as usize).min(SLICES - 1);
-            written.by_slice[slice] += u64::from(io.pages) * PAGE_BYTES;
-        }
-    };
-    let counts = cell.run(&trace, None, Some(&mut sink)).device;
+    let changes = ChangeTimes::new(&trace, SLICES, end_us);
+    let commit_us = machine.commit_us.unwrap_or(WritebackTimes::LINUX.commit_us);
+    let waits_us = WritebackTimes { expire_us, tick_us, commit_us }.loss_us();
+    let mut meter = Meter::new(&trace, &changes, waits_us, None);
+    let counts = cell.run(&trace, None, Some(&mut |io| meter.take(&io))).device;
+    // Bytes are whole numbers, which a float of 53 bits holds.
+    written.by_slice = meter.finish().into_iter().map(|bytes| bytes as u64).collect();
     written.journal_bytes = counts.journal_writes * PAGE_BYTES;
     written.metadata_bytes = counts.metadata_writes * PAGE_BYTES;
     let all: u64 = written.by_slice.iter().sum();
@@ -213,6 +215,6 @@ fn leaves_out(
             _ => false,
         },
         Change::InMemory(files) => event.action.file().is_some_and(|file| files.contains(&file)),
-        Change::Flusher(_) | Change::Commit { .. } | Change::WriteAheadLog { .. } => false,
+        Change::KernelTimes { .. } | Change::WriteAheadLog { .. } => false,
     }
 }

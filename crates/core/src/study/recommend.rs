@@ -2,10 +2,10 @@
 //!
 //! A [`Recommender`] has a baseline and [`candidates`], each of which changes one thing. Every
 //! setting is one cell over the whole trace, so caches stay warm. Its requests to the device are
-//! counted by time slice: [`SLICES`] slices of equal length. The cost of a slice is the bytes
-//! written in it, or, with a device, the time that the device takes for its requests
-//! ([`Objective`]). Pages that are dirty at the end are written in the last slice, so no setting
-//! wins by leaving them. [`judge`] then compares each candidate's slices with the baseline's.
+//! counted by time slice: [`SLICES`] slices of equal length. The cost of a slice is the bytes that
+//! are written because of its changes, or, with a device, the time that the device takes for them
+//! ([`Objective`], [`meter`]). Pages that are dirty at the end are written, too, so no setting wins
+//! by leaving them. [`judge`] then compares each candidate's slices with the baseline's.
 //!
 //! Each candidate is judged alone: their savings do not add up.
 
@@ -17,23 +17,19 @@ use super::{
     request::{Policies, Request},
     run::Sent,
 };
-use crate::{
-    back::{Io, IoOp},
-    device::Clocks,
-    metadata,
-    page::PAGE_BYTES,
-    policy, system,
-    trace::Trace,
-    writeback::Modes,
-};
+use crate::{device::Clocks, metadata, policy, system, trace::Trace, writeback::Modes};
 use candidates::Candidate;
 pub use candidates::NvmSize;
+use meter::{ChangeTimes, Meter};
 
 pub mod candidates;
 pub mod judge;
+pub(crate) mod meter;
+mod times;
 
 pub use candidates::CandidateSpec;
 pub use judge::Judgement;
+pub use times::{WritebackTimes, time_in_words};
 
 /// Number of time slices.
 pub const SLICES: usize = 20;
@@ -71,6 +67,10 @@ pub struct Conditions {
     pub metadata: Option<metadata::Selection>,
     /// Sizes of non-volatile memory to try beside the cache, in pages.
     pub nvm_pages: Vec<u32>,
+    /// Times of the baseline's write-back; `None`: the kernel's defaults, and the file system's.
+    pub present: Option<WritebackTimes>,
+    /// Times to try; if there are any, nothing else is tried.
+    pub times: Vec<WritebackTimes>,
     /// The device whose time is the cost; `None`: bytes written are the cost.
     pub device: Option<PreparedDevice>,
     /// Memory that the trace and the running cells may take.
@@ -91,6 +91,7 @@ pub enum Objective {
 /// A baseline and its candidates, ready to run.
 pub struct Recommender<'a> {
     trace: &'a Trace,
+    changes: ChangeTimes,
     conditions: Conditions,
     baseline: Setting,
     candidates: Vec<Tried>,
@@ -103,6 +104,7 @@ struct Tried {
     price: String,
     setting: Setting,
     nvm: Option<NvmSize>,
+    times: Option<WritebackTimes>,
 }
 
 /// The reason for which nothing can be recommended for a trace.
@@ -114,6 +116,9 @@ pub enum RecommendError {
     /// The trace writes nothing, so no bytes can be saved.
     #[error("the trace writes nothing: --device compares times instead of bytes")]
     NothingWritten,
+    /// The baseline cannot have the present times.
+    #[error("the present times of write-back cannot be simulated: {0}")]
+    Times(String),
     /// The settings cannot be simulated.
     #[error(transparent)]
     Study(#[from] StudyError),
@@ -153,6 +158,8 @@ pub struct Judged {
     pub name: String,
     /// Its non-volatile memory, if that is the change.
     pub nvm: Option<NvmSize>,
+    /// Its times of write-back, if these are the change.
+    pub times: Option<WritebackTimes>,
     /// Its disadvantage, in words that follow "Price:".
     pub price: String,
     /// Options of `compare` that differ from the baseline's.
@@ -180,19 +187,25 @@ impl<'a> Recommender<'a> {
         if let (Some(expire), Some(ram_pages)) = (&mut writeback.expire, conditions.ram_pages) {
             expire.ram_pages = ram_pages;
         }
-        let baseline = Setting {
+        let mut baseline = Setting {
             policy: conditions.policy.clone(),
             writeback,
             metadata: conditions.metadata.clone(),
             system: system::PLAIN.clone(),
             frames: conditions.frames,
         };
+        let unsuited = |error: String| RecommendError::Times(error);
+        if let Some(present) = conditions.present.filter(|_| !writeback.on_eviction_only()) {
+            baseline = present.in_place_of(&baseline).map_err(unsuited)?;
+        }
         let linux = match writeback.on_eviction_only() {
             true => Err(default.reason.to_string()),
             false => Ok(()),
         };
+        let changes = ChangeTimes::new(trace, SLICES, totals.duration_us);
         let mut recommender = Self {
             trace,
+            changes,
             conditions,
             baseline: baseline.clone(),
             candidates: Vec::new(),
@@ -201,11 +214,14 @@ impl<'a> Recommender<'a> {
         };
         let mut cell_bytes = recommender.cell_bytes(&baseline)?;
         let holds_all = recommender.conditions.frames >= trace.pages();
-        let mut candidates: Vec<Candidate> = candidates::all(&baseline, linux, holds_all).collect();
-        let has_bytes = trace.tables().bytes;
-        let nvm_pages = &recommender.conditions.nvm_pages;
-        candidates.extend(candidates::with_nvm(&baseline, nvm_pages, has_bytes));
-        for Candidate { name, price, setting, nvm } in candidates {
+        let Conditions { nvm_pages, times, .. } = &recommender.conditions;
+        let mut candidates = candidates::with_times(&baseline, &linux, times);
+        if times.is_empty() {
+            candidates.extend(candidates::all(&baseline, linux, holds_all));
+            let has_bytes = trace.tables().bytes;
+            candidates.extend(candidates::with_nvm(&baseline, nvm_pages, has_bytes));
+        }
+        for Candidate { name, price, setting, nvm, times } in candidates {
             let checked = setting.and_then(|setting| match recommender.cell_bytes(&setting) {
                 Ok(bytes) => Ok((setting, bytes)),
                 Err(error) => Err(error.to_string()),
@@ -213,7 +229,7 @@ impl<'a> Recommender<'a> {
             match checked {
                 Ok((setting, bytes)) => {
                     cell_bytes = cell_bytes.max(bytes);
-                    recommender.candidates.push(Tried { name, price, setting, nvm });
+                    recommender.candidates.push(Tried { name, price, setting, nvm, times });
                 }
                 Err(reason) => recommender.left_out.push((name, reason)),
             }
@@ -236,6 +252,9 @@ impl<'a> Recommender<'a> {
         let mut policies = Policies::default();
         policies.add(setting.policy.clone());
         let conditions = &self.conditions;
+        let request = Request::default();
+        let device_bytes = conditions.device.as_ref();
+        let device_bytes = device_bytes.map_or(0, |_| Clocks::held_bytes(self.trace.pages()));
         Study::new(
             self.trace,
             Request {
@@ -245,15 +264,14 @@ impl<'a> Recommender<'a> {
                 writeback: setting.writeback,
                 metadata: setting.metadata.clone(),
                 drain: true,
-                // The meter holds a device of its own.
-                observer_bytes: Some(
-                    conditions
-                        .device
-                        .as_ref()
-                        .map_or(0, |_| Clocks::held_bytes(self.trace.pages())),
-                ),
+                // The meter looks at each page, and holds a device of its own.
+                observer_bytes: Some(device_bytes + Meter::held_bytes(self.trace)),
+                request_pages_max: match conditions.device {
+                    Some(_) => request.request_pages_max,
+                    None => 1,
+                },
                 memory_limit_bytes: conditions.memory_limit_bytes,
-                ..Request::default()
+                ..request
             },
         )
     }
@@ -298,14 +316,15 @@ impl<'a> Recommender<'a> {
         };
         let times = self.trace.about().knows.times;
         let clocks = self.conditions.device.as_ref().map(|device| device.clocks(times));
-        let mut meter = Meter::new(self.trace.totals().duration_us, clocks);
+        let times = WritebackTimes::of(setting).map_or(0, WritebackTimes::loss_us);
+        let mut meter = Meter::new(self.trace, &self.changes, times, clocks);
         let study = self.study(setting)?;
         study.plan()?.run(
             0,
             &|| 0,
             Some(&mut |sent| {
                 if let Sent::Requests(requests) = sent {
-                    meter.take(requests);
+                    requests.iter().for_each(|io| meter.take(io));
                 }
             }),
         );
@@ -322,6 +341,7 @@ impl<'a> Recommender<'a> {
         let judged = self.candidates.iter().zip(changed).map(|(tried, costs)| Judged {
             name: tried.name.clone(),
             nvm: tried.nvm,
+            times: tried.times,
             price: tried.price.clone(),
             options: self.options(&tried.setting),
             judgement: Judgement::new(baseline, costs),
@@ -343,16 +363,20 @@ impl<'a> Recommender<'a> {
             setting.metadata.as_ref().map_or("off".to_owned(), |metadata| metadata.label())
         };
         if setting.frames != self.baseline.frames {
-            format!("--system {} --frames {}", setting.system.label(), setting.frames)
+            return format!("--system {} --frames {}", setting.system.label(), setting.frames);
         } else if !setting.system.spec.is_plain() {
-            format!("--system {}", setting.system.label())
+            return format!("--system {}", setting.system.label());
         } else if setting.policy.label() != self.baseline.policy.label() {
-            format!("--policy {}", setting.policy.label())
-        } else if setting.writeback != self.baseline.writeback {
-            format!("--writeback {}", setting.writeback.name())
-        } else {
-            format!("--metadata {}", metadata(setting))
+            return format!("--policy {}", setting.policy.label());
         }
+        let mut options = Vec::new();
+        if setting.writeback != self.baseline.writeback {
+            options.push(format!("--writeback {}", setting.writeback.name()));
+        }
+        if metadata(setting) != metadata(&self.baseline) {
+            options.push(format!("--metadata {}", metadata(setting)));
+        }
+        options.join(" ")
     }
 }
 
@@ -405,59 +429,6 @@ impl Advice {
         let bound = |judged: &&Judged| judged.judgement.interval.0;
         // The last of equal ones is taken, and the largest saving comes first.
         self.judged.iter().rev().max_by(|one, other| bound(one).total_cmp(&bound(other)))
-    }
-}
-
-/// Counts the cost of requests by slice.
-struct Meter {
-    duration_us: u64,
-    costs: Vec<f64>,
-    slice: usize,
-    clocks: Option<Clocks>,
-    /// Time on the device until the beginning of the slice.
-    before_ns: u64,
-}
-
-impl Meter {
-    fn new(duration_us: u64, clocks: Option<Clocks>) -> Self {
-        Self { duration_us, costs: vec![0.0; SLICES], slice: 0, clocks, before_ns: 0 }
-    }
-
-    fn take(&mut self, requests: &[Io]) {
-        for io in requests {
-            // Requests come in the order of time.
-            let slice = self.slice_of(io.at_us).max(self.slice);
-            if slice != self.slice {
-                self.close();
-                self.slice = slice;
-            }
-            match &mut self.clocks {
-                Some(clocks) => clocks.io(io),
-                None if io.op == IoOp::Write => {
-                    self.costs[slice] += (u64::from(io.pages) * PAGE_BYTES) as f64;
-                }
-                None => {}
-            }
-        }
-    }
-
-    /// The last instant belongs to the last slice.
-    fn slice_of(&self, at_us: u64) -> usize {
-        let slice = u128::from(at_us) * SLICES as u128 / u128::from(self.duration_us.max(1));
-        slice.min(SLICES as u128 - 1) as usize
-    }
-
-    fn close(&mut self) {
-        if let Some(clocks) = &self.clocks {
-            let now_ns = clocks.times().elapsed_ns;
-            self.costs[self.slice] += (now_ns - self.before_ns) as f64 / 1e9;
-            self.before_ns = now_ns;
-        }
-    }
-
-    fn finish(mut self) -> Vec<f64> {
-        self.close();
-        self.costs
     }
 }
 

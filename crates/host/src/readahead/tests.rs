@@ -234,10 +234,7 @@ fn a_crash_between_journal_and_mark_is_noticed_and_undone() {
             id: 1,
             at_us: 1,
             boot_id: "this".into(),
-            bdi: "8:0".into(),
-            device,
-            old_kib: 128,
-            new_kib: 64,
+            plan: MaximumChange { bdi: "8:0".into(), device, old_kib: 128, new_kib: 64 },
             undoes: Vec::new(),
         };
         Journal::open(&machine.journal).unwrap().append(JournalEntry::Intent(intent)).unwrap();

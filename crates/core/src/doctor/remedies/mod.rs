@@ -12,9 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 mod access_times;
 mod caches_in_ram;
 mod fewer_syncs;
+pub(super) mod kernel_times;
 mod logs_in_ram;
-mod longer_commit;
-mod longer_expiry;
 mod own_setting;
 mod packages;
 mod swap;
@@ -31,7 +30,7 @@ pub struct RemedySpec {
     pub(super) propose: fn(&Findings<'_>) -> Vec<Proposal>,
 }
 
-/// Every remedy. They are ranked by what they save.
+/// Every remedy. They are ranked by what they save, behind the setting of the kernel.
 pub const ALL: &[RemedySpec] = &[
     own_setting::SPEC,
     write_ahead_log::SPEC,
@@ -39,8 +38,7 @@ pub const ALL: &[RemedySpec] = &[
     logs_in_ram::SPEC,
     packages::SPEC,
     fewer_syncs::SPEC,
-    longer_expiry::SPEC,
-    longer_commit::SPEC,
+    kernel_times::SPEC,
     access_times::SPEC,
     swap::SPEC,
     trim::SPEC,

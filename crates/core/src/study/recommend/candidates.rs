@@ -1,9 +1,9 @@
 //! The changes that are tried, the cheaper first: one line each, every fast online policy, and
 //! non-volatile memory of the sizes that are asked for.
 
-use super::Setting;
+use super::{Setting, WritebackTimes};
 use crate::{
-    metadata,
+    duration::Exact,
     policy::{self, PolicySpec},
     show,
     system::{self, FRAMES_MAX},
@@ -13,56 +13,50 @@ use crate::{
 pub struct CandidateSpec {
     /// Name in output.
     pub name: &'static str,
-    /// Its disadvantage, in words that follow "Price:".
-    pub price: &'static str,
     change: Change,
 }
 
 enum Change {
-    /// Modes of `--writeback` instead of Linux's defaults.
-    WriteBack(&'static str),
-    /// The same file system with another commit interval.
-    Commit(&'static str),
+    /// Modes of `--writeback` instead of Linux's defaults, and the disadvantage in words that
+    /// follow "Price:".
+    WriteBack(&'static str, &'static str),
+    /// Other times. Their price is the time of which a power cut takes the changes.
+    Times {
+        /// Age at which files are written, seconds; 0: as in the baseline.
+        expire_s: u64,
+        /// Commit interval of the file system, seconds; 0: as in the baseline.
+        commit_s: u64,
+    },
 }
 
 /// Every change that is tried beside policies.
 pub const ALL: &[CandidateSpec] = &[
-    CandidateSpec {
-        name: "expire=1m",
-        price: "a power cut loses up to 65 s of unsynced data, not 35 s",
-        change: Change::WriteBack("linux,expire:1m"),
-    },
-    CandidateSpec {
-        name: "expire=5m",
-        price: "a power cut loses up to 5 min 5 s of unsynced data, not 35 s",
-        change: Change::WriteBack("linux,expire:5m"),
-    },
+    times("expire=1m", 60, 0),
+    times("expire=5m", 300, 0),
     CandidateSpec {
         name: "ratio=40",
-        price: "up to 40 % of the memory may be dirty, not 10 %",
-        change: Change::WriteBack("linux,ratio=40"),
+        change: Change::WriteBack(
+            "linux,ratio=40",
+            "up to 40 % of the memory may be dirty, not 10 %",
+        ),
     },
     CandidateSpec {
         name: "cluster=128KiB",
-        price: "a change of the kernel; no data is lost",
-        change: Change::WriteBack("linux,cluster:128KiB"),
+        change: Change::WriteBack("linux,cluster:128KiB", KERNEL),
     },
-    CandidateSpec {
-        name: "cluster=1MiB",
-        price: "a change of the kernel; no data is lost",
-        change: Change::WriteBack("linux,cluster:1MiB"),
-    },
-    CandidateSpec {
-        name: "commit=30s",
-        price: "a power cut loses up to 30 s of unsynced names and sizes, not 5 s",
-        change: Change::Commit("30s"),
-    },
-    CandidateSpec {
-        name: "commit=5m",
-        price: "a power cut loses up to 5 min of unsynced names and sizes, not 5 s",
-        change: Change::Commit("5m"),
-    },
+    CandidateSpec { name: "cluster=1MiB", change: Change::WriteBack("linux,cluster:1MiB", KERNEL) },
+    times("commit=30s", 0, 30),
+    times("commit=5m", 0, 300),
+    times("expire=1m,commit=1m", 60, 60),
+    times("expire=5m,commit=30s", 300, 30),
+    times("expire=5m,commit=5m", 300, 300),
 ];
+
+const KERNEL: &str = "a change of the kernel; no data is lost";
+
+const fn times(name: &'static str, expire_s: u64, commit_s: u64) -> CandidateSpec {
+    CandidateSpec { name, change: Change::Times { expire_s, commit_s } }
+}
 
 /// A change with the setting that it leads to, or the reason for which it is not tried.
 pub(super) struct Candidate {
@@ -70,6 +64,7 @@ pub(super) struct Candidate {
     pub(super) price: String,
     pub(super) setting: Result<Setting, String>,
     pub(super) nvm: Option<NvmSize>,
+    pub(super) times: Option<WritebackTimes>,
 }
 
 /// Non-volatile memory that a change adds.
@@ -88,12 +83,7 @@ pub(super) fn all(
     linux: Result<(), String>,
     holds_all: bool,
 ) -> impl Iterator<Item = Candidate> {
-    let specs = ALL.iter().map(move |spec| Candidate {
-        name: spec.name.to_owned(),
-        price: spec.price.to_owned(),
-        setting: spec.setting(baseline, &linux),
-        nvm: None,
-    });
+    let specs = ALL.iter().map(move |spec| spec.candidate(baseline, &linux));
     let baseline_policy = baseline.policy.label();
     let policies = policy::Selection::all()
         .into_iter()
@@ -107,6 +97,7 @@ pub(super) fn all(
                 false => Ok(Setting { policy, ..baseline.clone() }),
             },
             nvm: None,
+            times: None,
         });
     // Policies that Linux has are the cheaper ones.
     let mut policies: Vec<Candidate> = policies.collect();
@@ -149,6 +140,7 @@ fn of_nvm(baseline: &Setting, system: &'static str, pages: u32, has_bytes: bool)
         price: format!("{memory} of non-volatile memory, and a change of the kernel"),
         setting: setting(),
         nvm: Some(NvmSize { system, pages }),
+        times: None,
     }
 }
 
@@ -162,27 +154,57 @@ fn price_of(policy: &PolicySpec) -> String {
     }
 }
 
+/// Returns the baseline with each of these times.
+pub(super) fn with_times(
+    baseline: &Setting,
+    linux: &Result<(), String>,
+    times: &[WritebackTimes],
+) -> Vec<Candidate> {
+    let named = |times: &WritebackTimes| {
+        let [expire, commit] = [times.expire_us, times.commit_us].map(Exact);
+        of_times(format!("expire={expire},commit={commit}"), baseline, linux, *times)
+    };
+    times.iter().map(named).collect()
+}
+
+fn of_times(
+    name: String,
+    baseline: &Setting,
+    linux: &Result<(), String>,
+    times: WritebackTimes,
+) -> Candidate {
+    let own = WritebackTimes::of(baseline).unwrap_or(WritebackTimes::LINUX);
+    let setting = linux.clone().and_then(|()| times.in_place_of(baseline));
+    Candidate { name, price: times.price(own), setting, nvm: None, times: Some(times) }
+}
+
 impl CandidateSpec {
-    fn setting(&self, baseline: &Setting, linux: &Result<(), String>) -> Result<Setting, String> {
+    fn candidate(&self, baseline: &Setting, linux: &Result<(), String>) -> Candidate {
+        let name = self.name.to_owned();
         match self.change {
-            Change::WriteBack(text) => {
-                linux.clone()?;
-                let mut writeback: crate::writeback::Modes =
-                    text.parse().map_err(|error| format!("{error}"))?;
-                if let (Some(expire), Some(own)) =
-                    (&mut writeback.expire, baseline.writeback.expire)
-                {
-                    expire.ram_pages = own.ram_pages;
-                }
-                Ok(Setting { writeback, ..baseline.clone() })
+            Change::WriteBack(text, price) => {
+                let setting = linux.clone().and_then(|()| {
+                    let mut writeback: crate::writeback::Modes =
+                        text.parse().map_err(|error| format!("{error}"))?;
+                    if let (Some(expire), Some(own)) =
+                        (&mut writeback.expire, baseline.writeback.expire)
+                    {
+                        expire.ram_pages = own.ram_pages;
+                    }
+                    Ok(Setting { writeback, ..baseline.clone() })
+                });
+                Candidate { name, price: price.to_owned(), setting, nvm: None, times: None }
             }
-            Change::Commit(interval) => {
-                let name = baseline.metadata.as_ref().map(|metadata| metadata.spec.name);
-                let name = name.ok_or("the file system's own writes are not modelled")?;
-                let text = format!("{name}:commit={interval}");
-                let metadata =
-                    metadata::Selection::parse(&text).map_err(|error| error.to_string())?;
-                Ok(Setting { metadata: Some(metadata), ..baseline.clone() })
+            Change::Times { expire_s, commit_s } => {
+                let own = WritebackTimes::of(baseline).unwrap_or(WritebackTimes::LINUX);
+                let or =
+                    |seconds: u64, own_us| if seconds > 0 { seconds * 1_000_000 } else { own_us };
+                let times = WritebackTimes {
+                    expire_us: or(expire_s, own.expire_us),
+                    commit_us: or(commit_s, own.commit_us),
+                    ..own
+                };
+                of_times(name, baseline, linux, times)
             }
         }
     }
@@ -191,7 +213,7 @@ impl CandidateSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writeback::Modes;
+    use crate::{metadata, writeback::Modes};
 
     fn baseline() -> Setting {
         Setting {
@@ -218,7 +240,8 @@ mod tests {
                     != baseline.metadata.as_ref().map(|own| own.label()),
             ];
             let changed = differ.iter().filter(|differs| **differs).count();
-            assert_eq!(changed, 1, "{}", change.name);
+            // Expiry and commit are tried together, too.
+            assert_eq!(changed, change.name.split(',').count(), "{}", change.name);
             assert!(!change.price.is_empty());
             let same = changes.iter().filter(|other| other.name == change.name).count();
             assert_eq!(same, 1, "{}", change.name);

@@ -1,0 +1,314 @@
+//! `flashsift tune writeback`: settings of file systems on loop devices, and of the machine.
+//!
+//! `vm.dirty_*` are the machine's: the tests mount files of their own over those of /proc, and a
+//! folder over /etc, in the mount namespace that each test has for itself or makes.
+
+use crate::places::{make_image, output, skip};
+use serde_json::Value;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
+
+/// A file system on a loop device, and files that stand for those of /proc/sys/vm and /etc.
+struct Disk {
+    folder: tempfile::TempDir,
+}
+
+const EXPIRE: &str = "expire";
+const TICK: &str = "tick";
+
+impl Disk {
+    /// `None`, with the reason printed, where that is not possible.
+    fn mounted(test: &str, kind: &str, options: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return skip(test, "mounting needs root");
+        }
+        let disk = Self { folder: tempfile::tempdir().unwrap() };
+        let image = disk.path("image");
+        let mkfs: &[&str] = match kind {
+            "ext4" => &["mkfs.ext4", "-q", "-F"],
+            "btrfs" => &["mkfs.btrfs", "-q", "-f"],
+            _ => &["mkfs.xfs", "-q", "-f"],
+        };
+        // XFS is not made smaller.
+        if let Err(why) = make_image(&image, 320 << 20, mkfs) {
+            return skip(test, &why);
+        }
+        fs::create_dir(disk.path("m")).unwrap();
+        // Another user may look.
+        fs::set_permissions(disk.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("loop,{options}")]).arg(&image).arg(disk.path("m"));
+        if let Err(why) = output(&mut mount) {
+            return skip(test, &why);
+        }
+        fs::write(disk.path(EXPIRE), "3000\n").unwrap();
+        fs::write(disk.path(TICK), "500\n").unwrap();
+        fs::create_dir_all(disk.path("etc/sysctl.d")).unwrap();
+        let fstab = format!("# a comment\nUUID=1-2  {}\text4 defaults 0 1\n", disk.point());
+        fs::write(disk.path("etc/fstab"), fstab).unwrap();
+        Some(disk)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn point(&self) -> String {
+        self.path("m").to_str().unwrap().to_owned()
+    }
+
+    /// Runs a program in a mount namespace with the files of this disk.
+    fn within(&self, before: &[&str], args: &[&str]) -> Output {
+        let script = "mount --make-rprivate / && cd \"$1\" && \
+                      mount --bind expire /proc/sys/vm/dirty_expire_centisecs && \
+                      mount --bind tick /proc/sys/vm/dirty_writeback_centisecs && \
+                      mount --bind etc /etc && shift && exec \"$@\"";
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "sh", "-c", script, "sh"]).arg(self.folder.path());
+        shell.args(before).args([FLASHSIFT, "tune", "writeback"]).args(args);
+        shell.arg("--journal").arg(self.path("state/journal.jsonl")).output().unwrap()
+    }
+
+    fn succeeds(&self, args: &[&str]) -> String {
+        let output = self.within(&[], args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {stderr}");
+        String::from_utf8(output.stdout).unwrap() + &stderr
+    }
+
+    fn fails(&self, args: &[&str]) -> String {
+        let output = self.within(&[], args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{args:?}");
+        stderr
+    }
+
+    /// All that a tuning may change: the options of the mount, and the content of the files.
+    fn state(&self) -> Vec<String> {
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let own = format!(" {} ", self.point());
+        let mut state: Vec<String> =
+            mountinfo.lines().filter(|line| line.contains(&own)).map(str::to_owned).collect();
+        assert_eq!(state.len(), 1, "{mountinfo}");
+        // Files that stand for values keep the end of a longer one.
+        for file in [EXPIRE, TICK] {
+            state.push(fs::read_to_string(self.path(file)).unwrap().trim_end().to_owned());
+        }
+        for file in ["etc/fstab", "etc/sysctl.d/90-flashsift.conf"] {
+            state.push(fs::read_to_string(self.path(file)).unwrap_or_default());
+        }
+        for folder in ["etc", "etc/sysctl.d"] {
+            let names = fs::read_dir(self.path(folder)).unwrap().map(|one| one.unwrap().path());
+            let mut names: Vec<PathBuf> = names.collect();
+            names.sort();
+            state.push(format!("{names:?}"));
+        }
+        state
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The loop device goes with its mount.
+        let _ = output(Command::new("umount").arg("--lazy").arg(self.path("m")));
+    }
+}
+
+const BOTH: &str = "dirty-expire=5m,commit=1m";
+
+// Promises: Tune 9, Tune 12.
+#[test]
+fn settings_of_ext4_are_shown_set_listed_and_undone() {
+    let test = "settings_of_ext4_are_shown_set_listed_and_undone";
+    // An option of the mount itself, of the file system, and one that the kernel does not list.
+    let Some(disk) = Disk::mounted(test, "ext4", "nosuid,noatime,commit=7,errors=continue") else {
+        return;
+    };
+    let before = disk.state();
+    assert!(before[0].contains("nosuid,noatime") && before[0].contains("commit=7"), "{before:?}");
+    let on = disk.point();
+    let all = "dirty-expire=5m,dirty-writeback=10s,commit=1m,dioread-nolock=off,\
+               auto-da-alloc=off,discard=on";
+    let text = disk.succeeds(&["--set", all, "--on", &on]);
+    assert!(text.contains("Dry run, nothing was written"), "{text}");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let price = "loses up to 6 min 10 s of what no program synced, not 42 s";
+    assert!(words.join(" ").contains(price), "{text}");
+    assert_eq!(disk.state(), before);
+    assert!(!disk.path("state").exists());
+    for persist in [false, true] {
+        let mut args = vec!["--set", all, "--on", &on, "--apply"];
+        args.extend(persist.then_some("--persist"));
+        disk.succeeds(&args);
+        let after = disk.state();
+        for option in ["commit=60", "nodioread_nolock", "noauto_da_alloc", "discard"] {
+            assert!(after[0].contains(option), "{option}: {after:?}");
+        }
+        assert!(after[0].contains("nosuid,noatime"), "{after:?}");
+        assert_eq!((&*after[1], &*after[2]), ("30000", "1000"));
+        let options = " ext4 defaults,commit=60,dioread_lock,noauto_da_alloc,discard 0 1\n";
+        assert_eq!(after[3].replace('\t', " ").contains(options), persist, "{after:?}");
+        assert_eq!(after[4].contains("vm.dirty_expire_centisecs = 30000"), persist, "{after:?}");
+        let status = disk.succeeds(&["--status"]);
+        assert_eq!(status.lines().filter(|line| line.ends_with(": in force")).count(), {
+            if persist { 9 } else { 6 }
+        });
+        let again = disk.fails(&["--set", "commit=2m", "--on", &on, "--apply"]);
+        assert!(again.contains("is changed already"), "{again}");
+        disk.succeeds(&["--undo", "all"]);
+        assert_eq!(disk.state(), before);
+        assert!(disk.succeeds(&["--status"]).contains("has changed nothing"));
+    }
+}
+
+// Promises: Tune 9, Tune 12.
+#[test]
+fn settings_of_xfs_and_btrfs_are_set_and_undone() {
+    let test = "settings_of_xfs_and_btrfs_are_set_and_undone";
+    let interval = Path::new("/proc/sys/fs/xfs/xfssyncd_centisecs");
+    if let Some(disk) = Disk::mounted(test, "xfs", "nosuid") {
+        let (before, on) = (disk.state(), disk.point());
+        // The interval is that of every XFS of the machine: another file stands for it.
+        fs::write(disk.path("xfssyncd"), "3000\n").unwrap();
+        assert!(interval.exists());
+        let mut bind = Command::new("mount");
+        let has_own = output(bind.arg("--bind").arg(disk.path("xfssyncd")).arg(interval)).is_ok();
+        let json = disk.succeeds(&["--set", "xfssyncd=5m", "--on", &on, "--apply", "--json"]);
+        let record: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(record["lost_before_us"], 65_000_000, "{json}");
+        assert_eq!(record["lost_after_us"], 335_000_000, "{json}");
+        assert_eq!(fs::read_to_string(interval).unwrap().trim(), "30000");
+        disk.succeeds(&["--undo", "xfssyncd"]);
+        assert_eq!(fs::read_to_string(interval).unwrap().trim(), "3000");
+        assert_eq!(disk.state(), before);
+        if has_own {
+            output(Command::new("umount").arg(interval)).unwrap();
+        }
+        let refused = disk.fails(&["--set", "commit=1m", "--on", &on, "--apply"]);
+        assert!(refused.contains("commit is a setting of ext4, btrfs, f2fs"), "{refused}");
+        let refused = disk.fails(&["--for", "1s", &on]);
+        assert!(refused.contains("cannot be recorded"), "{refused}");
+    }
+    let Some(disk) = Disk::mounted(test, "btrfs", "noatime") else { return };
+    let (before, on) = (disk.state(), disk.point());
+    disk.succeeds(&["--set", "commit=2m", "--on", &on, "--apply"]);
+    assert!(disk.state()[0].contains("commit=120"), "{:?}", disk.state());
+    disk.succeeds(&["--undo", &on]);
+    assert_eq!(disk.state(), before);
+}
+
+/// A kill at each system call that changes something leaves what an undo takes back.
+// Promises: Tune 12.
+#[test]
+fn a_kill_at_any_step_is_undone() {
+    let test = "a_kill_at_any_step_is_undone";
+    let Some(disk) = Disk::mounted(test, "ext4", "noatime") else { return };
+    if output(Command::new("strace").arg("-V")).is_err() {
+        return skip(test, "strace is not there").unwrap_or_default();
+    }
+    let (before, on) = (disk.state(), disk.point());
+    let mut finished = false;
+    for (n, args) in
+        [vec!["--set", BOTH, "--on", &on, "--apply", "--persist"], vec!["--undo", "all"]]
+            .iter()
+            .enumerate()
+    {
+        // Every third call, and all of them in the long form.
+        let every = if std::env::var_os("FLASHSIFT_EVERY_FAULT").is_some() { 1 } else { 3 };
+        for step in (1..).step_by(every) {
+            if n == 1 {
+                disk.succeeds(&["--set", BOTH, "--on", &on, "--apply", "--persist"]);
+            }
+            let calls = "write,fsync,fsconfig,rename,renameat,renameat2,unlink,unlinkat";
+            let inject = format!("inject={calls}:signal=KILL:when={step}");
+            let trace = format!("trace={calls}");
+            let killed = disk.within(
+                &["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject],
+                args,
+            );
+            disk.succeeds(&["--undo", "all"]);
+            assert_eq!(disk.state(), before, "step {step} of {args:?}");
+            if killed.status.success() {
+                assert!(step > 10, "{args:?} has more steps than {step}");
+                finished = true;
+                break;
+            }
+        }
+    }
+    assert!(finished);
+}
+
+// Promises: Tune 10.
+#[test]
+fn what_must_not_be_changed_is_refused() {
+    let test = "what_must_not_be_changed_is_refused";
+    let Some(disk) = Disk::mounted(test, "ext4", "noatime") else { return };
+    let (before, on) = (disk.state(), disk.point());
+    for (args, words) in [
+        (&["--set", "data=writeback", "--on", &on][..], "it is never set: ext4 refuses"),
+        (&["--set", "journal_async_commit=on", "--on", &on], "does not take it back"),
+        (&["--set", "logbsize=64k", "--on", &on], "changes nothing"),
+        (&["--set", "comit=1m", "--on", &on], "did you mean `commit`?"),
+        (&["--set", "commit=1", "--on", &on], "is not a time"),
+        (&["--set", "commit=1ms", "--on", &on], "in steps of 1s"),
+        (&["--set", "commit=1m,commit=2m", "--on", &on], "is there twice"),
+        (&["--set", "commit=1m"], "name it by --on DIR"),
+        (&["--set", "xfssyncd=1m", "--on", &on], "a setting of xfs, and --on is a ext4"),
+        (&["--set", "commit=1m", "--on", "/nowhere"], "/nowhere"),
+        (&["--set", "commit=1m", "--on", &on, "--persist"], "--persist needs --apply"),
+        (&["--set", "bdi-max-ratio=50", "--on", &on, "--apply", "--persist"], "a udev rule can"),
+        (&["--undo", "nothing"], "--undo takes a setting"),
+        (&["--undo", "commit"], "has changed nothing of commit"),
+        (&[&on], "is a directory: --for TIME records it"),
+        (&[], "required"),
+    ] {
+        let refused = disk.fails(args);
+        assert!(refused.contains(words), "{args:?}: {refused}");
+    }
+    let user = ["setpriv", "--reuid=65534", "--clear-groups"];
+    for set in ["commit=1m", "dirty-expire=5m"] {
+        let refused = disk.within(&user, &["--set", set, "--on", &on, "--apply"]);
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && stderr.contains("needs root"), "{stderr}");
+    }
+    output(Command::new("mount").args(["-o", "remount,ro", &on])).unwrap();
+    let refused = disk.fails(&["--set", "commit=1m", "--on", &on, "--apply"]);
+    assert!(refused.contains("is mounted read-only"), "{refused}");
+    output(Command::new("mount").args(["-o", "remount,rw", &on])).unwrap();
+    assert_eq!(disk.state(), before);
+    assert!(!disk.path("state").exists());
+    // Another program's value stays.
+    disk.succeeds(&["--set", BOTH, "--on", &on, "--apply"]);
+    output(Command::new("mount").args(["-o", "remount,commit=9", &on])).unwrap();
+    let refused = disk.fails(&["--undo", "all"]);
+    assert!(refused.contains("it is 9 s now, not 1 min as flashsift set it"), "{refused}");
+    disk.succeeds(&["--undo", "all", "--force"]);
+    assert_eq!(disk.state(), before);
+}
+
+/// A load on a real file system is recorded, and the proposal for it is set and undone.
+// Promises: Tune 11.
+#[test]
+fn a_recording_leads_to_a_proposal() {
+    let test = "a_recording_leads_to_a_proposal";
+    let Some(disk) = Disk::mounted(test, "ext4", "noatime") else { return };
+    if !Path::new("/sys/kernel/tracing/events/ext4").exists() {
+        return skip(test, "the kernel has no tracepoints of ext4, or tracefs is elsewhere")
+            .unwrap_or_default();
+    }
+    let (before, on) = (disk.state(), disk.point());
+    let script = "n=0; while :; do n=$((n + 1)); echo $n > $0/$n; rm -f $0/$((n - 2)); done";
+    let mut writer = Command::new("sh").args(["-c", script, &on]).spawn().unwrap();
+    let text = disk.succeeds(&["--for", "1s", &on, "--lose-at-most", "5m"]);
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    assert!(text.contains("at most 5 min may be lost") && text.contains("proposal"), "{text}");
+    assert!(text.contains("record 20 minutes or more"), "{text}");
+    assert_eq!(disk.state(), before);
+}

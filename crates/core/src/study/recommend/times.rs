@@ -1,0 +1,169 @@
+//! The times of the kernel's write-back that a person can set, and the changes that a power cut
+//! takes under them.
+
+use super::Setting;
+use crate::{metadata, show};
+
+/// Times of the kernel's write-back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WritebackTimes {
+    /// Age at which a file is written (`vm.dirty_expire_centisecs`).
+    pub expire_us: u64,
+    /// Interval at which the flusher runs (`vm.dirty_writeback_centisecs`).
+    pub tick_us: u64,
+    /// Time after which the file system makes names, sizes and places durable: `commit=` of ext4
+    /// and btrfs, `cp_interval` of F2FS, `fs.xfs.xfssyncd_centisecs` of XFS.
+    pub commit_us: u64,
+}
+
+/// F2FS makes a checkpoint after this time (`DEF_CP_INTERVAL` in the kernel's `fs/f2fs/f2fs.h`).
+const F2FS_COMMIT_US: u64 = 60 * SECOND_US;
+const SECOND_US: u64 = 1_000_000;
+
+impl WritebackTimes {
+    /// The kernel's defaults, with ext4's.
+    pub const LINUX: Self =
+        Self { expire_us: 30 * SECOND_US, tick_us: 5 * SECOND_US, commit_us: 5 * SECOND_US };
+
+    /// Returns the times of a setting; `None` if it has not Linux's write-back.
+    pub(super) fn of(setting: &Setting) -> Option<Self> {
+        let expire = setting.writeback.expire?;
+        let commit_us = setting.metadata.as_ref().map_or(Self::LINUX.commit_us, commit_us);
+        Some(Self { expire_us: expire.after_us, tick_us: expire.tick_us, commit_us })
+    }
+
+    /// Returns the age that a change which no program synced reaches before it is durable. The
+    /// flusher writes a page of this age at its next tick. ext4 and its like allocate the page's
+    /// place then, and the inode that tells the place is durable with the next commit.
+    pub fn loss_us(self) -> u64 {
+        self.expire_us.saturating_add(self.tick_us).saturating_add(self.commit_us)
+    }
+
+    /// Returns the price of these times instead of others, in words that follow "Price:".
+    pub fn price(self, instead_of: Self) -> String {
+        let [now, then] = [instead_of, self].map(|times| time_in_words(times.loss_us()));
+        let than = match self.loss_us().cmp(&instead_of.loss_us()) {
+            std::cmp::Ordering::Equal => ", as now".to_owned(),
+            _ => format!(", not {now}"),
+        };
+        format!("a power cut loses up to {then} of what no program synced{than}")
+    }
+
+    /// Returns times worth a try that lose at most this much, none of them `self`: at several
+    /// losses up to the bound, the expiry and the commit share what the tick leaves. `commits`: the
+    /// commit can be set, too.
+    pub fn within(self, lose_at_most_us: u64, commits: bool) -> Vec<Self> {
+        let levels = [1, 2, 5, 10, 30].map(|minutes| minutes * 60 * SECOND_US).into_iter();
+        let between = levels.filter(|level| (self.loss_us() + 1..lose_at_most_us).contains(level));
+        let of_level = |level: u64| {
+            let left = level.saturating_sub(self.tick_us);
+            let shared = [left / 8, left / 4, left / 2, left / 4 * 3].into_iter();
+            let commits = std::iter::once(self.commit_us).chain(shared.filter(|_| commits));
+            commits.map(move |commit_us| {
+                let commit_us = match commit_us == self.commit_us {
+                    true => commit_us,
+                    false => (commit_us / SECOND_US).max(1) * SECOND_US,
+                };
+                let expire_us = left.saturating_sub(commit_us) / SECOND_US * SECOND_US;
+                Self { expire_us, tick_us: self.tick_us, commit_us }
+            })
+        };
+        let mut found: Vec<Self> = Vec::new();
+        for times in between.chain([lose_at_most_us]).flat_map(of_level) {
+            let fits = times.expire_us > 0 && times.loss_us() <= lose_at_most_us;
+            if fits && times != self && !found.contains(&times) {
+                found.push(times);
+            }
+        }
+        found
+    }
+
+    /// Returns a setting with these times instead of its own.
+    pub(super) fn in_place_of(self, setting: &Setting) -> Result<Setting, String> {
+        let own = Self::of(setting).ok_or("the baseline has not Linux's write-back")?;
+        let mut setting = setting.clone();
+        if let Some(expire) = &mut setting.writeback.expire {
+            (expire.after_us, expire.tick_us) = (self.expire_us, self.tick_us);
+        }
+        if self.commit_us != own.commit_us {
+            let own = setting.metadata.as_ref();
+            let own = own.ok_or("the file system's own writes are not modelled")?;
+            // A later value replaces an earlier one.
+            let label = own.label();
+            let sign = if label.contains(':') { ',' } else { ':' };
+            let text = format!("{label}{sign}commit={}us", self.commit_us);
+            let metadata = metadata::Selection::parse(&text).map_err(|error| error.to_string())?;
+            setting.metadata = Some(metadata);
+        }
+        Ok(setting)
+    }
+}
+
+/// Returns a time as people set it: `40 s`, `5 min 10 s`.
+pub fn time_in_words(us: u64) -> String {
+    let (whole_s, rest_us) = (us / SECOND_US, us % SECOND_US);
+    if rest_us != 0 {
+        return show::duration(us);
+    }
+    let parts = [(whole_s / 3600, "h"), (whole_s / 60 % 60, "min"), (whole_s % 60, "s")];
+    let parts = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n} {unit}"));
+    let text = parts.collect::<Vec<_>>().join(" ");
+    if text.is_empty() { "0 s".to_owned() } else { text }
+}
+
+fn commit_us(metadata: &metadata::Selection) -> u64 {
+    let has_commit = metadata.spec.params.iter().any(|param| param.name == "commit");
+    match has_commit {
+        true => metadata.params.duration_us(metadata.spec.params, "commit"),
+        false => F2FS_COMMIT_US,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{policy, system, writeback::Modes};
+
+    /// No proposal loses more than it may, whatever the bound and the present times are.
+    // Promises: Tune 11.
+    #[test]
+    fn times_within_a_bound_lose_at_most_that() {
+        let now = WritebackTimes::LINUX;
+        assert_eq!(now.loss_us(), 40 * SECOND_US);
+        for (bound_s, commits) in [(40, true), (40, false), (60, true), (300, true), (7, true)] {
+            let found = now.within(bound_s * SECOND_US, commits);
+            assert!(found.iter().all(|times| times.loss_us() <= bound_s * SECOND_US), "{found:?}");
+            assert!(found.iter().all(|times| times.expire_us > 0 && *times != now), "{found:?}");
+            assert!(commits || found.iter().all(|times| times.commit_us == now.commit_us));
+        }
+        let found = now.within(300 * SECOND_US, true);
+        let most = found.iter().map(|times| times.loss_us()).max().unwrap();
+        assert!(most > 298 * SECOND_US && found.len() > 10, "{found:?}");
+        assert_eq!(now.within(3 * SECOND_US, true), []);
+        let price = found[0].price(now);
+        assert_eq!(
+            [0, 40, 60, 310, 3900].map(|s| time_in_words(s * SECOND_US)).join(", "),
+            "0 s, 40 s, 1 min, 5 min 10 s, 1 h 5 min"
+        );
+        assert_eq!(price, "a power cut loses up to 1 min of what no program synced, not 40 s");
+        assert!(now.price(now).ends_with("synced, as now"));
+    }
+
+    #[test]
+    fn times_replace_those_of_a_setting() {
+        let metadata = Some(metadata::Selection::parse("ext4:groups=8,commit=9s").unwrap());
+        let (policy, writeback) = (policy::Selection::parse("lru").unwrap(), Modes::linux());
+        let system = system::PLAIN.clone();
+        let setting = Setting { policy, writeback, metadata, system, frames: 9 };
+        let times =
+            WritebackTimes { expire_us: 7_000_000, tick_us: 1_000_000, commit_us: 1_500_000 };
+        let changed = times.in_place_of(&setting).unwrap();
+        assert_eq!(WritebackTimes::of(&changed), Some(times));
+        assert!(changed.metadata.unwrap().label().contains("groups=8"));
+        let f2fs = Some(metadata::Selection::parse("f2fs").unwrap());
+        let setting = Setting { metadata: f2fs, ..setting };
+        assert!(times.in_place_of(&setting).err().unwrap().contains("commit"));
+        let kept = WritebackTimes { commit_us: F2FS_COMMIT_US, ..times };
+        assert_eq!(WritebackTimes::of(&kept.in_place_of(&setting).unwrap()), Some(kept));
+    }
+}
