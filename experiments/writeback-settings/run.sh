@@ -16,4 +16,9 @@ if [ -z "$program" ]; then
   cargo build --release --locked --quiet -p flashsift
   program=${CARGO_TARGET_DIR:-target}/release/flashsift
 fi
-exec python3 -B experiments/writeback-settings/settings.py --flashsift "$(realpath "$program")" "$@"
+words=(python3 -B experiments/writeback-settings/settings.py --flashsift "$(realpath "$program")" "$@")
+if [ "${1:-}" = --witness ]; then
+  # A mount that another namespace copied would not end.
+  exec unshare --mount --propagation private "${words[@]}"
+fi
+exec "${words[@]}"

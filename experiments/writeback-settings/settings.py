@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -39,8 +40,7 @@ def main() -> None:
     if arguments.expire is not None:
         replay(program, arguments.expire or RECORDINGS, EXPIRE, "-expire")
     if arguments.witness is not None:
-        for name in ("messenger", "appends"):
-            witness(program, name, arguments.witness)
+        witness(program, arguments.witness)
     write(program)
 
 
@@ -60,18 +60,19 @@ def replay(program: Path, names: list[str], settings: list[str], suffix: str) ->
     running = []
     for name in names:
         words = [program, "prove", trace_of(name), "--json", "--setting", ",".join(settings)]
-        output = open(MEASURED / f"{name}{suffix}.jsonl", "w", encoding="utf-8")
-        running.append(subprocess.Popen([str(word) for word in words], stdout=output))
+        with open(MEASURED / f"{name}{suffix}.jsonl", "w", encoding="utf-8") as output:
+            running.append(subprocess.Popen([str(word) for word in words], stdout=output))
         if suffix:
             running[-1].wait()
-    if any([one.wait() for one in running]):
+    # Each is waited for, also after one that failed.
+    if sum(abs(one.wait()) for one in running):
         raise SystemExit("a replay failed")
     (MEASURED / "machine.json").write_text(json.dumps(versions(), indent=1) + "\n", encoding="utf-8")
 
 
 def versions() -> dict:
     def first(*command: str) -> str:
-        done = subprocess.run(command, capture_output=True, encoding="utf-8")
+        done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
         return (done.stdout + done.stderr).strip().splitlines()[0]
 
     return {
@@ -85,40 +86,50 @@ def written_bytes(device: str) -> int:
     return SECTOR_BYTES * int(Path(f"/sys/block/{Path(device).name}/stat").read_text().split()[6])
 
 
-def witness(program: Path, name: str, minutes: float) -> None:
-    """Records a workload on ext4, counts the bytes at its device, and replays the recording."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
-        folder, trace, image = (Path(scratch) / part for part in ("mounted", f"{name}.parquet", "image"))
-        folder.mkdir()
-        with open(image, "wb") as file:
-            file.truncate(IMAGE_BYTES)
-        call("mkfs.ext4", "-q", "-F", image)
-        device = call("losetup", "--find", "--show", image).strip()
-        held = os.open(device, os.O_RDONLY)
+def recorded(program: Path, name: str, minutes: float, scratch: Path) -> tuple[Path, int]:
+    """Records a workload on ext4, and counts the bytes at its device until it is unmounted."""
+    folder, trace, image = (scratch / part for part in (name, f"{name}.parquet", f"{name}.image"))
+    folder.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(IMAGE_BYTES)
+    call("mkfs.ext4", "-q", "-F", image)
+    device = call("losetup", "--find", "--show", image).strip()
+    held = os.open(device, os.O_RDONLY)
+    try:
         try:
-            try:
-                call("mount", "-o", "noinit_itable", device, folder)
-            finally:
-                # The device lives on while it is open or mounted.
-                call("losetup", "--detach", device)
-            try:
-                call("sync", "--file-system", folder)
-                before = written_bytes(device)
-                workload = HERE / name if name == "appends" else ROOT / "workloads" / name
-                call(
-                    program, "record", "-o", trace, "--path", folder, "--", workload, "--dir", folder / "files",
-                    "--seed", 7, "--minutes", minutes,
-                )  # fmt: skip
-            finally:
-                call("umount", folder)
-            live = written_bytes(device) - before
+            call("mount", "-o", "noinit_itable", device, folder)
         finally:
-            os.close(held)
-        found = call(program, "prove", trace, "--json", "--window", "10s", "--setting", "ext4")
-        arms = [json.loads(line) for line in found.splitlines()]
-        row = {"workload": name, "minutes": minutes, "live_bytes": live, "arms": [a["written_bytes"] for a in arms]}
-        (MEASURED / f"witness-{name}.json").write_text(json.dumps(row) + "\n", encoding="utf-8")
-        print(json.dumps(row))
+            # The device lives on while it is open or mounted.
+            call("losetup", "--detach", device)
+        try:
+            call("sync", "--file-system", folder)
+            before = written_bytes(device)
+            workload = HERE / name if name == "appends" else ROOT / "workloads" / name
+            call(
+                program, "record", "-o", trace, "--path", folder, "--", workload, "--dir", folder / "files",
+                "--seed", 7, "--minutes", minutes,
+            )  # fmt: skip
+        finally:
+            call("umount", folder)
+        # It fails while a copy of the mount is in another namespace.
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+        return trace, written_bytes(device) - before
+    finally:
+        os.close(held)
+
+
+def witness(program: Path, minutes: float) -> None:
+    """Records workloads, and replays the recordings."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch, ThreadPoolExecutor() as pool:
+
+        def replayed(name: str) -> None:
+            trace, live = recorded(program, name, minutes, Path(scratch))
+            found = call(program, "prove", trace, "--json", "--window", "10s", "--setting", "ext4")
+            arms = [json.loads(line)["written_bytes"] for line in found.splitlines()]
+            row = {"workload": name, "minutes": minutes, "live_bytes": live, "arms": arms}
+            (MEASURED / f"witness-{name}.json").write_text(json.dumps(row) + "\n", encoding="utf-8")
+
+        list(pool.map(replayed, ["messenger", "appends"]))
 
 
 def predicted_bytes(program: Path, trace: Path, setting: str) -> int | None:
@@ -129,12 +140,11 @@ def predicted_bytes(program: Path, trace: Path, setting: str) -> int | None:
     options = dict(word.split("=") for word in words)
     metadata = f"ext4:commit={options['commit']}s" if "commit" in options else "ext4"
     expire = options.get("expire", "30s")
-    found = json.loads(
-        call(
-            program, "compare", trace, "--policy", "lru", "--memory", "16GiB", "--writeback", f"sync,expire:{expire}",
-            "--metadata", metadata, "--drain", "--json", "--quiet",
-        )  # fmt: skip
-    )
+    printed = call(
+        program, "compare", trace, "--policy", "lru", "--memory", "16GiB", "--writeback", f"sync,expire:{expire}",
+        "--metadata", metadata, "--drain", "--json", "--quiet",
+    )  # fmt: skip
+    found = json.loads(printed)
     return PAGE_BYTES * sum(found[key] for key in ("device_writes", "journal_writes", "metadata_writes"))
 
 
@@ -188,7 +198,7 @@ def write(program: Path) -> None:
     page = HERE / "RESULTS.md"
     machine = json.loads((MEASURED / "machine.json").read_text(encoding="utf-8"))
     tables = {
-        "machine": f"{machine['kernel']}, {machine['cpus']} CPUs; {'; '.join(machine['tools'])}.\n",
+        "machine": f"{machine['kernel']}, {machine['cpus']} CPUs.\n{'; '.join(machine['tools'])}.\n",
         "ratios": ratios(program, [*RECORDINGS, "appends"]),
         "expire": ratios(program, [f"{name}-expire" for name in [*RECORDINGS, "appends"]]),
         "witness": witnesses(),

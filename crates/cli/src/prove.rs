@@ -125,6 +125,7 @@ struct SettingRecord<'a> {
     ratio: Option<f64>,
     half_width: Option<f64>,
     late_s: f64,
+    early: bool,
     refused: u64,
     /// Bytes written, write requests and flushes of each window.
     windows: Vec<[u64; 3]>,
@@ -144,6 +145,7 @@ impl<'a> SettingRecord<'a> {
             ratio: arm.ratio.map(|ratio| ratio.value),
             half_width: arm.ratio.and_then(|ratio| ratio.half_width),
             late_s: arm.late_us as f64 / 1e6,
+            early: arm.early,
             refused: arm.refused.values().sum(),
             windows: arm.windows.iter().map(window).collect(),
         }
@@ -233,6 +235,12 @@ pub(crate) fn measured(script: &Script, plan: &Plan) -> anyhow::Result<Vec<ArmRe
 }
 
 fn note_refused(arms: &[ArmResult]) {
+    if arms.iter().any(|arm| arm.early) {
+        warn!(
+            "more pages were dirty than vm.dirty_background_ratio allows: the kernel wrote some \
+             early, and the bytes may be too many"
+        );
+    }
     for arm in arms {
         if !arm.refused.is_empty() {
             let reasons: Vec<_> =

@@ -92,8 +92,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
-    /// Then replay the trace on ext4 in memory with the changes of commit and expire that save most,
-    /// and count the bytes (root; takes as long as the trace, twice with expire)
+    /// Then replay the trace on ext4 in memory with the changes of commit and expire that save
+    /// most, and count the bytes (root; takes as long as the trace, or several times)
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     prove: bool,
 

@@ -40,7 +40,7 @@ fn commands() -> Vec<String> {
 #[test]
 fn shells_and_man_know_every_command() {
     let commands = commands();
-    assert_eq!(commands.len(), 20, "{commands:?}");
+    assert_eq!(commands.len(), 21, "{commands:?}");
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&run(&["completions", shell]).stdout);
         for command in &commands {

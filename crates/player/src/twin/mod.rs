@@ -87,6 +87,8 @@ pub struct ArmResult {
     pub refused: BTreeMap<String, u64>,
     /// Longest delay of an operation behind its time, microseconds.
     pub late_us: u64,
+    /// So many pages of the machine were dirty that the kernel began to write early.
+    pub early: bool,
     /// Bytes written, relative to the first arm.
     pub ratio: Option<Ratio>,
 }
@@ -144,7 +146,12 @@ pub fn run(
         }
     }
     let held = alone(passes.iter().any(|(machine, _)| !machine.is_empty()))?;
-    check_memory(script, passes.iter().map(|(_, arms)| arms.len()).max().unwrap_or(1) as u64)?;
+    let at_once = arms_at_once(script)?;
+    let mut split: Vec<Pass<'_>> = Vec::new();
+    for (machine, arms) in passes {
+        split.extend(arms.chunks(at_once).map(|part| (machine, part.to_vec())));
+    }
+    let passes = split;
     let _ = raise_open_files();
     let all_s = script.end_us() as f64 / 1e6 * passes.len() as f64;
     let mut all = Vec::new();
@@ -159,8 +166,15 @@ pub fn run(
         (plan.settings.iter().position(|setting| setting.label == arm.label), arm.again)
     };
     all.sort_by_key(place);
+    // A pass may see its end just before or just after the end of a window.
+    let windows = all.iter().map(|arm| arm.windows.len()).min().unwrap_or(0);
     let series = |arm: &ArmResult| -> Vec<u64> {
-        arm.windows.iter().map(|window| window.written_bytes).collect()
+        let mut bytes: Vec<u64> = arm.windows.iter().map(|window| window.written_bytes).collect();
+        let rest: u64 = bytes.drain(windows..).sum();
+        if let Some(last) = bytes.last_mut() {
+            *last += rest;
+        }
+        bytes
     };
     let base = series(&all[0]);
     all.iter_mut().skip(1).for_each(|arm| arm.ratio = ratio(&base, &series(arm)));
@@ -197,25 +211,31 @@ fn alone(changes_machine: bool) -> Result<File, Error> {
     Ok(file)
 }
 
-fn check_memory(script: &Script, arms: u64) -> Result<(), Error> {
-    let needed = memory_bytes(script).saturating_mul(arms);
+/// Returns how many arms may run at once: so many that their memory suffices, and that their dirty
+/// pages together stay below the limit above which the kernel begins to write early. In life, only
+/// one of them would be there.
+fn arms_at_once(script: &Script) -> Result<usize, Error> {
+    let needed = memory_bytes(script);
     let text = std::fs::read_to_string("/proc/meminfo")
         .map_err(|error| Error::system("/proc/meminfo: reading", error))?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok());
     let available = kib.unwrap_or(0) << 10;
     // Dirty pages and the rest of the machine need the other quarter.
-    if needed > available / 4 * 3 {
+    let fit = available / 4 * 3 / needed;
+    if fit == 0 {
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
         return Err(Error::Refused(format!(
-            "{arms} file systems in memory take up to {:.1} GiB, and {:.1} GiB of memory are \
-             available, of which a twin takes three quarters: give fewer settings at once, or a \
-             shorter part of the trace",
+            "a file system in memory takes up to {:.1} GiB for this trace, and three quarters of \
+             the available memory are {:.1} GiB: replay a shorter part of the trace",
             gib(needed),
-            gib(available)
+            gib(available / 4 * 3)
         )));
     }
-    Ok(())
+    let flusher = flashsift_host::flusher::settings()
+        .map_err(|error| Error::system("settings of the kernel's flusher", error))?;
+    let clean = flusher.background_bytes / script.burst_bytes.max(1);
+    Ok(fit.min(clean.max(1)).min(usize::MAX as u64) as usize)
 }
 
 /// Each arm keeps some hundred files open.
@@ -285,7 +305,7 @@ fn run_pass(
     };
     let mut windows: Vec<Vec<Counters>> = arms.iter().map(|arm| vec![arm.before]).collect();
     let mut devices = Vec::new();
-    let (played, stopped) = thread::scope(|scope| {
+    let (played, sampled) = thread::scope(|scope| {
         let mut threads = Vec::new();
         for Arm { setting, tree, device, mounted, .. } in arms {
             let shared = &shared;
@@ -309,7 +329,8 @@ fn run_pass(
     let (played, mut failed): (Vec<_>, Vec<_>) = played.into_iter().partition(Result::is_ok);
     // An arm that fails stops the others.
     failed.sort_by_key(|arm| matches!(arm, Err(Error::Stopped)));
-    failed.into_iter().next().map_or(stopped, |arm| arm.map(drop))?;
+    failed.into_iter().next().map_or(Ok(()), |arm| arm.map(drop))?;
+    let early = sampled?;
     let mut all = Vec::new();
     for ((((setting, again), device), mut at), (refused, late_us)) in
         settings.iter().zip(&devices).zip(windows).zip(played.into_iter().flatten())
@@ -331,6 +352,7 @@ fn run_pass(
             windows,
             refused,
             late_us,
+            early,
             ratio: None,
         });
     }
@@ -339,7 +361,8 @@ fn run_pass(
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Reads the counts of all devices at the end of each window, until the script ends.
+/// Reads the counts of all devices at the end of each window, until the script ends. Returns
+/// whether too many pages were dirty.
 fn sample(
     script: &Script,
     plan: &Plan,
@@ -347,13 +370,15 @@ fn sample(
     windows: &mut [Vec<Counters>],
     shared: &Shared,
     watch: &mut dyn FnMut(f64) -> bool,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
+    let mut early = false;
     let begun = Instant::now();
     let end = Duration::from_micros((script.end_us() as f64 / plan.speed) as u64);
     let mut next = plan.window;
     while shared.running.load(Relaxed) > 0 {
         thread::sleep(LOOK_AGAIN);
         let now = begun.elapsed();
+        early |= now < end && too_dirty();
         if watch(now.min(end).as_secs_f64() * plan.speed) {
             return Err(Error::Stopped);
         }
@@ -364,7 +389,18 @@ fn sample(
             next += plan.window;
         }
     }
-    Ok(())
+    Ok(early)
+}
+
+/// Whether the kernel writes dirty pages of any age.
+fn too_dirty() -> bool {
+    let text = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|number| number.trim().parse::<u64>().ok())
+    };
+    let limit = value("nr_dirty_background_threshold");
+    value("nr_dirty").zip(limit).is_some_and(|(dirty, limit)| dirty > limit)
 }
 
 type Played = (BTreeMap<String, u64>, u64);

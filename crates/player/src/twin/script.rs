@@ -98,6 +98,9 @@ pub struct InitialFile {
 /// A part of a file that is there before either has content or only blocks.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
+/// The age at which the kernel writes dirty pages by default, and the interval of its flusher.
+pub const BURST_US: u64 = 35_000_000;
+
 /// A whole trace.
 #[derive(Debug, Default)]
 pub struct Script {
@@ -111,6 +114,9 @@ pub struct Script {
     pub written_bytes: u64,
     /// The largest sum of file sizes at one time, bytes.
     pub peak_bytes: u64,
+    /// The most bytes written within [`BURST_US`]: dirty at one time, at most, unless they are
+    /// older because of the settings.
+    pub burst_bytes: u64,
     /// The trace says which syncs there were.
     pub has_syncs: bool,
 }
@@ -181,6 +187,7 @@ impl ScriptBuilder {
                 mem::take(&mut file.changed).into_iter().filter(|n| *n < chunks).collect();
         }
         self.script.directories = self.directories;
+        self.script.burst_bytes = burst_bytes(&self.script.steps);
         self.script
     }
 
@@ -447,6 +454,24 @@ impl ScriptBuilder {
         self.most_grown_bytes = self.most_grown_bytes.max(self.grown_bytes);
         state.size = size;
     }
+}
+
+/// Returns the most bytes of writes within [`BURST_US`].
+fn burst_bytes(steps: &[Step]) -> u64 {
+    let bytes = |step: &Step| match step.op {
+        FileOp::Write(_, span, _) | FileOp::Store(_, span) => span.len,
+        _ => 0,
+    };
+    let (mut first, mut now, mut most) = (0, 0u64, 0);
+    for step in steps {
+        now = now.saturating_add(bytes(step));
+        while steps[first].at_us + BURST_US < step.at_us {
+            now -= bytes(&steps[first]);
+            first += 1;
+        }
+        most = most.max(now);
+    }
+    most
 }
 
 impl Sink for ScriptBuilder {

@@ -226,6 +226,18 @@ fn a_store_makes_its_whole_folio_dirty() {
     assert_eq!(found.steps[0].op, store);
 }
 
+/// Nine arms with a download of 90 MB each, deleted before it is written, were once written by all
+/// of them: together they had more dirty pages than the kernel allows.
+#[test]
+fn the_largest_burst_is_that_of_35_seconds() {
+    let mut builder = ScriptBuilder::default();
+    for (at_s, len) in [(0, 5), (10, 7), (34, 1), (46, 4), (200, 6)] {
+        let event = Event { at_us: at_s * 1_000_000, pid: 1, tid: 1, action: write(0, 0, len) };
+        builder.event(&event);
+    }
+    assert_eq!(builder.finish().burst_bytes, 13);
+}
+
 /// A trace may be from any user: no name in it may lead out of the twin.
 #[test]
 fn names_stay_below_the_root() {
