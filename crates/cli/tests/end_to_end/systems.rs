@@ -13,8 +13,8 @@ fn cell_of<'a>(cells: &'a [Value], system: &str) -> &'a Value {
     cells.iter().find(|cell| cell["system"] == system).unwrap_or_else(|| panic!("no {system}"))
 }
 
-/// A deleted page was spared as one of the two used last, though no cache holds it. The buffer wrote
-/// another page then than an independent replica, whose count is this one.
+/// A deleted page was spared as one of the two used last, though no cache holds it. The count then
+/// differed from this one, which is that of an independent replica.
 #[test]
 fn hybrid_flush_spares_no_deleted_page() {
     let trace = repository("testdata/browser.parquet");
