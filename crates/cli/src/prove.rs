@@ -187,7 +187,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Reads a trace as a script, or its beginning.
-pub(crate) fn script(input: &Input, limit_us: Option<u64>) -> anyhow::Result<Script> {
+fn script(input: &Input, limit_us: Option<u64>) -> anyhow::Result<Script> {
     let mut builder = ScriptBuilder::default();
     let outcome = input.read(&mut builder)?;
     load::log_left_out(&outcome);
@@ -202,7 +202,7 @@ pub(crate) fn script(input: &Input, limit_us: Option<u64>) -> anyhow::Result<Scr
 }
 
 /// Replays a script, with a progress bar and warnings.
-pub(crate) fn measured(script: &Script, plan: &Plan) -> anyhow::Result<Vec<ArmResult>> {
+fn measured(script: &Script, plan: &Plan) -> anyhow::Result<Vec<ArmResult>> {
     if !script.has_syncs {
         warn!("the trace does not tell syncs: settings of commits are not proved by it");
     }
@@ -257,8 +257,21 @@ fn note_refused(arms: &[ArmResult]) {
     }
 }
 
+/// Replays a trace under settings in words, the first of which is the base, and prints the results.
+pub(crate) fn show(
+    input: &Input,
+    settings: impl IntoIterator<Item = String>,
+) -> anyhow::Result<()> {
+    let settings: Result<Vec<_>, _> =
+        settings.into_iter().map(|setting| Setting::parse(&setting)).collect();
+    let arms = measured(&script(input, None)?, &Plan::new(settings?))?;
+    let mut out = records::Output::text();
+    write!(out, "\nReplayed on file systems in memory:\n\n{}", as_table(&arms))?;
+    out.finish()
+}
+
 /// Returns the results as text.
-pub(crate) fn as_table(arms: &[ArmResult]) -> String {
+fn as_table(arms: &[ArmResult]) -> String {
     let header = ["setting", "MiB written", "writes", "flushes", "ratio", "±", "verdict"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for arm in arms {

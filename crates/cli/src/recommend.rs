@@ -22,7 +22,6 @@ use flashsift_core::{
     },
     trace::{Tables, Trace, Unit},
 };
-use flashsift_player::twin;
 use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
 use std::{io::Write, num::NonZeroUsize};
@@ -160,15 +159,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 fn prove(args: &Args, advice: &Advice) -> anyhow::Result<()> {
     const MOST: usize = 4;
     let changes = advice.judged.iter().filter_map(|judged| words_of_ext4(&judged.name)).take(MOST);
-    let settings: Result<Vec<_>, _> = std::iter::once("ext4".to_owned())
-        .chain(changes)
-        .map(|setting| twin::Setting::parse(&setting))
-        .collect();
-    let plan = twin::Plan::new(settings?);
-    let arms = prove::measured(&prove::script(&args.input, None)?, &plan)?;
-    let mut out = records::Output::text();
-    write!(out, "\nReplayed on file systems in memory:\n\n{}", prove::as_table(&arms))?;
-    out.finish()
+    prove::show(&args.input, std::iter::once("ext4".to_owned()).chain(changes))
 }
 
 /// Returns the setting of a change that is made of commit and expire; `None` for others.

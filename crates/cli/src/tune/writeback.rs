@@ -1,8 +1,6 @@
 //! `flashsift tune writeback`: the kernel's write-back, proposed for a recording and changed.
 //!
-//! [`propose`] finds times by the simulator, [`apply`] sets them. A proof by replay on real file
-//! systems takes the same two things as [`propose::Study`] holds: the path of the trace, and the
-//! settings ([`propose::Study::settings`]), the present ones first.
+//! [`propose`] finds times by the simulator, and proves them by a replay; [`apply`] sets them.
 
 use super::{Form, recording::Recording};
 use crate::{load, size, usage::Usage, watch::Until};
@@ -38,6 +36,7 @@ const JOURNAL: &str = "/var/lib/flashsift/writeback-journal.jsonl";
   flashsift tune writeback t.parquet                     lose no more than today
   flashsift tune writeback t.parquet --lose-at-most 5m
   flashsift tune writeback t.parquet --lose-at-most 5m --on /home
+  sudo flashsift tune writeback t.parquet --prove        and measure it
   sudo flashsift tune writeback --for 10m /              record first
   sudo flashsift tune writeback --for 10m / --lose-at-most 5m --apply
 
@@ -65,6 +64,11 @@ pub(crate) struct WritebackArgs {
     /// present times
     #[arg(long, value_name = "TIME", requires = "trace", value_parser = size::parse_time)]
     lose_at_most: Option<Duration>,
+
+    /// Also replay the trace on ext4 in memory, with the present times and the proposed ones, and
+    /// count the bytes (root; takes as long as the trace, or several times)
+    #[arg(long, requires = "trace", conflicts_with_all = ["json", "csv"])]
+    prove: bool,
 
     /// Directory of the file system to change, or its device; default with --for: DIR
     #[arg(long, value_name = "DIR", conflicts_with_all = ["undo", "status", "settings"])]

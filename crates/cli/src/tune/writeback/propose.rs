@@ -4,7 +4,7 @@ use super::{WritebackArgs, apply, present_times};
 use crate::{
     compare::schedule,
     load::{self, Input},
-    records, size, table, text,
+    prove, records, size, table, text,
     tune::apply::print,
     usage::Usage,
 };
@@ -152,6 +152,9 @@ pub(super) fn run(
     } else {
         print(&render(&study, mount, text::columns().unwrap_or(80)))?;
     }
+    if args.prove {
+        replay(&input, &study)?;
+    }
     let settings = study.settings();
     match mount {
         Some(mount) if !settings.is_empty() => {
@@ -161,6 +164,19 @@ pub(super) fn run(
         _ if args.apply => anyhow::bail!("nothing was set: there is no proposal, or no --on"),
         _ => Ok(()),
     }
+}
+
+/// Replays the trace with the present times and the proposed ones.
+fn replay(input: &Input, study: &Study) -> anyhow::Result<()> {
+    // Without a proposal, the text above says why.
+    let Some((_, times)) = study.proposed() else { return Ok(()) };
+    // The mount takes seconds.
+    let present = format!("ext4:commit={}", study.present.commit_us.div_ceil(1_000_000));
+    let mut proposed = format!("ext4:commit={}", times.commit_us.div_ceil(1_000_000));
+    if times.expire_us != study.present.expire_us {
+        proposed += &format!(":expire={}", Exact(times.expire_us));
+    }
+    prove::show(input, [present, proposed])
 }
 
 fn study(
