@@ -276,7 +276,7 @@ pub(super) fn set(
             "Set and read back. Undo: sudo flashsift tune writeback --undo all{}",
             match args.persist {
                 true => "",
-                false => ". The kernel forgets it at a restart; --persist would not",
+                false => ". The kernel forgets it at a restart, unless --persist is given",
             }
         ),
     };
