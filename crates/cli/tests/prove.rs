@@ -50,7 +50,7 @@ fn printed(output: &Output) -> String {
 
 /// Runs a proof. Another one may hold a setting of the machine for a moment. `None`, with a line on
 /// standard output, if it does for long.
-fn ended(command: impl Fn() -> Command) -> Option<Output> {
+fn ended(test: &str, command: impl Fn() -> Command) -> Option<Output> {
     let begun = Instant::now();
     while begun.elapsed() < LONGEST {
         let output = command().output().unwrap();
@@ -59,7 +59,7 @@ fn ended(command: impl Fn() -> Command) -> Option<Output> {
         }
         thread::sleep(Duration::from_millis(100));
     }
-    println!("SKIPPED: another proof runs");
+    println!("SKIPPED {test}: another proof runs");
     None
 }
 
@@ -83,7 +83,8 @@ fn a_planted_effect_is_seen_and_equal_arms_do_not_differ() {
     let trace = trace(folder.path(), 150, 200);
     let settings = "ext4,ext4:data=journal:nodelalloc";
     let options = ["--setting", settings, "--speed", "10", "--window", "200ms", "--json"];
-    let Some(output) = ended(|| prove(&trace, &options)) else { return };
+    let test = "a_planted_effect_is_seen_and_equal_arms_do_not_differ";
+    let Some(output) = ended(test, || prove(&trace, &options)) else { return };
     assert!(output.status.success(), "{}", printed(&output));
     let arms: Vec<Value> = String::from_utf8_lossy(&output.stdout)
         .lines()
@@ -171,7 +172,8 @@ fn a_proof_that_is_not_possible_says_why() {
             }
             command
         };
-        let Some(output) = ended(command) else { return };
+        let test = "a_proof_that_is_not_possible_says_why";
+        let Some(output) = ended(test, command) else { return };
         let says = printed(&output);
         assert_eq!(output.status.code(), Some(code), "{says}");
         assert!(says.contains(words), "{says}");
