@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::{
     fmt::Write as _,
     fs,
-    os::unix::process::CommandExt,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Output},
     thread,
@@ -48,6 +48,21 @@ fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Runs a proof. Another one may hold a setting of the machine for a moment. `None`, with a line on
+/// standard output, if it does for long.
+fn ended(test: &str, command: impl Fn() -> Command) -> Option<Output> {
+    let begun = Instant::now();
+    while begun.elapsed() < LONGEST {
+        let output = command().output().unwrap();
+        if !printed(&output).contains("another twin runs") {
+            return Some(output);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    println!("SKIPPED {test}: another proof runs");
+    None
+}
+
 /// Whether twins are possible here; prints a line if not.
 fn possible(test: &str) -> bool {
     let possible = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
@@ -68,17 +83,8 @@ fn a_planted_effect_is_seen_and_equal_arms_do_not_differ() {
     let trace = trace(folder.path(), 150, 200);
     let settings = "ext4,ext4:data=journal:nodelalloc";
     let options = ["--setting", settings, "--speed", "10", "--window", "200ms", "--json"];
-    let begun = Instant::now();
-    let mut output = prove(&trace, &options).output().unwrap();
-    // The other test holds a setting of the machine for a moment.
-    while printed(&output).contains("another twin runs") {
-        if begun.elapsed() > LONGEST {
-            println!("SKIPPED a_planted_effect_is_seen_and_equal_arms_do_not_differ: a proof runs");
-            return;
-        }
-        thread::sleep(Duration::from_millis(100));
-        output = prove(&trace, &options).output().unwrap();
-    }
+    let test = "a_planted_effect_is_seen_and_equal_arms_do_not_differ";
+    let Some(output) = ended(test, || prove(&trace, &options)) else { return };
     assert!(output.status.success(), "{}", printed(&output));
     let arms: Vec<Value> = String::from_utf8_lossy(&output.stdout)
         .lines()
@@ -158,22 +164,27 @@ fn a_killed_proof_leaves_no_device_and_no_setting() {
 fn a_proof_that_is_not_possible_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path(), 3, 1);
-    let refused = |mut command: Command, code, words: &str| {
-        let output = command.output().unwrap();
+    let refused = |user: Option<u32>, setting: &[&str], code, words: &str| {
+        let command = || {
+            let mut command = prove(&trace, &[&["--setting"], setting].concat());
+            if let Some(user) = user {
+                command.uid(user).gid(user).current_dir("/");
+            }
+            command
+        };
+        let test = "a_proof_that_is_not_possible_says_why";
+        let Some(output) = ended(test, command) else { return };
         let says = printed(&output);
         assert_eq!(output.status.code(), Some(code), "{says}");
         assert!(says.contains(words), "{says}");
     };
-    refused(prove(&trace, &["--setting", "ntfs"]), 2, "ext4, xfs, btrfs");
-    refused(prove(&trace, &["--setting", "ext4:expire=soon"]), 2, "is not a time");
+    refused(None, &["ntfs"], 2, "ext4, xfs, btrfs");
+    refused(None, &["ext4:expire=soon"], 2, "is not a time");
     if !possible("a_proof_that_is_not_possible_says_why") {
         return;
     }
-    refused(prove(&trace, &["--setting", "ext4:no_such_word"]), 1, "no_such_word");
-    refused(prove(&trace, &["--setting", "ext4", "--size", "16K"]), 1, "mkfs.ext4");
-    let mut other = prove(&trace, &["--setting", "ext4"]);
-    other.uid(NOBODY).gid(NOBODY).current_dir("/");
-    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .unwrap();
-    refused(other, 1, "needs root");
+    refused(None, &["ext4:no_such_word"], 1, "no_such_word");
+    refused(None, &["ext4", "--size", "16K"], 1, "mkfs.ext4");
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    refused(Some(NOBODY), &["ext4"], 1, "needs root");
 }
