@@ -52,13 +52,14 @@ fn every_column(trace: &str, args: &[&str]) {
                 None => on["write_amplification_reason"].is_string(),
             };
             assert!(shown, "{on}");
-            let flash = *name != "latency-100-800" && on["write_amplification"].is_f64();
+            let is_flash = !["hdd-2012", "latency-100-800"].contains(name);
+            let flash = is_flash && on["write_amplification"].is_f64();
             assert_eq!(on.get("lifetime_gain").is_some(), flash, "{on}");
             assert!(float(on, "gb_per_day") > 0.0, "{on}");
             // There are years, or the value that they lack.
             let reason = on["lifetime_reason"].as_str();
             assert_eq!(on.get("lifetime").is_some(), reason.is_none(), "{on}");
-            if ["microsd-2012", "latency-100-800"].contains(name) {
+            if !is_flash || *name == "microsd-2012" {
                 assert!(reason.unwrap().starts_with("no endurance figure"), "{on}");
             } else if flash {
                 assert_eq!(on["lifetime"]["write_amplification_from"], "run", "{on}");
