@@ -73,8 +73,8 @@ pub(super) struct Settings {
     #[arg(long = "profile", value_name = "NAME", value_delimiter = ',')]
     profiles: Vec<String>,
 
-    /// Further files that the sifter may drop, from the mounted directory on: 'Cache/*'; `*` stands
-    /// for any characters
+    /// Further files that the sifter may drop: 'Cache/*'; paths begin at the mounted directory, and
+    /// `*` stands for any characters
     #[arg(long, value_name = "PATTERN")]
     drop: Vec<String>,
 
