@@ -89,7 +89,8 @@ def build_sdist(directory, config_settings=None):
 
 def _sources():
     """Returns the paths of all sources; of a checkout only those that git knows."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--", *PACKED], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(["git", "ls-files", "-z", "--", *PACKED],
+                            check=False, cwd=ROOT, capture_output=True, text=True)
     if listed.returncode == 0 and listed.stdout:
         found = listed.stdout.split("\0")[:-1]
     else:

@@ -18,8 +18,9 @@ import sys
 import tempfile
 import zipfile
 
-import packing
 import tomllib
+
+import packing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "python"

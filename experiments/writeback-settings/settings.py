@@ -76,7 +76,7 @@ def versions() -> dict:
         return (done.stdout + done.stderr).strip().splitlines()[0]
 
     return {
-        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "kernel": f"{platform.system()} {platform.release().partition('-')[0]} {platform.machine()}",
         "cpus": os.cpu_count(),
         "tools": [first("mke2fs", "-V"), first("mkfs.xfs", "-V"), first("mkfs.btrfs", "--version")],
     }

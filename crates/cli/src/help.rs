@@ -249,6 +249,6 @@ mod tests {
         visible.sort_unstable();
         sorted.sort_unstable();
         assert_eq!(visible, sorted);
-        assert_eq!(grouped.len(), 20);
+        assert_eq!(grouped.len(), 21);
     }
 }

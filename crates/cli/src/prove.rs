@@ -22,7 +22,7 @@ use serde::Serialize;
 use std::{io::Write, time::Duration};
 use tracing::{info, warn};
 
-/// Replay a trace on file systems in memory, and count what each setting writes
+/// Replay a trace on file systems in memory, and count their bytes
 ///
 /// Each setting gets a loop device in memory with a file system of its own. The operations of the
 /// trace are performed on all of them at their recorded times. The kernel's counts of the devices

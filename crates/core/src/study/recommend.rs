@@ -4,7 +4,7 @@
 //! setting is one cell over the whole trace, so caches stay warm. Its requests to the device are
 //! counted by time slice: [`SLICES`] slices of equal length. The cost of a slice is the bytes that
 //! are written because of its changes, or, with a device, the time that the device takes for them
-//! ([`Objective`], [`meter`]). Pages that are dirty at the end are written, too, so no setting wins
+//! ([`Objective`], `meter`). Pages that are dirty at the end are written, too, so no setting wins
 //! by leaving them. [`judge`] then compares each candidate's slices with the baseline's.
 //!
 //! Each candidate is judged alone: their savings do not add up.

@@ -316,6 +316,10 @@ fn every_modelled_device_is_recovered() {
     let mut recovered = 0;
     for spec in ALL {
         let profile = ProfileSelection::parse(spec.name).unwrap().profile();
+        // `flashsift profile` measures flash; a hard disk has seeks in place of erase units.
+        if matches!(profile.model, Model::Disk(_)) {
+            continue;
+        }
         let machine = AnyDevice::new(&profile).unwrap();
         let pages = (8 << 30) / PAGE_BYTES;
         let mut device = Simulated { machine, pages, now_ns: 0 };
