@@ -62,6 +62,10 @@ const COMMON: &[(&[&str], Headed)] = &[
         ],
     ),
     (
+        &["prove"],
+        &[("Replay", &["setting", "for", "window", "compressible"]), ("Output", &["json"])],
+    ),
+    (
         &["replay"],
         &[
             ("Target", &["target", "yes-destroy-data", "size", "keep"]),
