@@ -101,7 +101,7 @@ setup-packages: setup-build
 	    $(CARGO) install -q --locked --root target/tools cargo-deb@$(CARGO_DEB); }
 
 setup-check-packages: setup-build
-	@$(call install,file:file curl:curl lintian:lintian mmdebstrap:mmdebstrap mkfs.f2fs:f2fs-tools qemu-aarch64-static:qemu-user-static qemu-system-aarch64:qemu-system-arm skopeo:skopeo unshare:util-linux)
+	@$(call install,file:file curl:curl lintian:lintian arch-test:arch-test mmdebstrap:mmdebstrap mkfs.f2fs:f2fs-tools qemu-aarch64-static:qemu-user-static qemu-system-aarch64:qemu-system-arm skopeo:skopeo unshare:util-linux)
 	@if command -v apt-get > /dev/null && (( EUID == 0 )) && [[ ! target/guest/arm64/mount/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking kernels for arm64 into target/guest/arm64"; $(GUEST)/kernel target/guest/arm64 arm64; fi
 
