@@ -4,7 +4,7 @@
 //! observations applies (Cochran, Sampling Techniques, 3rd ed., section 6.4): r = Σy / Σx, and the
 //! residuals y − r·x of the windows give its error. A write that one arm does a window later than
 //! the other adds to one residual and is missing from the next. Windows are therefore joined into
-//! at most [`GROUPS`] groups.
+//! at most `GROUPS` groups.
 
 /// Groups of windows, of which each has about the same number.
 const GROUPS: usize = 15;
