@@ -135,27 +135,13 @@ fn decisions_are_explained() {
     assert_eq!(with, plain);
     for cell in &plain {
         let sifter = cell["sifter"].as_str().unwrap();
-        let of_sifter = || {
+        let drops = || {
             let lines = explained.iter().filter(|line| line["sifter"] == sifter);
-            lines.map(|line| &line["decision"])
+            lines.map(|line| &line["decision"]).filter(|decision| decision["intent"] == "drop")
         };
-        let drops = || of_sifter().filter(|decision| decision["intent"] == "drop");
         assert_eq!(drops().count() as u64, number(cell, "dropped_files"), "{sifter}");
-        let again = || drops().filter(|decision| decision["followed"] == "use");
-        assert_eq!(again().count() as u64, number(cell, "fetched_again_files"), "{sifter}");
-        for decision in of_sifter() {
-            let rule = decision["rule"].as_str().unwrap();
-            assert!(rule.ends_with('.'), "{sifter}: {decision}");
-            let holds = |criterion: &Value| {
-                let number = |field: &str| criterion[field].as_f64().unwrap();
-                let (value, threshold) = (number("value"), number("threshold"));
-                value < threshold || criterion["or_equal"] == true && value == threshold
-            };
-            let criteria = decision["criteria"].as_array().unwrap();
-            let all = criteria.iter().all(holds);
-            let is_drop = decision["intent"] == "drop";
-            assert!(all == is_drop || criteria.is_empty(), "{sifter}: {decision}");
-        }
+        let again = drops().filter(|decision| decision["followed"] == "use").count() as u64;
+        assert_eq!(again, number(cell, "fetched_again_files"), "{sifter}");
     }
     let words = |pattern: &str| {
         let output = run(&[&args[..], &["--explain", pattern]].concat());
