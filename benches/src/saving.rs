@@ -51,7 +51,7 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', value_name = "TYPE,…", default_value = "ext4,f2fs")]
     file_system: Vec<String>,
 
-    /// Do not measure ext4's own knobs in --saving
+    /// Do not measure settings, XFS and other layers in --saving
     #[arg(long)]
     no_knobs: bool,
 
@@ -292,16 +292,19 @@ fn measure(
     let mut done = run_all(setting, chains)?;
     if knobs && file_system == FileSystem::Ext4 {
         // The age at which pages are written back is one setting for the whole machine, so these
-        // rows run when no others do.
-        let expire = |row: &&'static Row| row.knobs.contains(&Side::Expire300);
-        let chains = rows
-            .iter()
-            .copied()
-            .filter(expire)
-            .map(|row| vec![Job { row, file_system, sides: vec![Side::Expire300] }]);
-        let chains: Vec<_> = chains.collect();
-        if !chains.is_empty() {
-            let _restored = outside::Expire::set(300)?;
+        // sides run when no others do.
+        let alone = |row: &&'static Row| -> Vec<Side> {
+            let sides = row.knobs.iter().copied();
+            sides.filter(|side| side.is_alone() && side.cannot_run().is_none()).collect()
+        };
+        let jobs = rows.iter().copied().map(|row| Job { row, file_system, sides: alone(&row) });
+        let jobs = jobs.filter(|job| !job.sides.is_empty());
+        let (busy, waits): (Vec<Job>, Vec<Job>) =
+            jobs.partition(|job| job.row.pace != rows::Pace::Waits);
+        let mut chains: Vec<Vec<Job>> = waits.into_iter().map(|job| vec![job]).collect();
+        chains.push(busy);
+        if chains.iter().any(|chain| !chain.is_empty()) {
+            let _restored = outside::Waits::set(300)?;
             done.extend(run_all(setting, chains)?);
         }
     }

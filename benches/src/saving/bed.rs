@@ -47,8 +47,12 @@ pub(super) enum Side {
     Volatile,
     Eatmydata,
     Tmpfs,
-    /// Alone: it changes a setting of the machine.
+    Commit300,
+    /// XFS in place of the file system.
+    Xfs,
+    /// Alone: they change settings of the machine.
     Expire300,
+    XfsExpire300,
 }
 
 /// Files that were on the file system before.
@@ -58,12 +62,28 @@ const EATMYDATA: &str = "libeatmydata.so";
 
 impl Side {
     /// Everything that people use to spare flash.
-    pub(super) const KNOBS: [Side; 5] =
-        [Side::FastCommit, Side::Volatile, Side::Eatmydata, Side::Tmpfs, Side::Expire300];
+    pub(super) const KNOBS: [Side; 8] = [
+        Side::Commit300,
+        Side::Xfs,
+        Side::Expire300,
+        Side::XfsExpire300,
+        Side::FastCommit,
+        Side::Volatile,
+        Side::Eatmydata,
+        Side::Tmpfs,
+    ];
+
+    /// Those of them that honour every sync.
+    pub(super) const SETTINGS: [Side; 4] =
+        [Side::Commit300, Side::Xfs, Side::Expire300, Side::XfsExpire300];
 
     /// Whether no other side may run at the same time.
     pub(super) fn is_alone(self) -> bool {
-        self == Side::Expire300
+        matches!(self, Side::Expire300 | Side::XfsExpire300)
+    }
+
+    fn is_xfs(self) -> bool {
+        matches!(self, Side::Xfs | Side::XfsExpire300)
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -75,7 +95,10 @@ impl Side {
             Side::Volatile => "overlayfs `volatile`",
             Side::Eatmydata => "eatmydata",
             Side::Tmpfs => "tmpfs, copied back",
+            Side::Commit300 => "`commit=300`",
             Side::Expire300 => "`commit=300`, written back after 300 s",
+            Side::Xfs => "XFS",
+            Side::XfsExpire300 => "XFS, written back after 300 s",
         }
     }
 
@@ -88,6 +111,10 @@ impl Side {
             Side::Plain | Side::FastCommit => {
                 "about the last 30 s of content that no program synced"
             }
+            Side::Xfs => {
+                "about the last 30 s of content that no program synced; a file renamed without a \
+                 sync is empty"
+            }
             Side::Volatile => {
                 "everything since the mount, synced or not; the upper directory has to be deleted"
             }
@@ -95,7 +122,13 @@ impl Side {
                 "about the last 30 s, synced or not; databases and renamed files can be damaged"
             }
             Side::Tmpfs => "everything since the last copy, synced or not",
-            Side::Expire300 => "about the last 5 minutes of content that no program synced",
+            Side::Commit300 => {
+                "about the last 30 s of content that no program synced, and names, sizes and \
+                 appended content of the last 5 minutes"
+            }
+            Side::Expire300 | Side::XfsExpire300 => {
+                "about the last 5 minutes of content that no program synced"
+            }
         }
     }
 
@@ -106,9 +139,11 @@ impl Side {
 
     /// Returns the reason for which this machine cannot run this side.
     pub(super) fn cannot_run(self) -> Option<&'static str> {
-        let missing =
-            self == Side::Eatmydata && run(Command::new("eatmydata").arg("true")).is_err();
-        missing.then_some("eatmydata is not installed")
+        if self == Side::Eatmydata && run(Command::new("eatmydata").arg("true")).is_err() {
+            return Some("eatmydata is not installed");
+        }
+        let no_xfs = self.is_xfs() && run(Command::new("mkfs.xfs").arg("-V")).is_err();
+        no_xfs.then_some("xfsprogs is not installed")
     }
 }
 
@@ -161,6 +196,9 @@ impl Bed {
         let image = dir.path().join("image");
         File::create(&image)?.set_len(bytes)?;
         match file_system {
+            FileSystem::Ext4 if side.is_xfs() => {
+                run(Command::new("mkfs.xfs").arg("-q").arg(&image))?;
+            }
             FileSystem::Ext4 => {
                 let mut mkfs = Command::new("mkfs.ext4");
                 // Otherwise a kernel thread initialises tables while the row is measured.
@@ -197,8 +235,9 @@ impl Bed {
         for name in ["fs", "over", "scratch"] {
             fs::create_dir(bed.path(name))?;
         }
-        let options = if side == Side::Expire300 { "commit=300" } else { "defaults" };
-        bed.mount(&["-t", file_system.name(), "-o", options], bed.device.clone(), "fs")?;
+        let is_slow_to_commit = matches!(side, Side::Commit300 | Side::Expire300);
+        let options = if is_slow_to_commit { "commit=300" } else { "defaults" };
+        bed.mount(&["-t", bed.kind(), "-o", options], bed.device.clone(), "fs")?;
         for name in ["fs/files", "fs/beside", "fs/upper", "fs/work"] {
             fs::create_dir(bed.path(name))?;
         }
@@ -226,6 +265,11 @@ impl Bed {
         Ok(())
     }
 
+    /// The type of its file system.
+    fn kind(&self) -> &'static str {
+        if self.side.is_xfs() { "xfs" } else { self.file_system.name() }
+    }
+
     fn is_flashsift(&self) -> bool {
         matches!(self.side, Side::Flashsift | Side::Recorded)
     }
@@ -233,10 +277,8 @@ impl Bed {
     /// The directory in which the row works.
     pub(super) fn stage(&self) -> PathBuf {
         match self.side {
-            Side::Plain | Side::FastCommit | Side::Eatmydata | Side::Expire300 => {
-                self.path("fs/files")
-            }
             Side::Flashsift | Side::Recorded | Side::Volatile | Side::Tmpfs => self.path("over"),
+            _ => self.path("fs/files"),
         }
     }
 
@@ -265,7 +307,7 @@ impl Bed {
                 }
                 run(&mut mount)?;
             }
-            Side::Plain | Side::FastCommit | Side::Eatmydata | Side::Expire300 => {}
+            _ => {}
         }
         self.attached = Instant::now();
         Ok(())
@@ -296,7 +338,7 @@ impl Bed {
         measured.flushes = after[1] - self.before[1];
         if hash {
             let device = self.device.clone();
-            self.mount(&["-t", self.file_system.name(), "-o", "ro"], device, "fs")?;
+            self.mount(&["-t", self.kind(), "-o", "ro"], device, "fs")?;
             let files = if self.side == Side::Volatile { "fs/upper" } else { "fs/files" };
             measured.tree = tree(&self.path(files))?;
             self.unmount_last()?;

@@ -1,12 +1,11 @@
 //! The process outside of the namespaces: it starts the measuring process, ends it at Ctrl-C, and
-//! restores the one setting of the machine that is changed.
+//! restores the settings of the machine that are changed.
 
 use anyhow::{Context, bail, ensure};
 use signal_hook::{consts, iterator::Signals};
 use std::{
     env, fs,
     os::unix::process::CommandExt,
-    path::Path,
     process::{Command, exit},
     sync::mpsc,
     thread,
@@ -17,18 +16,20 @@ pub(super) const INSIDE: &str = "FLASHSIFT_BENCH_INSIDE";
 /// The directory that the process inside uses; this process deletes it.
 pub(super) const DIRECTORY: &str = "FLASHSIFT_BENCH_DIRECTORY";
 
-/// Age in hundredths of a second at which the kernel writes dirty pages back.
-const EXPIRE: &str = "/proc/sys/vm/dirty_expire_centisecs";
+/// The age at which the kernel writes dirty pages back, and the pause after which XFS writes
+/// metadata in place. Both are settings of the whole machine, in hundredths of a second.
+const WAITS: [&str; 2] =
+    ["/proc/sys/vm/dirty_expire_centisecs", "/proc/sys/fs/xfs/xfssyncd_centisecs"];
 
 /// Runs this command line again in mount and process namespaces of its own.
 ///
 /// Ctrl-C and kills end the process inside by SIGKILL, and with it every process of its namespace.
 /// The kernel then removes the mounts. A loop device detaches when its last user ends, and its
 /// image has no name. Only a SIGKILL of this process leaves something: an empty directory in
-/// `target`, and [`EXPIRE`] if it was changed at that time.
+/// `target`, and [`WAITS`] if they were changed at that time.
 pub(super) fn run() -> anyhow::Result<()> {
     let dir = tempfile::tempdir_in("target")?;
-    let expire = fs::read_to_string(EXPIRE)?;
+    let waits = Waits::now();
     let mut inside = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"])
         .arg(env::current_exe()?)
@@ -57,9 +58,7 @@ pub(super) fn run() -> anyhow::Result<()> {
         // The directory can be deleted when the mounts in it have ended.
         let _ = end.recv();
     }
-    if fs::read_to_string(EXPIRE)? != expire {
-        fs::write(EXPIRE, expire)?;
-    }
+    drop(waits);
     drop(dir);
     match how {
         Err(signal) => exit(128 + signal),
@@ -85,22 +84,31 @@ pub(super) fn let_go_of_other_mounts() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// [`EXPIRE`] has another value until this is dropped.
-pub(super) struct Expire {
-    before: String,
-}
+/// The values of [`WAITS`] that this kernel has. They are set again when this is dropped.
+pub(super) struct Waits(Vec<(&'static str, String)>);
 
-impl Expire {
-    pub(super) fn set(seconds: u32) -> anyhow::Result<Expire> {
-        ensure!(Path::new(EXPIRE).exists(), "{EXPIRE} is missing");
-        let before = fs::read_to_string(EXPIRE)?;
-        fs::write(EXPIRE, (seconds * 100).to_string()).context(EXPIRE)?;
-        Ok(Expire { before })
+impl Waits {
+    fn now() -> Waits {
+        let value = |path| Some((path, fs::read_to_string(path).ok()?));
+        Waits(WAITS.into_iter().filter_map(value).collect())
+    }
+
+    pub(super) fn set(seconds: u32) -> anyhow::Result<Waits> {
+        let before = Self::now();
+        ensure!(before.0.iter().any(|(path, _)| *path == WAITS[0]), "{} is missing", WAITS[0]);
+        for (path, _) in &before.0 {
+            fs::write(path, (seconds * 100).to_string()).context(*path)?;
+        }
+        Ok(before)
     }
 }
 
-impl Drop for Expire {
+impl Drop for Waits {
     fn drop(&mut self) {
-        let _ = fs::write(EXPIRE, &self.before);
+        for (path, value) in &self.0 {
+            if fs::read_to_string(path).is_ok_and(|now| now != *value) {
+                let _ = fs::write(path, value);
+            }
+        }
     }
 }

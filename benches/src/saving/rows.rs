@@ -100,6 +100,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "Chromium with profile and cache on the mount",
         required: 0.95,
         pace: Pace::Long,
+        knobs: &Side::SETTINGS,
         same: false,
         programs: &["chromium", "python3"],
         device_bytes: 4 * GIB,
@@ -170,6 +171,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "log",
         what: "a log: one line of 100 bytes a second, 500 lines",
         required: 0.2,
+        knobs: &Side::SETTINGS,
         perform: |stage| log(stage, stage.count(500, 60)),
         ..ROW
     },
@@ -212,6 +214,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "sqlite-wal",
         what: "SQLite, `journal_mode=WAL`: 300 transactions of one row",
+        knobs: &Side::SETTINGS,
         perform: |stage| sqlite(stage, "WAL"),
         ..SQLITE
     },
@@ -347,6 +350,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "git: init, 30 commits of 4 files, one in 2 s, gc",
         same: false,
         programs: &["git"],
+        knobs: &Side::SETTINGS,
         perform: git,
         ..ROW
     },

@@ -123,7 +123,7 @@ pub(super) fn daemon(report: &mut Report, results: &[Results]) {
     report.line("");
 }
 
-/// ext4's own knobs, beside plain ext4 and flashsift.
+/// Settings, XFS and other layers, beside plain ext4 and flashsift.
 pub(super) fn knobs(report: &mut Report, results: &[Results]) {
     let sides = Side::KNOBS;
     let measured = |side: &Side| results.iter().any(|result| !result.get(*side).is_empty());
@@ -141,10 +141,11 @@ pub(super) fn knobs(report: &mut Report, results: &[Results]) {
     }
     let names: Vec<_> = sides.iter().map(|side| side.name()).collect();
     report.line(&format!(
-        "## Beside ext4's own knobs\n\nKiB written and, in brackets, flush requests. The knobs ran \
-         at the same time as the first round, except the last: `vm.dirty_expire_centisecs` is one \
-         setting of the whole machine (the bench restores it), so that side ran alone. `without` \
-         is ext4 with default options. The tmpfs is copied back once, at the end, as \
+        "## Beside settings, XFS and other layers\n\nKiB written and, in brackets, flush requests. \
+         These sides ran at the same time as the first round, except those that write back after \
+         300 s. `vm.dirty_expire_centisecs` and XFS's `xfssyncd_centisecs` are settings of the \
+         whole machine (the bench restores them), so those sides ran alone. `without` is ext4 with \
+         default options. The tmpfs is copied back once, at the end, as \
          profile-sync-daemon does at logout; a copy every hour writes more.\n\n| row | {} \
          |\n|---|{}",
         names.join(" | "),

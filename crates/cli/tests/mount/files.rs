@@ -2,7 +2,10 @@
 
 use super::{KIB, LATE, MIB, Mounted, bytes, create, directory, run, text, tree};
 use rustix::{
-    fs::{FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom, XattrFlags, inotify},
+    fs::{
+        AtFlags, FallocateFlags, FlockOperation, IFlags, Mode, OFlags, SeekFrom, StatxFlags,
+        XattrFlags, inotify,
+    },
     io::Errno,
 };
 use std::{
@@ -613,13 +616,32 @@ fn an_unlinked_file_lives_while_it_is_open() {
     assert!(mounted.ended().is_empty());
 }
 
-/// fuser does not know the FUSE request for a file without a name; programs that want one get the
-/// error for which they have a fallback.
-// Promises: Mount 38.
+/// FUSE, or the library, lacks some operations of ext4. Programs that try them get the errors for
+/// which they have a fallback, for a file in RAM and for one on flash; the file stays as it was.
+// Promises: Mount 38, Mount 40.
 #[test]
-fn a_file_without_a_name_is_not_supported_and_programs_know() {
-    let test = "a_file_without_a_name_is_not_supported_and_programs_know";
+fn what_ext4_has_and_fuse_lacks_fails_with_the_errors_that_programs_expect() {
+    let test = "what_ext4_has_and_fuse_lacks_fails_with_the_errors_that_programs_expect";
     let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    create(&mounted.at("written back"), &bytes(2, 70_000));
+    mounted.settle();
+    create(&mounted.at("in RAM"), &bytes(2, 70_000));
+    for name in ["in RAM", "written back"] {
+        let open = || File::options().read(true).write(true).open(mounted.at(name)).unwrap();
+        let (file, other) = (open(), File::create(mounted.at("other")).unwrap());
+        for flags in [FallocateFlags::COLLAPSE_RANGE, FallocateFlags::INSERT_RANGE] {
+            let done = rustix::fs::fallocate(&file, flags, 0, 4096);
+            assert_eq!(done, Err(Errno::OPNOTSUPP), "{name}: {flags:?}");
+        }
+        assert_eq!(rustix::fs::ioctl_ficlone(&other, &file), Err(Errno::OPNOTSUPP), "{name}");
+        assert_eq!(rustix::fs::ioctl_getflags(&file).unwrap_err(), Errno::NOTTY, "{name}");
+        let flags = rustix::fs::ioctl_setflags(&file, IFlags::NOATIME);
+        assert_eq!(flags, Err(Errno::NOTTY), "{name}");
+        let at = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, at).unwrap();
+        assert_eq!(stat.stx_mask & StatxFlags::BTIME.bits(), 0, "{name}");
+        assert!(fs::read(mounted.at(name)).unwrap() == bytes(2, 70_000), "{name}");
+    }
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let opened = rustix::fs::open(mounted.ext4.mountpoint(), flags, Mode::from(0o640));
     assert_eq!(opened.unwrap_err(), Errno::OPNOTSUPP);
