@@ -491,3 +491,61 @@ fn a_shutdown_of_the_machine_writes_everything_back() {
     let expected = expected.map(|(name, content)| (name.to_owned(), format!("{content}\n")));
     assert_eq!(found, BTreeMap::from(expected));
 }
+
+/// A machine that is switched off forgets the kernel's values. What `--persist` wrote brings them
+/// back at the next start, and one undo after it leaves mountinfo, sysctls and the files in /etc as
+/// they were, byte by byte.
+// Promises: Tune 12.
+#[test]
+fn settings_of_write_back_come_back_after_a_restart_and_are_undone() {
+    const TEST: &str = "settings_of_write_back_come_back_after_a_restart_and_are_undone";
+    let Some(guest) = guest(TEST, DEBIAN) else { return };
+    let out = tempfile::tempdir().unwrap();
+    // /out is the disk of the machine: it has /etc and the journal. A start mounts what fstab
+    // names, and sets what sysctl.d has.
+    let script = |then: &str| {
+        format!(
+            "set -eu
+            cd /
+            umount /flash
+            mkdir -p /out/etc/sysctl.d /out/state
+            [ -e /out/etc/fstab ] \
+              || printf '# a comment\n/dev/mmcblk0  /flash\text4 noatime 0 2\n' > /out/etc/fstab
+            mount --bind /out/etc /etc
+            mount /flash
+            for file in /etc/sysctl.d/*.conf; do
+              [ ! -e $file ] || busybox sysctl -q -p $file
+            done
+            tune() {{
+              {FLASHSIFT} tune writeback --journal /out/state/journal.jsonl \"$@\"
+            }}
+            state() {{
+              grep ' /flash ' /proc/self/mountinfo | cut -d' ' -f4-
+              cat /proc/sys/vm/dirty_expire_centisecs /etc/fstab
+              ls /etc /etc/sysctl.d
+            }}
+            {then}"
+        )
+    };
+    let first = script(
+        "state > /out/before
+        tune --set dirty-expire=5m,commit=1m --on /flash --apply --persist
+        state > /out/set",
+    );
+    let second = script(
+        "state > /out/again
+        tune --status > /out/status-of-settings
+        tune --undo all
+        state > /out/after",
+    );
+    if !run(&guest, "ext4", out.path(), &[&first, &second]) {
+        return asleep(TEST).unwrap_or_default();
+    }
+    let said = |name: &str| fs::read_to_string(out.path().join(name)).unwrap();
+    assert!(said("set").contains("commit=60") && said("set").contains("30000"), "{}", said("set"));
+    assert_ne!(said("before"), said("set"));
+    assert_eq!(said("again"), said("set"));
+    let status = said("status-of-settings");
+    assert_eq!(status.lines().filter(|line| line.ends_with(": in force")).count(), 4, "{status}");
+    assert_eq!(said("after"), said("before"));
+}

@@ -7,6 +7,7 @@ use super::temps::{is_temporary, temporary};
 use super::types::Time;
 use super::volume::Volume;
 use super::writes::Flushes;
+use flashsift_core::show::counted;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, StatxAttributes,
     StatxFlags, Timespec, Timestamps, UTIME_OMIT,
@@ -173,7 +174,8 @@ impl Backing {
         };
         let epochs = recovery::recover(dirs)?;
         if epochs > 0 {
-            info!("after a crash: applied {epochs} epochs of delayed syncs from the log");
+            let epochs = counted(epochs as u64, "epoch");
+            info!("after a crash: applied {epochs} of delayed syncs from the log");
         }
         let of_temps = flags(&temps);
         let state = FlashState::new(&hidden)?;
