@@ -6,6 +6,7 @@
 #   sudo run.sh --measure [NAME…]  # replays first: messenger, game, feed, each as long as it is
 #   sudo run.sh --expire [NAME…]   # the same with vm.dirty_expire_centisecs at 300 s beside
 #   sudo run.sh --witness [MINUTES]  # records anew, and compares the device with its replay
+#   sudo run.sh --cuts [N]           # cuts the power of each setting N times (60)
 #
 # The measurement needs root, e2fsprogs, xfsprogs and btrfs-progs. $FLASHSIFT names a program
 # instead of the build.

@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--measure", nargs="*")
     parser.add_argument("--expire", nargs="*")
     parser.add_argument("--witness", nargs="?", const=3.0, type=float)
+    parser.add_argument("--cuts", nargs="?", const=60, type=int)
     arguments = parser.parse_args()
     program = arguments.flashsift
     MEASURED.mkdir(exist_ok=True)
@@ -41,6 +42,8 @@ def main() -> None:
         replay(program, arguments.expire or RECORDINGS, EXPIRE, "-expire")
     if arguments.witness is not None:
         witness(program, arguments.witness)
+    if arguments.cuts is not None:
+        cut(arguments.cuts)
     write(program)
 
 
@@ -132,6 +135,33 @@ def witness(program: Path, minutes: float) -> None:
         list(pool.map(replayed, ["messenger", "appends"]))
 
 
+def cut(cuts: int) -> None:
+    """Cuts the power of each setting so often: a test program of the command line has the disk for it."""
+    test = "power_cuts::settings::files_after_power_cuts_by_setting"
+    words = ["cargo", "test", "--locked", "-p", "flashsift", "--test", "integration", test, "--", "--ignored", "--nocapture"]
+    said = call(*words, env={**os.environ, "FLASHSIFT_CUTS": str(cuts)}, cwd=ROOT)
+    found = [line.removeprefix("found ") for line in said.splitlines() if line.startswith("found ")]
+    (MEASURED / "cuts.jsonl").write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
+
+
+def after_cuts() -> str:
+    path = MEASURED / "cuts.jsonl"
+    found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    rows = [
+        [
+            one["setting"], str(one["cuts"]), str(one["not_mounted"]),
+            f"{one['synced_lost']} in {one['cuts_with_synced_lost']}", f"{one['wrong']} in {one['cuts_with_wrong']}",
+            f"{one['replaced_lost']} in {one['cuts_with_replaced_lost']}", f"{one['created_lost'] / one['cuts']:.1f}",
+        ]
+        for one in found
+    ]  # fmt: skip
+    head = [
+        "setting", "cuts", "not mountable", "synced files lost, in cuts", "unsynced files with wrong content, in cuts",
+        "replaced files empty or lost, in cuts", "new unsynced files lost a cut",
+    ]  # fmt: skip
+    return table(head, rows)
+
+
 def predicted_bytes(program: Path, trace: Path, setting: str) -> int | None:
     """Bytes by the model of ext4; nothing for settings that it does not know."""
     system, *words = setting.split(":")
@@ -202,6 +232,7 @@ def write(program: Path) -> None:
         "ratios": ratios(program, [*RECORDINGS, "appends"]),
         "expire": ratios(program, [f"{name}-expire" for name in [*RECORDINGS, "appends"]]),
         "witness": witnesses(),
+        "cuts": after_cuts(),
     }
     text = page.read_text(encoding="utf-8")
     page.write_text(MARKED.sub(lambda m: m[1] + tables[m[2]] + m[3], text), encoding="utf-8")

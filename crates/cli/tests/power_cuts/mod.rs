@@ -17,6 +17,7 @@ mod delayed;
 mod device;
 mod history;
 mod promises;
+mod settings;
 
 use crate::places::{Places, is_mounted, make_image, mount_image, output, skip};
 use database::{DATABASES, Database};
