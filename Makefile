@@ -10,7 +10,7 @@ GUEST := crates/cli/tests/guest
 PAGES := crates/report/tests/browser
 
 .PHONY: help demo demo-all test test-without-python check lint format prose docs book \
-  python-tests-setup python-tests workloads-tests pages-setup pages soak bench rival fuzz deny wheel wheel-test setup setup-build build install uninstall clean
+  python-tests-setup python-tests workloads-tests remedies-tests pages-setup pages soak bench rival fuzz deny wheel wheel-test setup setup-build build install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -92,6 +92,11 @@ python-tests:
 workloads-tests:
 	@python3 -B -m unittest discover -s workloads/tests
 
+# Settings that doctor advises, of three programs: `make soak` tries those of all.
+REMEDIES := redis rsyslog nginx
+remedies-tests:
+	@checks/remedies --seconds 3 $(REMEDIES)
+
 pages-setup:
 	@if command -v npm > /dev/null; then cd $(PAGES) && npm ci --no-audit --no-fund --loglevel=error; \
 	else echo "SKIPPED pages in a browser: npm is not installed"; fi
@@ -155,7 +160,8 @@ setup-build:
 	@mkdir -p target
 
 setup: setup-build
-	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip chromium:chromium git:git /usr/lib/python3/dist-packages/lmdb:python3-lmdb /usr/lib/python3/dist-packages/plyvel:python3-plyvel pip3:python3-pip node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr setfacl:acl)
+	@$(call install,strace:strace fio:fio blkparse:blktrace sqlite3:sqlite3 xz:xz-utils python3:python3 curl:curl unzip:unzip chromium:chromium git:git /usr/lib/python3/dist-packages/lmdb:python3-lmdb /usr/lib/python3/dist-packages/plyvel:python3-plyvel pip3:python3-pip node:nodejs npm:npm mkfs.ext4:e2fsprogs eatmydata:eatmydata fusermount3:fuse3 qemu-system-x86_64:qemu-system-x86 mkfs.f2fs:f2fs-tools mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs getfattr:attr setfacl:acl systemd-nspawn:systemd-container)
+	@if command -v apt-get >/dev/null && (( EUID == 0 )); then checks/remedies --fetch $(REMEDIES); fi
 	@if command -v apt-get >/dev/null && ! command -v promtool >/dev/null && [[ ! -x target/prometheus/usr/bin/promtool ]]; then \
 	  echo "unpacking Prometheus of Debian into target/prometheus"; $(unpack-prometheus); fi
 	@if (( EUID == 0 )) && [[ ! -e /run/udev ]]; then $(call as-systemd-does); fi

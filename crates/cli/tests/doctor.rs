@@ -58,9 +58,12 @@ for n in range(int(sys.argv[2])):
 ";
 
 /// Writes the second argument and a zero byte into the file, adds to it, and syncs it 61 times.
-/// Then it says so, and waits.
+/// Then it says so, and waits. With `WAIT` in its environment it first does both.
 const SYNCER: &str = "
 import os, sys
+if 'WAIT' in os.environ:
+    print('waits', flush=True)
+    sys.stdin.readline()
 file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
 os.write(file, sys.argv[2].encode() + b'\\0')
 os.fsync(file)
@@ -189,6 +192,15 @@ impl Stage {
         let file = self.mountpoint.join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         Running::new(command.args(["-c", SYNCER]).arg(file).arg(head))
+    }
+
+    /// Bytes that its device has written, after all that waits was written.
+    fn written_bytes(&self) -> u64 {
+        output(Command::new("sync").arg("-f").arg(&self.mountpoint)).unwrap();
+        let dev = self.mountpoint.metadata().unwrap().dev();
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let counters = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).unwrap();
+        counters.split_whitespace().nth(6).unwrap().parse::<u64>().unwrap() * 512
     }
 
     fn run_all(&self) {
@@ -391,6 +403,112 @@ fn memory_over_logs_and_caches_keeps_their_directories() {
     }
     let meta = shared.metadata().unwrap();
     assert_eq!((meta.mode() & 0o7777, meta.uid(), meta.gid()), (0o2770, 33, 4));
+
+    // The next start mounts the directory by fstab, and systemd makes what is below.
+    if Command::new("systemd-tmpfiles").arg("--version").output().is_err() {
+        return skip(NAME, "systemd-tmpfiles is not installed").unwrap_or_default();
+    }
+    let etc = stage.folder.path().join("etc");
+    fs::create_dir_all(etc.join("tmpfiles.d")).unwrap();
+    fs::write(etc.join("fstab"), "UUID=5 / ext4 errors=remount-ro 0 1\n").unwrap();
+    let script = format!(
+        "sudo() {{ \"$@\"; }}
+        set -e
+        mount --bind {etc} /etc
+        list() {{ (cd {at}; find . -printf '%p %y %m %U:%G %l\\n' | sort); }}
+        list
+        echo kept
+        {} > /dev/null
+        mount --fstab /etc/fstab {at}
+        [ \"$(stat -f -c %T {at})\" = tmpfs ]
+        systemd-tmpfiles --create /etc/tmpfiles.d/*
+        list
+        echo undone
+        {}
+        list
+        cat /etc/fstab; ls /etc/tmpfiles.d",
+        lines(&log, "lasting"),
+        lines(&log, "undo"),
+        etc = etc.display(),
+        at = log.display(),
+    );
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]).current_dir("/");
+    let printed = String::from_utf8(output(&mut shell).unwrap()).unwrap();
+    let (before, rest) = printed.split_once("kept\n").unwrap();
+    let (during, after) = rest.split_once("undone\n").unwrap();
+    let kept: String = before.split_inclusive('\n').filter(|line| !line.contains(" f ")).collect();
+    assert_eq!(during, kept);
+    assert_eq!(after, format!("{before}UUID=5 / ext4 errors=remount-ro 0 1\n"));
+}
+
+/// The list named `python3` for each script, started before the watch or during it.
+// Promises: Record 22.
+#[test]
+fn scripts_have_names_of_their_own() {
+    const NAME: &str = "scripts_have_names_of_their_own";
+    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
+    let script = |name: &str| {
+        let path = stage.folder.path().join(name);
+        fs::write(&path, SYNCER).unwrap();
+        let mut command = Command::new("/usr/bin/python3");
+        command.arg("-u").arg(path).arg(stage.mountpoint.join(name)).arg("text");
+        command
+    };
+    let before = Running::new(&mut {
+        let mut waiting = script("before.py");
+        waiting.env("WAIT", "1");
+        waiting
+    });
+    let report = stage.folder.path().join("doctor.html");
+    let (said, programs) = examined_beside(&stage.mountpoint, &report, || {
+        let mut before = before;
+        before.tell();
+        [before, Running::new(&mut script("during.py"))]
+    });
+    drop(programs);
+    let writers = said["writers"].as_array().unwrap().iter();
+    let names: Vec<&str> = writers.map(|writer| writer["program"].as_str().unwrap()).collect();
+    assert!(names.contains(&"before.py") && names.contains(&"during.py"), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("python")), "{names:?}");
+}
+
+/// The log and its undo as printed: the application works with both, and writes less.
+// Promises: Doctor 5.
+#[test]
+fn a_write_ahead_log_is_given_and_taken_by_the_printed_commands() {
+    const NAME: &str = "a_write_ahead_log_is_given_and_taken_by_the_printed_commands";
+    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        return skip(NAME, "sqlite3 is not installed").unwrap_or_default();
+    }
+    let report = stage.folder.path().join("doctor.html");
+    let run = || stage.run("app", APP, "home/app/data.db", &[TRANSACTIONS]);
+    let said = examined(&stage.mountpoint, &report, run);
+    let remedies = said["remedies"].as_array().unwrap();
+    let remedy = remedies.iter().find(|remedy| remedy["id"] == "write-ahead-log").unwrap();
+    let shell = |which: &str| {
+        for command in remedy[which].as_array().unwrap() {
+            output(Command::new("sh").args(["-ec", command.as_str().unwrap()])).unwrap();
+        }
+    };
+    let written = || {
+        let before = stage.written_bytes();
+        run();
+        stage.written_bytes() - before
+    };
+    let database = stage.mountpoint.join("home/app/data.db");
+    let header = || fs::read(&database).unwrap()[..20].to_vec();
+    let (without, as_it_was) = (written(), header());
+    shell("commands");
+    assert_ne!(header(), as_it_was);
+    let with = written();
+    shell("undo");
+    assert_eq!(header(), as_it_was);
+    let again = written();
+    assert!(with < without && with < again, "{with} with it, {without} before, {again} after");
+    let count = output(Command::new("sqlite3").arg(&database).arg("select count(*) from t"));
+    assert_eq!(String::from_utf8(count.unwrap()).unwrap().trim(), (4 * TRANSACTIONS).to_string());
 }
 
 /// "Keep /tmp in memory" was proposed for the files of another file system, mounted in /tmp. It

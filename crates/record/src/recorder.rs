@@ -137,6 +137,10 @@ impl Host for System<'_> {
         }
     }
 
+    fn program(&mut self, pid: u32) -> Option<String> {
+        system::program_of_thread(pid)
+    }
+
     fn control_group(&mut self, pid: u32) -> Option<String> {
         system::control_group(pid)
     }

@@ -7,7 +7,7 @@ use flashsift_host::{
     mounts::{Mount, Table},
 };
 use flashsift_traces::tracepoint::{
-    Dev, Inode, Mapping, Name, NameKind, Point, TracepointMachine, What,
+    Dev, Inode, Mapping, Name, NameKind, Point, TracepointMachine, What, is_interpreter,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::{
@@ -308,11 +308,34 @@ fn program_name<'a>(comm: &'a [u8], exe: &'a [u8], words: &'a [u8]) -> &'a [u8] 
     let file_name = |path: &'a [u8]| path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     // A program that was replaced while it runs, as updates do.
     let exe = file_name(exe.strip_suffix(b" (deleted)").unwrap_or(exe));
-    let words = words.split(|byte| *byte == 0).take(2).map(file_name);
+    let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+    // A title that a program gives itself, as Redis does, has spaces. A descriptor names none.
+    let title = |word: &&'a [u8]| word.split(|byte| *byte == b' ').next().unwrap_or(word);
+    let is_name = |word: &&[u8]| !word.starts_with(b"/proc/") && !word.starts_with(b"/dev/fd/");
+    let first = words.iter().take(2).map(title).filter(is_name).map(file_name);
     let is_of_comm =
         |name: &&[u8]| *name == comm || (comm.len() == COMM_BYTES && name.starts_with(comm));
-    let named = [exe].into_iter().chain(words).find(is_of_comm);
-    named.unwrap_or(if exe.is_empty() { comm } else { exe })
+    let named = [exe].into_iter().chain(first).find(is_of_comm);
+    let name = named.unwrap_or(if exe.is_empty() { comm } else { exe });
+    script_of(name, &words).map_or(name, file_name)
+}
+
+/// Returns the script or module that an interpreter runs.
+fn script_of<'a>(name: &[u8], words: &[&'a [u8]]) -> Option<&'a [u8]> {
+    if !is_interpreter(std::str::from_utf8(name).ok()?) {
+        return None;
+    }
+    let mut rest = words.get(1..)?.iter().filter(|word| !word.is_empty());
+    while let Some(word) = rest.next() {
+        match *word {
+            b"-m" | b"-jar" => return rest.next().copied(),
+            // Its text is on the command line.
+            b"-c" | b"-e" | b"-" => return None,
+            _ if word.starts_with(b"-") => {}
+            _ => return Some(word),
+        }
+    }
+    None
 }
 
 /// Returns the path of a running process's control group: that of the second version, or else
@@ -433,6 +456,19 @@ mod tests {
         );
         assert_eq!(name("app", b"/opt/app (deleted)", b"/opt/app\0"), "app");
         assert_eq!(name("backup", b"/usr/bin/python3", b"python3\0/home/u/backup\0"), "backup");
+        // A title of its own, by a program that is reached by a link.
+        let redis = b"/usr/bin/redis-server 127.0.0.1:6379\0";
+        assert_eq!(name("redis-server", b"/usr/bin/redis-check-rdb", redis), "redis-server");
+        // A child that its parent started by a descriptor.
+        assert_eq!(name("exe", b"/usr/lib/chromium/chromium", b"/proc/self/exe\0"), "chromium");
+        let python = b"/usr/bin/python3.11";
+        assert_eq!(name("python3", python, b"python3\0-u\0/opt/logger.py\0a\0"), "logger.py");
+        assert_eq!(name("python3", python, b"python3\0-m\0homeassistant\0"), "homeassistant");
+        assert_eq!(name("python3", python, b"python3\0-c\0import os\0"), "python3");
+        assert_eq!(name("sh", b"/usr/bin/dash", b"/bin/sh\0/etc/cron.daily/x\0"), "x");
+        // A link to an interpreter is a program of its own.
+        assert_eq!(name("logger", python, b"/opt/bin/logger\0/opt/l.py\0"), "logger");
+        assert_eq!(name("java", b"/usr/lib/jvm/bin/java", b"java\0-jar\0/srv/a.jar\0"), "a.jar");
         // A thread of the kernel.
         assert_eq!(name("kworker/0:1", b"", b""), "kworker/0:1");
     }

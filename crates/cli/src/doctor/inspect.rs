@@ -126,6 +126,17 @@ impl Inspect for Inspector {
     fn program(&self, name: &str) -> Option<ProgramFacts> {
         self.programs.found.get(name)?.clone()
     }
+
+    /// Docker's. The file is read only on a file system that is watched.
+    fn container(&self, id: &str) -> Option<String> {
+        if !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let file = Path::new("/var/lib/docker/containers").join(id).join("config.v2.json");
+        self.file_system(&file)?;
+        let about: serde_json::Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+        Some(about.get("Name")?.as_str()?.trim_start_matches('/').to_owned())
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::{Outcome, endurance::DiskLife};
 use crate::describe::json::Sections;
-use flashsift_core::doctor::{Disk, FileSystem, Remedy, Swap, Writer};
+use flashsift_core::doctor::{Disk, FileSystem, Remedy, Swap, Writer, WrittenFileSystem};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -18,6 +18,7 @@ pub(super) struct Record<'a> {
     swapped_out_bytes: u64,
     /// By the models of the kernel.
     written: WrittenRecord,
+    by_file_system: &'a [WrittenFileSystem],
     writers: &'a [Writer],
     remedies: &'a [Remedy],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,6 +51,7 @@ impl<'a> Record<'a> {
                 journal_bytes: written.journal_bytes,
                 metadata_bytes: written.metadata_bytes,
             },
+            by_file_system: &examination.by_file_system,
             writers: &examination.writers,
             remedies: &examination.remedies,
             judged_until_us: examination.judged_until_us,

@@ -26,7 +26,7 @@ fn writers(examination: &Examination) -> Section {
         let remedies: Vec<_> = writer.remedies.iter().map(usize::to_string).collect();
         for file in &writer.files {
             rows.push(vec![
-                Cell::text(&*writer.program),
+                Cell::text(&*writer.name),
                 Cell::text(&*file.name),
                 Cell::value(Unit::Bytes, file.reached_bytes as f64),
                 Cell::value(Unit::Bytes, file.file_system_bytes as f64),
@@ -60,7 +60,8 @@ fn remedies(examination: &Examination) -> Section {
             ("why".to_owned(), remedy.evidence.clone()),
             ("price".to_owned(), remedy.price.clone()),
         ];
-        for (label, commands) in [("do", &remedy.commands), ("undo", &remedy.undo)] {
+        let kinds = [("do", &remedy.commands), ("keep", &remedy.lasting), ("undo", &remedy.undo)];
+        for (label, commands) in kinds {
             let labels = std::iter::once(label).chain(std::iter::repeat(""));
             lines.extend(labels.zip(commands).map(|(label, one)| (label.to_owned(), one.clone())));
         }

@@ -82,13 +82,25 @@ pub(super) fn sentences(outcome: &Outcome) -> Vec<String> {
     } else {
         sentences.push("No program wrote to the watched file systems.".to_owned());
     }
+    if let [_, _, ..] = &*examination.by_file_system {
+        let all: u64 = examination.by_file_system.iter().map(|one| one.written_bytes).sum();
+        let parts: Vec<_> = examination
+            .by_file_system
+            .iter()
+            .map(|one| {
+                let share = size::share(one.written_bytes as f64 / all as f64);
+                format!("{} has {}", one.mount, text::unbroken(&share))
+            })
+            .collect();
+        sentences.push(format!("Of what files are written, {}.", parts.join(", ")));
+    }
     if let Some(writer) = examination.writers.first() {
-        let most = writer.files.first().map_or(String::new(), |file| {
-            format!(", {} of it to {}", share_of(file.bytes_per_hour, writer), file.name)
+        let most = most_to(writer).first().map_or(String::new(), |(bytes_per_hour, name)| {
+            format!(", {} of it to {name}", share_of(*bytes_per_hour, writer))
         });
         sentences.push(format!(
             "{} writes most: {} an hour{most}.",
-            writer.program,
+            writer.name,
             text::unbroken(&size::bytes(writer.bytes_per_hour as u64))
         ));
     }
@@ -135,6 +147,17 @@ fn share_of(bytes_per_hour: f64, writer: &Writer) -> String {
     text::unbroken(&size::share(bytes_per_hour / writer.bytes_per_hour))
 }
 
+/// The places that a writer writes most to, with bytes an hour: a directory where one holds more
+/// than any file.
+fn most_to(writer: &Writer) -> Vec<(f64, String)> {
+    let directory = writer.directory.iter().map(|directory| {
+        let files = size::counted(directory.files, "file");
+        (directory.bytes_per_hour, format!("{}/ ({files})", directory.name))
+    });
+    let files = writer.files.iter().map(|file| (file.bytes_per_hour, file.name.to_string()));
+    directory.chain(files).take(3).collect()
+}
+
 fn writers(writers: &[Writer]) -> String {
     let mut rows = vec![
         ["program", "an hour", "journal", "by fsync", "fsyncs", "most to", "remedy"]
@@ -142,14 +165,11 @@ fn writers(writers: &[Writer]) -> String {
             .to_vec(),
     ];
     for writer in writers {
-        for (n, file) in writer.files.iter().enumerate() {
+        for (n, (bytes_per_hour, place)) in most_to(writer).into_iter().enumerate() {
             let first = n == 0;
             let only = |text: String| if first { text } else { String::new() };
-            if n > 2 {
-                break;
-            }
             rows.push(vec![
-                only(writer.program.to_string()),
+                only(writer.name.clone()),
                 match first {
                     true => size::bytes(writer.bytes_per_hour as u64),
                     false => String::new(),
@@ -160,11 +180,7 @@ fn writers(writers: &[Writer]) -> String {
                 )),
                 only(size::share(writer.synced_share)),
                 only(size::count(writer.syncs)),
-                format!(
-                    "{} {}",
-                    size::share(file.bytes_per_hour / writer.bytes_per_hour),
-                    file.name
-                ),
+                format!("{} {place}", size::share(bytes_per_hour / writer.bytes_per_hour)),
                 only(writer.remedies.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
             ]);
         }
@@ -181,7 +197,8 @@ fn remedy_text(remedy: &Remedy) -> String {
     let mut out = text::labelled(&number, 5, &format!("{}: {saves}", remedy.title), WIDTH);
     out += &text::labelled("     why    ", 12, &remedy.evidence, WIDTH);
     out += &text::labelled("     price  ", 12, &remedy.price, WIDTH);
-    for (label, commands) in [("do", &remedy.commands), ("undo", &remedy.undo)] {
+    let kinds = [("do", &remedy.commands), ("keep", &remedy.lasting), ("undo", &remedy.undo)];
+    for (label, commands) in kinds {
         for (n, command) in commands.iter().enumerate() {
             // Commands are not wrapped: they are to be copied.
             let label = if n == 0 { label } else { "" };

@@ -73,6 +73,11 @@ pub trait Inspect {
     /// Returns what is known of a program that synced files; `None` if one of its processes could
     /// not be examined.
     fn program(&self, name: &str) -> Option<ProgramFacts>;
+
+    /// Returns the name of a container; `None` if it is not known.
+    fn container(&self, _id: &str) -> Option<String> {
+        None
+    }
 }
 
 /// The first [`Ends::HEAD_BYTES`] and the last [`Ends::TAIL_BYTES`] bytes of a file.

@@ -24,7 +24,7 @@ pub use what_if::{Change, FlashBytes};
 
 use crate::{
     describe::{self, Describer, Description, FileCharge, Part, Value},
-    event::{About, Action, Event, FileId},
+    event::{About, Action, Event, FileId, MaybeOwned},
     page::PAGE_BYTES,
     trace::TraceError,
     writeback::flusher::FlusherSettings,
@@ -46,6 +46,8 @@ pub struct Doctor {
     names: Names,
     kept: Vec<Event<'static>>,
     kept_names: usize,
+    /// The kept event that names the program of each process.
+    named_at: HashMap<u32, usize, FixedState>,
     /// Files that were read since they last changed: further reads change no metadata.
     read: HashSet<FileId, FixedState>,
     limit_bytes: u64,
@@ -62,6 +64,8 @@ pub struct Usage {
     pub file: Box<str>,
     /// The program, by the name of its process.
     pub program: Box<str>,
+    /// The service or container in which it runs.
+    pub unit: Option<Box<str>>,
     /// Bytes of file data that reach flash.
     pub reached_bytes: u64,
     /// Those among them that a sync of the file writes.
@@ -74,11 +78,18 @@ pub struct Usage {
     pub files: BTreeSet<FileId>,
 }
 
-/// The writes of a program.
+/// The writes of a unit, or of a program outside of any.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Writer {
-    /// Name of the program.
+    /// Name for people.
+    pub name: String,
+    /// The program that writes most.
     pub program: Box<str>,
+    /// The service or container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<Box<str>>,
+    /// Its programs by bytes, the greatest first.
+    pub programs: Vec<Box<str>>,
     /// Bytes of file data that reach flash.
     pub reached_bytes: u64,
     /// All of them an hour: file data, journal and metadata.
@@ -92,6 +103,9 @@ pub struct Writer {
     pub syncs: u64,
     /// Its files by bytes, the greatest first.
     pub files: Vec<WrittenFile>,
+    /// The innermost directory with at least half of its bytes, if no file has as many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<WrittenDirectory>,
     /// Ids of the remedies that concern it, the best first.
     pub remedies: Vec<usize>,
 }
@@ -109,6 +123,26 @@ pub struct WrittenFile {
     pub bytes_per_hour: f64,
     /// Syncs.
     pub syncs: u64,
+}
+
+/// A directory that holds most of what a program writes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WrittenDirectory {
+    /// Path.
+    pub name: Box<str>,
+    /// Bytes an hour.
+    pub bytes_per_hour: f64,
+    /// Names of files that are written below it.
+    pub files: u64,
+}
+
+/// The writes to a file system.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WrittenFileSystem {
+    /// Mount point.
+    pub mount: String,
+    /// Bytes of file data, journal and metadata of the files whose names are known.
+    pub written_bytes: u64,
 }
 
 /// A change that would save writes.
@@ -129,7 +163,9 @@ pub struct Remedy {
     pub price: String,
     /// Commands that do it.
     pub commands: Vec<String>,
-    /// Commands that undo it.
+    /// Commands that do it from the next start of the machine on; empty if `commands` last.
+    pub lasting: Vec<String>,
+    /// Commands that undo both.
     pub undo: Vec<String>,
     /// Programs that it concerns; empty: all.
     pub programs: Vec<Box<str>>,
@@ -143,7 +179,9 @@ pub struct Examination {
     pub duration_us: u64,
     /// Bytes that reach flash as things are, by the models.
     pub written: FlashBytes,
-    /// Programs, the one that writes most first.
+    /// The file systems that were written, the one with most bytes first.
+    pub by_file_system: Vec<WrittenFileSystem>,
+    /// Units and programs, the one that writes most first.
     pub writers: Vec<Writer>,
     /// Remedies: the setting of the kernel first, then the one that saves most.
     pub remedies: Vec<Remedy>,
@@ -163,6 +201,7 @@ impl Doctor {
             names: Names::default(),
             kept: Vec::new(),
             kept_names: 0,
+            named_at: HashMap::default(),
             read: HashSet::default(),
             limit_bytes,
             end_us: 0,
@@ -182,8 +221,7 @@ impl Doctor {
             self.end_us = self.end_us.max(event.at_us);
             self.names.take(event);
             if self.kept_until_us.is_none() && self.matters(event) {
-                self.kept_names += name_bytes(&event.action);
-                self.kept.push(event.clone());
+                self.keep(event);
             }
         }
         let held = self.kept.len() * size_of::<Event<'_>>() + self.kept_names;
@@ -191,6 +229,28 @@ impl Doctor {
             self.kept_until_us.get_or_insert(self.end_us);
         }
         Ok(())
+    }
+
+    /// Keeps an event. Processes are kept with the names of their units, which are known only after
+    /// their first access.
+    fn keep(&mut self, event: &Event<'static>) {
+        let at = match event.action {
+            Action::Process { .. } => {
+                self.named_at.insert(event.pid, self.kept.len());
+                self.kept.push(event.clone());
+                Some(self.kept.len() - 1)
+            }
+            Action::ControlGroup { .. } => self.named_at.get(&event.pid).copied(),
+            _ => {
+                self.kept_names += name_bytes(&event.action);
+                return self.kept.push(event.clone());
+            }
+        };
+        if let Some(at) = at {
+            let name = self.names.charged_of(event.pid);
+            self.kept_names += name.len();
+            self.kept[at].action = Action::Process { name: MaybeOwned::owned_str(&name) };
+        }
     }
 
     /// Whether an event can change what reaches flash.
@@ -252,7 +312,8 @@ impl Doctor {
             .iter()
             .flat_map(|spec| (spec.propose)(&findings).into_iter().map(move |one| (spec, one)))
         {
-            let Proposal { title, evidence, price, commands, undo, programs, effect } = proposal;
+            let Proposal { title, evidence, price, commands, lasting, undo, programs, effect } =
+                proposal;
             let saving = match effect {
                 Effect::Change(change) => {
                     Some(Saving::new(&written.by_slice, &run(Some(&change))?.by_slice, judged_us))
@@ -271,19 +332,24 @@ impl Doctor {
                 saving,
                 price,
                 commands,
+                lasting,
                 undo,
                 programs,
             });
         }
         rank(&mut remedies);
         (1..).zip(&mut remedies).for_each(|(number, remedy)| remedy.number = number);
-        let writers = writers(&usages, &remedies, judged_us, top);
+        let mut writers = writers(&usages, &remedies, judged_us, top);
+        for writer in &mut writers {
+            writer.name = name_of(writer, inspect);
+        }
         let description = describer.finish(top);
         Ok(Examination {
             read_bytes: read_bytes(&description),
             description,
             duration_us,
             written,
+            by_file_system: by_file_system(&usages, facts),
             writers,
             remedies,
             judged_until_us: kept_until_us,
@@ -351,15 +417,17 @@ fn usages(kept: &[Event<'static>], names: &Names, charged: Vec<FileCharge>) -> V
     }
     for event in kept {
         if let Action::Sync { file, .. } = event.action {
-            charges.entry((Some(file), names.program_of(event.pid))).or_default().1 += 1;
+            charges.entry((Some(file), names.charged_of(event.pid))).or_default().1 += 1;
         }
     }
     let mut usages: HashMap<(Box<str>, Box<str>), Usage, FixedState> = HashMap::default();
-    for ((file, program), (sum, syncs)) in charges {
+    for ((file, charged), (sum, syncs)) in charges {
+        let (program, unit) = files::program_and_unit(&charged);
         let name: Box<str> = file.and_then(|file| names.get(file)).unwrap_or(UNKNOWN).into();
-        let usage = usages.entry((name.clone(), program.clone())).or_insert_with(|| Usage {
+        let usage = usages.entry((name.clone(), charged.clone())).or_insert_with(|| Usage {
             file: name,
-            program,
+            program: program.into(),
+            unit: unit.map(Into::into),
             reached_bytes: 0,
             synced_bytes: 0,
             file_system_bytes: 0,
@@ -377,57 +445,129 @@ fn usages(kept: &[Event<'static>], names: &Names, charged: Vec<FileCharge>) -> V
     usages.sort_by(|one, other| {
         (bytes(other).cmp(&bytes(one)))
             .then_with(|| (&one.file, &one.program).cmp(&(&other.file, &other.program)))
+            .then_with(|| one.unit.cmp(&other.unit))
     });
     usages
 }
 
+fn bytes_of(usage: &Usage) -> u64 {
+    usage.reached_bytes + usage.file_system_bytes
+}
+
+/// `usages`: the greatest first.
 fn writers(usages: &[Usage], remedies: &[Remedy], duration_us: u64, top: usize) -> Vec<Writer> {
     let per_hour = |bytes: u64| bytes as f64 * 3.6e9 / duration_us as f64;
-    let mut writers: BTreeMap<&str, (Writer, u64)> = BTreeMap::new();
+    let mut by_writer: BTreeMap<(Option<&str>, &str), Vec<&Usage>> = BTreeMap::new();
     for usage in usages {
-        let (writer, synced) = writers.entry(&usage.program).or_insert_with(|| {
-            let writer = Writer {
-                program: usage.program.clone(),
-                reached_bytes: 0,
-                bytes_per_hour: 0.0,
-                file_system_bytes: 0,
-                synced_share: 0.0,
-                syncs: 0,
-                files: Vec::new(),
-                remedies: Vec::new(),
-            };
-            (writer, 0)
-        });
-        writer.reached_bytes += usage.reached_bytes;
-        writer.file_system_bytes += usage.file_system_bytes;
-        writer.syncs += usage.syncs;
-        *synced += usage.synced_bytes;
-        let bytes = usage.reached_bytes + usage.file_system_bytes;
-        if writer.files.len() < top && bytes > 0 {
-            writer.files.push(WrittenFile {
-                name: usage.file.clone(),
-                reached_bytes: usage.reached_bytes,
-                file_system_bytes: usage.file_system_bytes,
-                bytes_per_hour: per_hour(bytes),
-                syncs: usage.syncs,
-            });
-        }
+        let unit = usage.unit.as_deref();
+        let program = if unit.is_some() { "" } else { &*usage.program };
+        by_writer.entry((unit, program)).or_default().push(usage);
     }
-    let mut writers: Vec<Writer> = writers
-        .into_values()
-        .filter(|(writer, _)| writer.reached_bytes + writer.file_system_bytes > 0)
-        .map(|(mut writer, synced)| {
-            writer.bytes_per_hour = per_hour(writer.reached_bytes + writer.file_system_bytes);
-            writer.synced_share = synced as f64 / writer.reached_bytes.max(1) as f64;
-            let concerns = |remedy: &&Remedy| remedy.programs.contains(&writer.program);
-            writer.remedies = remedies.iter().filter(concerns).map(|one| one.number).collect();
-            writer
-        })
-        .collect();
+    let writer = |((unit, _), own): ((Option<&str>, &str), Vec<&Usage>)| {
+        let sum = |of: fn(&Usage) -> u64| own.iter().map(|usage| of(usage)).sum::<u64>();
+        let reached_bytes = sum(|usage| usage.reached_bytes);
+        let file_system_bytes = sum(|usage| usage.file_system_bytes);
+        let all = reached_bytes + file_system_bytes;
+        let mut by_program: BTreeMap<&str, u64> = BTreeMap::new();
+        for usage in &own {
+            *by_program.entry(&usage.program).or_default() += bytes_of(usage);
+        }
+        let mut by_program: Vec<_> = by_program.into_iter().collect();
+        by_program.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        let concerns =
+            |remedy: &&Remedy| by_program.iter().any(|one| remedy.programs.contains(&one.0.into()));
+        let file = |usage: &&Usage| WrittenFile {
+            name: usage.file.clone(),
+            reached_bytes: usage.reached_bytes,
+            file_system_bytes: usage.file_system_bytes,
+            bytes_per_hour: per_hour(bytes_of(usage)),
+            syncs: usage.syncs,
+        };
+        let is_main = by_program[0].1 * 2 >= all;
+        let name = match unit {
+            None => by_program[0].0.to_owned(),
+            Some(unit) if unit.trim_end_matches(".service") == by_program[0].0 => {
+                by_program[0].0.to_owned()
+            }
+            Some(unit) if is_main => format!("{} of {unit}", by_program[0].0),
+            Some(unit) => unit.to_owned(),
+        };
+        Writer {
+            name,
+            program: by_program[0].0.into(),
+            unit: unit.map(Into::into),
+            reached_bytes,
+            bytes_per_hour: per_hour(all),
+            file_system_bytes,
+            synced_share: sum(|usage| usage.synced_bytes) as f64 / reached_bytes.max(1) as f64,
+            syncs: sum(|usage| usage.syncs),
+            files: own.iter().filter(|one| bytes_of(one) > 0).take(top).map(file).collect(),
+            directory: main_directory(&own, all).map(|(name, bytes, files)| WrittenDirectory {
+                name: name.into(),
+                bytes_per_hour: per_hour(bytes),
+                files,
+            }),
+            remedies: remedies.iter().filter(concerns).map(|one| one.number).collect(),
+            programs: by_program.into_iter().map(|(program, _)| program.into()).collect(),
+        }
+    };
+    let mut writers: Vec<Writer> = by_writer.into_iter().map(writer).collect();
     let all = |writer: &Writer| writer.reached_bytes + writer.file_system_bytes;
+    writers.retain(|writer| all(writer) > 0);
     writers.sort_by_key(|writer| std::cmp::Reverse(all(writer)));
     writers.truncate(top);
     writers
+}
+
+/// Replaces the number of a container by its name.
+fn name_of(writer: &Writer, inspect: &dyn Inspect) -> String {
+    const SHORT: usize = 12;
+    let id = writer.unit.as_deref().and_then(|unit| unit.strip_prefix(files::CONTAINER));
+    let Some(id) = id else { return writer.name.clone() };
+    let short = || id.get(..SHORT).unwrap_or(id).to_owned();
+    writer.name.replace(id, &inspect.container(id).unwrap_or_else(short))
+}
+
+/// Returns the innermost directory with at least half of the bytes, if no file has as many, with
+/// its bytes and the number of its files.
+fn main_directory<'a>(own: &[&'a Usage], all: u64) -> Option<(&'a str, u64, u64)> {
+    if own.iter().any(|usage| bytes_of(usage) * 2 >= all) {
+        return None;
+    }
+    let mut directories: HashMap<&str, (u64, u64), FixedState> = HashMap::default();
+    for usage in own.iter().filter(|usage| bytes_of(usage) > 0) {
+        let mut path = &*usage.file;
+        while let Some((directory, _)) = path.rsplit_once('/')
+            && !directory.is_empty()
+        {
+            let (bytes, files) = directories.entry(directory).or_default();
+            *bytes += bytes_of(usage);
+            *files += 1;
+            path = directory;
+        }
+    }
+    let half = directories.into_iter().filter(|(_, (bytes, _))| bytes * 2 >= all);
+    // Of two that are equally deep only one can have more than half; of two halves, the first.
+    let (name, (bytes, files)) = half.max_by_key(|(name, (bytes, _))| {
+        (name.matches('/').count(), *bytes, std::cmp::Reverse(*name))
+    })?;
+    Some((name, bytes, files))
+}
+
+fn by_file_system(usages: &[Usage], facts: &Facts) -> Vec<WrittenFileSystem> {
+    let mut by_mount: BTreeMap<&str, u64> = BTreeMap::new();
+    for usage in usages {
+        if let Some(mount) = facts.mount_of(&usage.file) {
+            *by_mount.entry(&mount.point).or_default() += bytes_of(usage);
+        }
+    }
+    let mut all: Vec<_> = by_mount
+        .into_iter()
+        .filter(|(_, bytes)| *bytes > 0)
+        .map(|(mount, written_bytes)| WrittenFileSystem { mount: mount.to_owned(), written_bytes })
+        .collect();
+    all.sort_by_key(|one| std::cmp::Reverse(one.written_bytes));
+    all
 }
 
 #[cfg(test)]

@@ -626,3 +626,113 @@ fn names_of_shells_are_quoted() {
     assert_eq!(quoted("/a b/it's"), r"'/a b/it'\''s'");
     assert_eq!(quoted("$(rm)"), "'$(rm)'");
 }
+
+fn group(path: &str) -> Action<'static> {
+    Action::ControlGroup { path: MaybeOwned::owned_str(path) }
+}
+
+/// `head` and `rm` stood in the list, and not the service whose script runs them.
+// Promises: Doctor 10.
+#[test]
+fn programs_of_one_service_are_one_writer() {
+    let mut events = Vec::new();
+    let docker = format!("/system.slice/docker-{}.scope", "0123456789abcdef".repeat(4));
+    // As they are recorded: the name, the first access, then the group.
+    for (pid, program, path) in [
+        (1, "head", "/system.slice/backup.service"),
+        (2, "rm", "/system.slice/backup.service"),
+        (3, "cp", "/system.slice/backup.service"),
+        (4, "rm", "/user.slice/user-0.slice/session-1.scope"),
+        (5, "logger.py", "/system.slice/logger.service"),
+        (6, "nginx", "/system.slice/nginx.service"),
+        (7, "app", &*docker),
+    ] {
+        let file = u64::from(pid);
+        events.push(at(pid, file, process(program)));
+        events.push(at(pid, file, create(file, &format!("/srv/{file}"))));
+        events.push(at(pid, file, write(file, 0, (20 - file) * PAGE)));
+        events.push(at(pid, file, group(path)));
+        events.push(at(pid, SECOND + file, write(file, 100 * PAGE, (20 - file) * PAGE)));
+    }
+    let found = |inspect: &dyn Inspect| {
+        let mut doctor = Doctor::new(about(), FlusherSettings::default(), 1 << 30);
+        doctor.extend(&events).unwrap();
+        let found = doctor.finish(&facts(), inspect, END_US, 9).unwrap();
+        let row =
+            |writer: Writer| (writer.name, writer.programs.len(), writer.reached_bytes / PAGE);
+        found.writers.into_iter().map(row).collect::<Vec<_>>()
+    };
+    let row = |name: &str, programs, pages| (name.to_owned(), programs, pages);
+    let expected = |container: &str| {
+        [
+            row("backup.service", 3, 2 * (19 + 18 + 17)),
+            row("rm", 1, 2 * 16),
+            row("logger.py of logger.service", 1, 2 * 15),
+            row("nginx", 1, 2 * 14),
+            row(&format!("app of container {container}"), 1, 2 * 13),
+        ]
+    };
+    assert_eq!(found(&Looked::default()), expected("0123456789ab"));
+    struct Named;
+    impl Inspect for Named {
+        fn ends(&self, _: &str) -> Option<Ends> {
+            None
+        }
+        fn entries(&self, _: &str, _: &mut dyn FnMut(&str, EntryKind)) -> bool {
+            false
+        }
+        fn program(&self, _: &str) -> Option<ProgramFacts> {
+            None
+        }
+        fn container(&self, id: &str) -> Option<String> {
+            id.starts_with("0123").then(|| "zigbee".to_owned())
+        }
+    }
+    assert_eq!(found(&Named), expected("zigbee"));
+}
+
+/// A browser's list began with a file of 0.7 %; its cache had nearly all.
+#[test]
+fn a_directory_with_most_of_the_bytes_is_named() {
+    let mut events = vec![at(1, 0, process("browser")), at(2, 0, process("bulk"))];
+    for entry in 0..50 {
+        let name = format!("/home/me/.cache/web/{}/{entry}", entry % 5);
+        events.push(at(1, entry, create(10 + entry, &name)));
+        events.push(at(1, entry, write(10 + entry, 0, 10 * PAGE)));
+    }
+    events.push(at(1, 60, create(1, "/home/me/history")));
+    events.push(at(1, 60, write(1, 0, 40 * PAGE)));
+    events.push(at(2, 60, create(2, "/srv/large")));
+    events.push(at(2, 60, write(2, 0, 400 * PAGE)));
+    let other = vec![mount("/", 1), mount("/srv", 2)];
+    let found = examined(&events, &Facts { mounts: other, ..facts() });
+    let of = |name: &str| found.writers.iter().find(|writer| writer.name == name).unwrap();
+    let directory = of("browser").directory.as_ref().unwrap();
+    assert_eq!((&*directory.name, directory.files), ("/home/me/.cache/web", 50));
+    let share = directory.bytes_per_hour / of("browser").bytes_per_hour;
+    assert!((0.85..0.97).contains(&share), "{share}");
+    assert_eq!(of("bulk").directory, None);
+    let mounts: Vec<&str> = found.by_file_system.iter().map(|one| &*one.mount).collect();
+    assert_eq!(mounts, ["/", "/srv"]);
+    let all: u64 = found.by_file_system.iter().map(|one| one.written_bytes).sum();
+    let charged: u64 =
+        found.writers.iter().map(|one| one.reached_bytes + one.file_system_bytes).sum();
+    assert_eq!(all, charged);
+}
+
+/// `eatmydata logger.py` is no command. A service gets a drop-in, which also lasts.
+#[test]
+fn a_service_without_its_syncs_gets_a_drop_in() {
+    let mut events = machine();
+    events.push(at(1, 1, group("/system.slice/chatty.service")));
+    events.sort_by_key(|event| event.at_us);
+    let found = examined(&events, &facts());
+    let remedy = found.remedies.iter().find(|remedy| remedy.id == "fewer-syncs").unwrap();
+    assert!(remedy.commands[2].contains("LD_PRELOAD"), "{:?}", remedy.commands);
+    assert!(remedy.commands[2].ends_with("/etc/systemd/system/chatty.service.d/flashsift.conf"));
+    assert_eq!(remedy.commands[4], "sudo systemctl restart chatty.service");
+    assert_eq!(remedy.undo[3], "sudo systemctl restart chatty.service");
+    let writer = found.writers.iter().find(|writer| writer.program == "logger".into()).unwrap();
+    assert_eq!(writer.name, "logger of chatty.service");
+    assert!(writer.remedies.contains(&remedy.number));
+}

@@ -18,7 +18,7 @@ use super::{
     inodes::Files,
     maps::Maps,
     names::Binding,
-    tasks::{Tasks, Thread},
+    tasks::{Tasks, Thread, is_interpreter},
 };
 use crate::events::{Skip, Skipped};
 use flashsift_core::{
@@ -56,6 +56,11 @@ pub trait Host {
         _take: &mut dyn FnMut(u64, u64),
     ) -> bool {
         false
+    }
+
+    /// Name of the program of a process, if it still runs.
+    fn program(&mut self, _pid: u32) -> Option<String> {
+        None
     }
 
     /// Path of the process's control group, if the process still runs.
@@ -467,6 +472,11 @@ impl TracepointMachine {
             What::ExecBegin => self.maps.cleared(self.tasks.pid(tid)),
             What::Exec { ref program, old_tid } => {
                 self.tasks.exec(tid, old_tid, program);
+                if is_interpreter(program)
+                    && let Some(name) = host.program(tid)
+                {
+                    self.tasks.named(tid, &name);
+                }
                 self.introduced.remove(&tid);
             }
             What::Exit => {

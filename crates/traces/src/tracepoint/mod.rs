@@ -38,3 +38,4 @@ pub use maps::Mapping;
 pub use names::{Handle, Name, NameKind};
 pub use point::{Dev, Inode, Point, What};
 pub use spec::{ALL, Need, TracepointSpec, Values};
+pub use tasks::is_interpreter;

@@ -3,6 +3,15 @@
 use super::{Inode, calls::EnteredCall};
 use std::collections::{HashMap, HashSet};
 
+/// Whether a program, by its path, runs scripts, so that its own name says little.
+pub fn is_interpreter(program: &str) -> bool {
+    const ALL: [&str; 10] =
+        ["python", "perl", "ruby", "node", "nodejs", "php", "bash", "dash", "sh", "java"];
+    let name = program.rsplit('/').next().unwrap_or(program);
+    // With a version, as in python3.11.
+    ALL.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))
+}
+
 /// Operations in progress in a thread.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
@@ -173,6 +182,11 @@ impl Tasks {
             return;
         }
         self.names.insert(tid, program.rsplit('/').next().unwrap_or(program).into());
+    }
+
+    /// A process has this name, as long as it runs the same program.
+    pub(super) fn named(&mut self, pid: u32, name: &str) {
+        self.names.insert(pid, name.into());
     }
 
     /// Removes the thread. Its open descriptors are released only now, so that its process stays

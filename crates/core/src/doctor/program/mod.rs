@@ -15,6 +15,7 @@ const ALL: &[&str] = &[
     include_str!("home-assistant.toml"),
     include_str!("journald.toml"),
     include_str!("rsyslog.toml"),
+    include_str!("nginx.toml"),
     include_str!("docker.toml"),
     include_str!("prometheus.toml"),
     include_str!("grafana.toml"),
@@ -49,6 +50,9 @@ pub(super) struct Known {
 pub(super) struct Setting {
     /// The program and its change, as a title.
     pub(super) change: String,
+    /// Shell patterns of the files that it concerns; empty: all that the program writes.
+    #[serde(default)]
+    files: Vec<String>,
     /// Least time between two syncs of one file with it. Without one the saving is not known.
     #[serde(default)]
     syncs_apart: Option<String>,
@@ -67,11 +71,20 @@ impl Known {
     pub(super) fn is(&self, program: &str, file: &str) -> bool {
         let is_cut = |known: &str| program.len() == COMM_BYTES && known.starts_with(program);
         self.programs.iter().any(|known| known == program || is_cut(known))
-            || self.files.iter().any(|pattern| wildmatch::WildMatch::new(pattern).matches(file))
+            || matches(&self.files, file)
     }
 }
 
+fn matches(patterns: &[String], file: &str) -> bool {
+    patterns.iter().any(|pattern| wildmatch::WildMatch::new(pattern).matches(file))
+}
+
 impl Setting {
+    /// Whether it changes how this file of its program is written.
+    pub(super) fn concerns(&self, file: &str) -> bool {
+        self.files.is_empty() || matches(&self.files, file)
+    }
+
     /// Least time between two syncs of one file, µs.
     pub(super) fn syncs_apart_us(&self) -> Option<u64> {
         let apart = self.syncs_apart.as_deref()?;
@@ -118,6 +131,12 @@ mod tests {
         is("python3", "/config/home-assistant_v2.db-wal", "Home Assistant");
         is("systemd-journal", "/var/log/journal/1/system.journal", "systemd-journald");
         is("unattended-upgr", "/var/cache/apt/pkgcache.bin", "apt and unattended-upgrades");
+        let redis = all().into_iter().find(|known| known.is("redis-server", "")).unwrap();
+        // Without the append-only file, its setting changes nothing.
+        assert!(
+            redis.settings[0].concerns("/var/lib/redis/appendonlydir/appendonly.aof.1.incr.aof")
+        );
+        assert!(!redis.settings[0].concerns("/var/lib/redis/dump.rdb"));
         // The client of MariaDB, and any program in Python.
         assert_eq!(found("mariadb", "/home/u/.mysql_history"), None);
         assert_eq!(found("python3", "/srv/app/data.db"), None);

@@ -31,7 +31,8 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         {
             return None;
         }
-        let command = quoted(&program);
+        let unit = own().find_map(|usage| usage.unit.as_deref());
+        let (commands, undo) = commands(&program, unit)?;
         Some(Proposal {
             title: format!("Run {program} without its syncs"),
             evidence: format!(
@@ -44,14 +45,39 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                  less often instead",
                 crate::show::duration(findings.facts.flusher.expire_us)
             ),
-            commands: vec![
-                "sudo apt-get install eatmydata".to_owned(),
-                format!("eatmydata {command}"),
-            ],
-            undo: vec![command],
+            commands,
+            lasting: Vec::new(),
+            undo,
             programs: vec![program.into()],
             effect: Effect::Change(Change::WithoutSyncs(group.files)),
         })
     };
     groups.into_iter().filter_map(propose).take(MOST).collect()
+}
+
+/// Returns the commands that run a program so, and those that undo it; `None` for a container,
+/// which has programs of its own.
+fn commands(program: &str, unit: Option<&str>) -> Option<(Vec<String>, Vec<String>)> {
+    let install = "sudo apt-get install eatmydata".to_owned();
+    let Some(unit) = unit else {
+        let command = quoted(program);
+        return Some((vec![install, format!("eatmydata {command}")], vec![command]));
+    };
+    if unit.starts_with(crate::doctor::files::CONTAINER) {
+        return None;
+    }
+    let folder = quoted(&format!("/etc/systemd/system/{unit}.d"));
+    let file = quoted(&format!("/etc/systemd/system/{unit}.d/flashsift.conf"));
+    let again = [
+        "sudo systemctl daemon-reload".to_owned(),
+        format!("sudo systemctl restart {}", quoted(unit)),
+    ];
+    let line = r"printf '[Service]\nEnvironment=LD_PRELOAD=libeatmydata.so\n'";
+    let set = [install, format!("sudo mkdir -p {folder}"), format!("{line} | sudo tee {file}")];
+    let forget =
+        [format!("sudo rm {file}"), format!("sudo rmdir --ignore-fail-on-non-empty {folder}")];
+    Some((
+        set.into_iter().chain(again.clone()).collect(),
+        forget.into_iter().chain(again).collect(),
+    ))
 }

@@ -17,6 +17,8 @@ pub(in crate::doctor) const SPEC: RemedySpec = RemedySpec {
 const EXPIRE_US: u64 = 300_000_000;
 const COMMITS_US: [u64; 2] = [60_000_000, 300_000_000];
 
+const UNDO: &str = "sudo flashsift tune writeback --undo all";
+
 /// Proposes the cheaper ones first.
 fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
     let flusher = findings.facts.flusher;
@@ -57,7 +59,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         }
         let mut mounts = ext4().map(|system| &*system.mount);
         let first = systems.first().map_or("/", |system| &*system.mount);
-        let mut commands = Vec::new();
+        let mut commands: Vec<String> = Vec::new();
         let set = |what: &[&str], on: &str| {
             let what = what.join(",");
             format!("sudo flashsift tune writeback --set {what} --on {} --apply", quoted(on))
@@ -84,8 +86,12 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                 time_in_words(now.commit_us)
             ),
             price: times.price(now),
+            // A setting that is changed already is undone before it is changed again.
+            lasting: std::iter::once(UNDO.to_owned())
+                .chain(commands.iter().map(|command| format!("{command} --persist")))
+                .collect(),
             commands,
-            undo: vec!["sudo flashsift tune writeback --undo all".to_owned()],
+            undo: vec![UNDO.to_owned()],
             programs: Vec::new(),
             effect: Effect::Change(Change::KernelTimes {
                 flusher: FlusherSettings { expire_us: times.expire_us, ..flusher },

@@ -43,7 +43,12 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                 format!("printf '[Journal]\\nStorage=volatile\\n' | sudo tee {file}"),
                 restart.clone(),
             ],
-            undo: vec![format!("sudo rm {file}"), restart],
+            lasting: Vec::new(),
+            undo: vec![
+                format!("sudo rm {file}"),
+                "sudo rmdir --ignore-fail-on-non-empty /etc/systemd/journald.conf.d".to_owned(),
+                restart,
+            ],
             ..proposal
         }
     };

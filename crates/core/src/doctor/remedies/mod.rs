@@ -59,7 +59,11 @@ pub(super) struct Proposal {
     pub(super) title: String,
     pub(super) evidence: String,
     pub(super) price: String,
+    /// Commands that do it now. They last, if there are no others.
     pub(super) commands: Vec<String>,
+    /// Commands that do it from the next start of the machine on.
+    pub(super) lasting: Vec<String>,
+    /// Commands that undo both, whichever of them ran.
     pub(super) undo: Vec<String>,
     /// Programs that it concerns; empty: all.
     pub(super) programs: Vec<Box<str>>,
@@ -233,6 +237,7 @@ impl Group {
             many => format!("{} files", crate::show::count(many as u64)),
         };
         let at = quoted(directory);
+        let (lasting, forget) = lasting_memory(directory, size_mib);
         // The shell's directory stays the one below the mount. Until the tree is there, only root
         // may enter, so that the directory's owner cannot lead the copy elsewhere.
         let script = format!(
@@ -250,17 +255,44 @@ impl Group {
                 findings.per_hour(self.reached_bytes),
             ),
             price:
-                "new files and directories take memory, and a restart or a power cut loses them \
-                    and ends the change; files that are there now are hidden until then, or until \
-                    it is undone; programs that have them open go on with them until they are \
-                    started again"
+                "new files and directories take memory, and a restart or a power cut loses them; \
+                    without the lines that keep it, that also ends the change; files that are \
+                    there now are hidden until it is undone; programs that have them open go on \
+                    with them until they are started again"
                     .to_owned(),
             commands: vec![format!("sudo sh -c '{}'", script.replace('\'', r"'\''"))],
-            undo: vec![format!("sudo umount {at}")],
+            lasting,
+            undo: std::iter::once(format!("sudo umount {at}")).chain(forget).collect(),
             programs,
             effect: Effect::Change(Change::InMemory(self.files)),
         }
     }
+}
+
+/// Returns the commands that keep a directory in memory from the next start on, and those that undo
+/// them. systemd makes the directories below before services start.
+fn lasting_memory(directory: &str, size_mib: u64) -> (Vec<String>, Vec<String>) {
+    // A path with other characters needs the escapes of fstab, of tmpfiles.d and of sed.
+    if !directory.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) {
+        return (Vec::new(), Vec::new());
+    }
+    let file = format!("/etc/tmpfiles.d/flashsift{}.conf", directory.replace('/', "-"));
+    let lasting = vec![
+        format!(
+            "sudo find {directory} -xdev -mindepth 1 \
+             \\( -type d -printf 'd \"%p\" %#m %U %G\\n' \\) -o \
+             \\( -type l -printf 'L \"%p\" - - - - %l\\n' \\) | sudo tee {file}"
+        ),
+        format!(
+            "sudo stat -c 'tmpfs {directory} tmpfs size={size_mib}m,mode=%a,uid=%u,gid=%g 0 0' \
+             {directory} | sudo tee -a /etc/fstab"
+        ),
+    ];
+    let forget = vec![
+        format!("sudo rm -f {file}"),
+        format!("sudo sed -i '\\|^tmpfs {directory} tmpfs |d' /etc/fstab"),
+    ];
+    (lasting, forget)
 }
 
 #[cfg(test)]

@@ -14,20 +14,18 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
     for known in program::all() {
         let is_own = |usage: &&Usage| known.is(&usage.program, &usage.file);
         let own: Vec<_> = findings.usages.iter().filter(is_own).collect();
-        let reached: u64 = own.iter().map(|usage| usage.reached_bytes).sum();
-        if reached == 0 {
-            continue;
-        }
-        let syncs: u64 = own.iter().map(|usage| usage.syncs).sum();
-        let mut programs: Vec<_> = own.iter().map(|usage| usage.program.clone()).collect();
-        programs.sort();
-        programs.dedup();
         for setting in &known.settings {
+            let own: Vec<_> = own.iter().filter(|usage| setting.concerns(&usage.file)).collect();
+            let reached: u64 = own.iter().map(|usage| usage.reached_bytes).sum();
+            let syncs: u64 = own.iter().map(|usage| usage.syncs).sum();
             let apart_us = setting.syncs_apart_us();
             // A setting about syncs does nothing for a program that does not sync.
-            if apart_us.is_some() && syncs == 0 {
+            if reached == 0 || apart_us.is_some() && syncs == 0 {
                 continue;
             }
+            let mut programs: Vec<_> = own.iter().map(|usage| usage.program.clone()).collect();
+            programs.sort();
+            programs.dedup();
             let files = own.iter().flat_map(|usage| usage.files.iter().copied()).collect();
             proposals.push(Proposal {
                 title: setting.change.clone(),
@@ -38,8 +36,9 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                 ),
                 price: format!("{} ({})", setting.lost, setting.source),
                 commands: setting.commands.clone(),
+                lasting: Vec::new(),
                 undo: setting.undo.clone(),
-                programs: programs.clone(),
+                programs,
                 effect: match apart_us {
                     Some(apart_us) => Effect::Change(Change::FewerSyncs { files, apart_us }),
                     None => Effect::Unknown,

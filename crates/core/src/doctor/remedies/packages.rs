@@ -32,6 +32,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         price: "a power cut during an installation may leave empty files of that package"
             .to_owned(),
         commands: vec![format!("echo force-unsafe-io | sudo tee {FILE}")],
+        lasting: Vec::new(),
         undo: vec![format!("sudo rm {FILE}")],
         programs: vec!["dpkg".into()],
         effect: Effect::Change(Change::WithoutSyncs(files)),

@@ -23,9 +23,9 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         commands: std::iter::once("sudo apt-get install zram-tools".to_owned())
             .chain(on_flash.iter().map(|swap| format!("sudo swapoff {}", quoted(&swap.path))))
             .collect(),
-        undo: on_flash
-            .iter()
-            .map(|swap| format!("sudo swapon {}", quoted(&swap.path)))
+        lasting: vec!["# in /etc/fstab: # before each line of type swap".to_owned()],
+        undo: std::iter::once("# in /etc/fstab: remove these #".to_owned())
+            .chain(on_flash.iter().map(|swap| format!("sudo swapon {}", quoted(&swap.path))))
             .chain(["sudo apt-get remove zram-tools".to_owned()])
             .collect(),
         programs: Vec::new(),

@@ -18,6 +18,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             .to_owned(),
         price: "none; what it saves happens inside the device, so it is not estimated".to_owned(),
         commands: vec!["sudo systemctl enable --now fstrim.timer".to_owned()],
+        lasting: Vec::new(),
         undo: vec!["sudo systemctl disable --now fstrim.timer".to_owned()],
         programs: Vec::new(),
         effect: Effect::Unknown,

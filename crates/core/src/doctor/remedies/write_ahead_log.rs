@@ -56,6 +56,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                     sets the mode itself must be changed instead"
                 .to_owned(),
             commands: vec![format!("sqlite3 {} 'PRAGMA journal_mode=WAL;'", quoted(&database))],
+            lasting: Vec::new(),
             undo: vec![format!("sqlite3 {} 'PRAGMA journal_mode=DELETE;'", quoted(&database))],
             programs,
             effect: Effect::Change(Change::WriteAheadLog { database: file, journals }),
