@@ -357,7 +357,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let report = args.report.as_deref().map(html_page::Report::new).transpose()?;
     let name = args.input.name();
     let places = request.layout.as_ref().is_some_and(|layout| layout.spec.from_recording);
-    let operations = request.metadata.is_some();
+    let has_rule = args.writeback.iter().any(|modes| modes.file_system.is_some());
+    let operations = request.metadata.is_some() || has_rule;
     let owners = args.after_cache.is_some() || args.attribution;
     let bytes = !request.memory.is_empty();
     let reaches =
@@ -464,8 +465,9 @@ impl Run<'_> {
 fn modes(args: &Args, trace: &Trace) -> anyhow::Result<Vec<Modes>> {
     let mut chosen: Vec<Modes> = Vec::new();
     for modes in &args.writeback {
-        if !chosen.contains(modes) {
-            chosen.push(*modes);
+        let modes = modes.on(trace.about().knows.file_system);
+        if !chosen.contains(&modes) {
+            chosen.push(modes);
         }
     }
     if chosen.is_empty() {

@@ -10,7 +10,9 @@ use crate::{
 };
 use anyhow::Context;
 use flashsift_core::{
-    duration, metadata,
+    duration,
+    event::FileSystemKind,
+    metadata,
     page::PAGE_BYTES,
     params, policy,
     study::{
@@ -56,8 +58,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "POLICY", default_value = "mglru")]
     policy: String,
 
-    /// File system whose journal and metadata count: ext4, f2fs or off; default: ext4 if the trace
-    /// is of files and has times
+    /// File system whose journal and metadata count: ext4, f2fs or off; default: that of the
+    /// recording, else ext4, if the trace is of files and has times
     #[arg(long, value_name = "FILE SYSTEM|off")]
     metadata: Option<String>,
 
@@ -199,9 +201,9 @@ fn device(args: &Args) -> anyhow::Result<Option<PreparedDevice>> {
     Ok(Some(PreparedDevice::new(device).with_context(|| format!("--device {name}"))?))
 }
 
-/// Returns the file system whose own writes count: the one asked for, or ext4 where it suits.
+/// Returns the file system whose own writes count: the one asked for, else that of the recording,
+/// or ext4, where it suits.
 fn chosen_metadata(args: &Args, trace: &Trace) -> anyhow::Result<Option<metadata::Selection>> {
-    const DEFAULT: &str = "ext4";
     let parse =
         |text: &str| metadata::Selection::parse(text).map_err(|error| Usage(error.to_string()));
     match args.metadata.as_deref() {
@@ -215,14 +217,19 @@ fn chosen_metadata(args: &Args, trace: &Trace) -> anyhow::Result<Option<metadata
             Ok(None)
         }
         None => {
-            let default = parse(DEFAULT)?;
-            Ok(match default.suits(trace, DEFAULT) {
-                Ok(()) => Some(default),
-                Err(unsuited) => {
-                    info!(target: DETAIL, "note: journal and metadata do not count: {unsuited}");
-                    None
+            let name = trace.about().knows.file_system.map_or("ext4", FileSystemKind::name);
+            let default = match metadata::ALL.iter().find(|spec| spec.name == name) {
+                Some(spec) => {
+                    let default = metadata::Selection::default_of(spec);
+                    let suits = default.suits(trace, name).map_err(|unsuited| unsuited.to_string());
+                    suits.map(|()| default)
                 }
-            })
+                None => Err(format!("those of {name} are not modelled")),
+            };
+            let note = |why: &String| {
+                info!(target: DETAIL, "note: journal and metadata do not count: {why}");
+            };
+            Ok(default.inspect_err(note).ok())
         }
     }
 }

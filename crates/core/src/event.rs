@@ -553,6 +553,41 @@ pub struct Knows {
     /// [`Action::Place`] is recorded: when the file system places data, and at the end for each
     /// file.
     pub places: bool,
+    /// The file system of all recorded files.
+    pub file_system: Option<FileSystemKind>,
+}
+
+/// A file system of Linux whose rules about file data are known ([`crate::writeback::rules`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystemKind {
+    /// ext4.
+    Ext4,
+    /// F2FS.
+    F2fs,
+    /// XFS.
+    Xfs,
+    /// btrfs.
+    Btrfs,
+}
+
+impl FileSystemKind {
+    /// Every file system.
+    pub const ALL: [Self; 4] = [Self::Ext4, Self::F2fs, Self::Xfs, Self::Btrfs];
+
+    /// Returns its name, as `mount` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::F2fs => "f2fs",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+
+    /// Returns the file system of this name, if it is one of these.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|file_system| file_system.name() == name)
+    }
 }
 
 impl Knows {
@@ -569,6 +604,7 @@ impl Knows {
         pressure: false,
         foreground: false,
         places: false,
+        file_system: None,
     };
 
     /// Facts that the events of a mount contain.

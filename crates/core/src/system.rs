@@ -6,7 +6,6 @@ use crate::{
         Written,
     },
     cache::{Cache, Details, PageCache},
-    event::FileId,
     layout::{self, Address},
     metadata,
     nvm::{self, LineCounts, Lines, Traffic},
@@ -17,7 +16,7 @@ use crate::{
         ReadEnd, ReadLog,
     },
     trace::{Bytes, Future, Operation, Owner, StepKind, Trace},
-    writeback::{self, DirtyPages, OnEviction, Syncs, WriteBack},
+    writeback::{self, DirtyPages, OnEviction, Syncs, WriteBack, rules::Urgent},
 };
 use std::{cell::RefCell, ops::Range};
 
@@ -182,6 +181,13 @@ pub(crate) type RunCell =
     fn(&Cell<'_>, &Trace, Option<&Future>, Option<&mut dyn FnMut(Io)>) -> Outcome;
 
 impl Cell<'_> {
+    /// Returns the modes of write-back, with the rule of the file system whose metadata is added.
+    fn modes(&self) -> writeback::Modes {
+        let Self { writeback, metadata, .. } = self;
+        let of_metadata = metadata.map(|metadata| metadata.spec.file_system);
+        writeback::Modes { file_system: of_metadata.or(writeback.file_system), ..*writeback }
+    }
+
     /// Runs the trace through the system. Offline policies ([`policy::Kind::is_offline`]) need
     /// `future`; `sink` gets every request to the device, in order.
     pub fn run(
@@ -273,7 +279,7 @@ fn run_watched<P: Policy>(
 ) -> Outcome {
     let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
     let back = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
-    let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
+    let machine = DirtyPages::new(cell.modes(), trace, cell.frames);
     let system = system(policy, cell, trace, back, machine);
     match cell.readahead {
         Some(CellReadAhead { charges, .. }) => {
@@ -297,7 +303,7 @@ pub(crate) fn run_memory<C: Cache>(
     let storage = Storage::new(Some(layout), sink)
         .with_requests_up_to(cell.request_pages_max)
         .with_discards(cell.discards);
-    let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
+    let machine = DirtyPages::new(cell.modes(), trace, cell.frames);
     System::new(cache, storage, machine, NoReadAhead).replay(cell, trace, None)
 }
 
@@ -316,7 +322,7 @@ fn run_buffer<P: Policy>(
     let flushes = cell.system.params.word(BUFFER_PARAMS, "flush") == "yes";
     let order = order(slots, &cell.system.params);
     let buffer = NvmBuffer::new(storage, order, trace.pages(), slots, flushes);
-    let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
+    let machine = DirtyPages::new(cell.modes(), trace, cell.frames);
     system(policy, cell, trace, buffer, machine).replay(cell, trace, future)
 }
 
@@ -331,7 +337,7 @@ fn run_ahead<P: Policy>(
 ) -> Outcome {
     let layout = (cell.layout.spec.build)(trace, &cell.layout.params);
     let storage = storage::<P, _>(cell, trace, Storage::new(Some(layout), sink));
-    let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
+    let machine = DirtyPages::new(cell.modes(), trace, cell.frames);
     let system = system(policy, cell, trace, storage, machine);
     system.reading_ahead(new_ahead(cell, trace)).replay(cell, trace, future)
 }
@@ -377,7 +383,7 @@ fn run_written_back<P: Policy>(
     future: Option<&Future>,
     layout: Option<Box<dyn layout::Layout>>,
 ) -> Outcome {
-    let machine = DirtyPages::new(cell.writeback, trace, cell.frames);
+    let machine = DirtyPages::new(cell.modes(), trace, cell.frames);
     let back = storage::<P, _>(cell, trace, Storage::new(layout, Nowhere));
     system(policy, cell, trace, back, machine).replay(cell, trace, future)
 }
@@ -480,7 +486,7 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     #[inline(always)]
     fn write(&mut self, written: Written) {
         if let Some(machine) = self.writeback.dirty_pages() {
-            machine.gone(written.page);
+            machine.written(written.page);
             machine.busy();
         }
         self.back.write(written);
@@ -567,8 +573,8 @@ impl<B: Back, W: WriteBack> Back for Watched<B, W> {
     }
 
     #[inline(always)]
-    fn operation(&mut self, operation: &Operation) -> Option<FileId> {
-        self.back.operation(operation)
+    fn operation(&mut self, operation: &Operation) {
+        self.back.operation(operation);
     }
 
     fn lacks_place(&self, pages: Range<u32>) -> bool {
@@ -639,6 +645,8 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
             }
             if B::WANTS_TIME {
                 self.publish_lines_before(cell, trace, n);
+            }
+            if B::WANTS_TIME || W::ON {
                 self.operate(&mut operations, n, trace);
             }
             let at_us = if B::WANTS_TIME || W::ON { trace.at_us(n) } else { 0 };
@@ -731,6 +739,8 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
         let totals = trace.totals();
         if B::WANTS_TIME {
             self.publish_lines_before(cell, trace, steps.len());
+        }
+        if B::WANTS_TIME || W::ON {
             self.operate(&mut operations, steps.len(), trace);
         }
         self.write_due(totals.duration_us);
@@ -824,12 +834,17 @@ impl<C: Cache, B: Back, W: WriteBack, R: ReadAhead<C>> System<C, B, W, R> {
     #[cold]
     fn perform(&mut self, operation: &Operation, trace: &Trace) {
         self.write_due(operation.at_us);
-        if let Some(file) = self.back.operation(operation) {
-            let pages = trace.pages_of(file);
+        self.back.operation(operation);
+        let Some(machine) = self.back.writeback.dirty_pages() else { return };
+        if let Some(Urgent { file, pages, if_unplaced }) = machine.operation(&operation.kind) {
+            let pages = trace.ranks_of(file, &pages);
             let mut waiting = pages.clone().filter(|page| self.cache.is_dirty(Page(*page)));
-            if waiting.any(|page| self.back.lacks_place(page..page + 1)) {
+            if !if_unplaced || waiting.any(|page| self.back.lacks_place(page..page + 1)) {
                 self.write_asked(|machine| machine.write_now(pages));
             }
+        }
+        if let Some(machine) = self.back.writeback.dirty_pages() {
+            machine.done(&operation.kind);
         }
     }
 

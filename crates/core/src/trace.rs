@@ -422,21 +422,19 @@ impl Trace {
         in_runs(&self.runs).or_else(|| in_runs(&self.untouched))
     }
 
-    /// Returns the pages of a file that the trace touches.
-    pub(crate) fn pages_of(&self, file: FileId) -> std::ops::Range<u32> {
-        let first = |n: usize| self.runs.get(n).map_or(self.pages, |run| run.first);
-        let from = self.runs.partition_point(|run| run.file < file);
-        let to = self.runs.partition_point(|run| run.file <= file);
-        first(from)..first(to)
+    /// Returns the ranks of those of a file's pages that the trace touches.
+    pub(crate) fn ranks_of(
+        &self,
+        file: FileId,
+        pages: &std::ops::Range<u64>,
+    ) -> std::ops::Range<u32> {
+        builder::ranks_of(&self.runs, self.pages, (file, pages.start, pages.end))
     }
 
     /// Returns the file of a page, touched or not, and the page's number in it; `None` for units
     /// without a place.
     pub fn place_of(&self, page: Page) -> Option<(FileId, u64)> {
-        let runs = if page.0 < self.pages { self.runs() } else { self.untouched() };
-        let n = runs.partition_point(|run| run.first <= page.0);
-        let run = runs[n.checked_sub(1)?];
-        Some((run.file, run.page + u64::from(page.0 - run.first)))
+        place_in(if page.0 < self.pages { self.runs() } else { self.untouched() }, page)
     }
 
     /// Returns the bytes that this trace holds in memory.
@@ -489,6 +487,13 @@ impl Trace {
     pub fn future(&self) -> Result<Future, TraceError> {
         Future::new(self)
     }
+}
+
+/// Returns the file of a page of these runs, and the page's number in it.
+pub(crate) fn place_in(runs: &[Run], page: Page) -> Option<(FileId, u64)> {
+    let n = runs.partition_point(|run| run.first <= page.0);
+    let run = runs[n.checked_sub(1)?];
+    Some((run.file, run.page + u64::from(page.0 - run.first)))
 }
 
 /// For every page access and every page of a folio, in order, the position of the same page's next

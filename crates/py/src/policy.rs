@@ -195,6 +195,7 @@ pub(crate) fn run_policies(
     }
     let mut records = Vec::new();
     for modes in modes {
+        let modes = modes.on(trace.about().knows.file_system);
         for (label, class) in &policies {
             let mut chosen = Policies::default();
             chosen.add(external::select(label));

@@ -11,7 +11,7 @@ use crate::{
     system::{self, Clock, Mounted, Pressure, dev_of},
     tracefs::{self, Instance, Tracefs},
 };
-use flashsift_core::event::{About, FileOwner, Knows, Side, Space};
+use flashsift_core::event::{About, FileOwner, FileSystemKind, Knows, Side, Space};
 use flashsift_host::mounts::Table;
 use flashsift_traces::{
     events::{Events, Reason, Sink, Skip, Summary},
@@ -299,6 +299,13 @@ pub fn file_systems(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     Ok(mounts.into_iter().map(|mount| mount.path).collect())
 }
 
+/// The file system of all mounts, if they have the same one and its rules are known.
+fn one_kind(mounts: &[Mounted]) -> Option<FileSystemKind> {
+    let (first, others) = mounts.split_first()?;
+    let same = others.iter().all(|mount| mount.kind == first.kind);
+    FileSystemKind::named(&first.kind).filter(|_| same)
+}
+
 /// Filter for one device, if the tracepoint has a device field.
 fn on_device(spec: &TracepointSpec, dev: Dev) -> Option<String> {
     match *spec.fields.first()? {
@@ -358,7 +365,13 @@ impl Recorder {
         let mut placed = Vec::new();
         let f2fs = mounts.iter().any(|mount| mount.kind == "f2fs");
         let ext4 = mounts.iter().any(|mount| mount.kind == "ext4");
-        for spec in tracefs::specs(|need| !matches!(need, Need::Addresses | Need::Calls)) {
+        let btrfs = mounts.iter().any(|mount| mount.kind == "btrfs");
+        let wanted = |need| match need {
+            Need::Addresses | Need::Calls => false,
+            Need::Sizes => btrfs,
+            _ => true,
+        };
+        for spec in tracefs::specs(wanted) {
             // F2FS reports its calls itself; tracepoints of the page cache would report them twice.
             let twice =
                 f2fs && !ext4 && spec.system == "filemap" && spec.name == "mm_filemap_get_pages";
@@ -410,6 +423,7 @@ impl Recorder {
             names: true,
             pressure: pressure.is_some(),
             places,
+            file_system: one_kind(mounts),
             ..Knows::NOTHING
         };
         Ok(Self {

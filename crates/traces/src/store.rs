@@ -49,8 +49,8 @@ use crate::{
     replace::Replace,
 };
 use flashsift_core::event::{
-    About, Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, OpenId, Renamed, Side,
-    Space,
+    About, Action, Create, Event, FileId, FileOwner, FileSystemKind, Knows, MaybeOwned, OpenId,
+    Renamed, Side, Space,
 };
 use parquet::{
     basic::{Compression, ZstdLevel},
@@ -174,6 +174,9 @@ struct Meta {
     // Absent before schema 4.
     #[serde(default)]
     places: bool,
+    /// Absent in stores older than rules of file systems.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file_system: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     epoch_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -218,6 +221,7 @@ impl Meta {
             pressure,
             foreground,
             places,
+            file_system,
         } = about.knows;
         let skip = |(reason, r): (&str, Reason)| {
             let Reason { count, first, damage, note } = r;
@@ -245,6 +249,7 @@ impl Meta {
             pressure,
             foreground,
             places,
+            file_system: file_system.map(|file_system| file_system.name().to_owned()),
             epoch_us: about.epoch_us,
             boot_us: about.boot_us,
             annotations,
@@ -303,6 +308,8 @@ impl Meta {
                 pressure,
                 foreground,
                 places,
+                // One of a newer version has no rule here.
+                file_system: self.file_system.as_deref().and_then(FileSystemKind::named),
             },
         })
     }

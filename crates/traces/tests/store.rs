@@ -1,8 +1,8 @@
 //! Stored traces are read back unchanged, and damage is reported.
 
 use flashsift_core::event::{
-    About, Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, OpenId, Renamed, Side,
-    Space,
+    About, Action, Create, Event, FileId, FileOwner, FileSystemKind, Knows, MaybeOwned, OpenId,
+    Renamed, Side, Space,
 };
 use flashsift_traces::{
     Error,
@@ -17,35 +17,41 @@ use std::{collections::HashSet, fs, num::NonZeroU32};
 fn about() -> impl Strategy<Value = About> {
     let side = prop_oneof![Just(Side::Before), Just(Side::After)];
     let space = prop_oneof![Just(Space::Files), Just(Space::Blocks), Just(Space::Objects)];
-    let knows = any::<[bool; 11]>().prop_map(
-        |[
-            times,
-            syncs,
-            writes,
-            removals,
-            opens,
-            creations,
-            sizes,
-            names,
-            pressure,
-            foreground,
-            places,
-        ]| {
-            Knows {
-                times,
-                syncs,
-                writes,
-                removals,
-                opens,
-                creations,
-                sizes,
-                names,
-                pressure,
-                foreground,
-                places,
-            }
-        },
-    );
+    let knows =
+        (any::<[bool; 11]>(), prop::option::of(prop::sample::select(&FileSystemKind::ALL[..])))
+            .prop_map(
+                |(
+                    [
+                        times,
+                        syncs,
+                        writes,
+                        removals,
+                        opens,
+                        creations,
+                        sizes,
+                        names,
+                        pressure,
+                        foreground,
+                        places,
+                    ],
+                    file_system,
+                )| {
+                    Knows {
+                        times,
+                        syncs,
+                        writes,
+                        removals,
+                        opens,
+                        creations,
+                        sizes,
+                        names,
+                        pressure,
+                        foreground,
+                        places,
+                        file_system,
+                    }
+                },
+            );
     let about =
         |(side, space, knows, epoch_us, boot_us)| About { side, space, knows, epoch_us, boot_us };
     (side, space, knows, any::<Option<u64>>(), any::<Option<u64>>()).prop_map(about)

@@ -231,7 +231,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         wanted.push((*memory, &none));
         wanted.extend(others.map(|sifter| (*memory, sifter)));
     }
-    let tables = Tables { operations: request.metadata.is_some(), ..Tables::default() };
+    let has_rule = args.writeback.iter().any(|modes| modes.file_system.is_some());
+    let tables = Tables { operations: request.metadata.is_some() || has_rule, ..Tables::default() };
     let at_once = request.workers.min(wanted.len());
     let limit_bytes = limit_bytes / at_once as u64;
     let bar = load::progress("sifters", "{spinner} {msg} {bar:30} {pos}/{len}");

@@ -5,7 +5,6 @@
 //! needs none of them hold and compute none.
 
 use crate::{
-    event::FileId,
     layout::Address,
     nvm::{Lines, Traffic},
     page::Page,
@@ -164,11 +163,8 @@ pub trait Back {
     fn poll_moved(&mut self) -> Option<Range<u32>> {
         None
     }
-    /// Takes an operation that concerns metadata. Returns the file whose dirty pages the file
-    /// system begins to write now.
-    fn operation(&mut self, _: &Operation) -> Option<FileId> {
-        None
-    }
+    /// Takes an operation that concerns metadata.
+    fn operation(&mut self, _: &Operation) {}
     /// Whether one of these pages has no place on the device.
     fn lacks_place(&self, _: Range<u32>) -> bool {
         false

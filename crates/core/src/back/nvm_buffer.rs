@@ -12,7 +12,6 @@ use super::{
     Attribution, Back, DeviceCounts, Sink, Source, Storage, Why, Written, nvm_order::Order,
 };
 use crate::{
-    event::FileId,
     layout::Address,
     nvm::{LineCounts, Lines, PAGE_LINES, Traffic},
     page::{Frame, Page},
@@ -230,8 +229,8 @@ impl<S: Sink> Back for NvmBuffer<S> {
         self.storage.poll_moved()
     }
 
-    fn operation(&mut self, operation: &Operation) -> Option<FileId> {
-        self.storage.operation(operation)
+    fn operation(&mut self, operation: &Operation) {
+        self.storage.operation(operation);
     }
 
     fn lacks_place(&self, pages: Range<u32>) -> bool {

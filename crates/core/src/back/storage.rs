@@ -668,11 +668,11 @@ impl<S: Sink> Back for Storage<S> {
         self.addresses.as_mut()?.moved.pop()
     }
 
-    fn operation(&mut self, operation: &Operation) -> Option<FileId> {
-        let metadata = self.metadata.as_mut()?;
-        let file = metadata.machine.operation(self.at_us, &operation.kind);
-        self.take_metadata();
-        file
+    fn operation(&mut self, operation: &Operation) {
+        if let Some(metadata) = &mut self.metadata {
+            metadata.machine.operation(self.at_us, &operation.kind);
+            self.take_metadata();
+        }
     }
 
     fn lacks_place(&self, mut pages: Range<u32>) -> bool {

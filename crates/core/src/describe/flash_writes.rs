@@ -29,6 +29,7 @@ use crate::{
     writeback::{
         Expire, Modes, Syncs,
         flusher::{FlushReason, Flusher, FlusherSettings, Reached},
+        rules::{self, Rule, Urgent},
     },
 };
 use foldhash::fast::FixedState;
@@ -190,9 +191,10 @@ impl FlashWrites {
     fn operation(&mut self, at_us: Micros, operation: &OperationKind, ledger: &Ledger) {
         let Some(file_system) = &mut self.file_system else { return };
         file_system.note(operation);
-        let begins = file_system.machine.operation(at_us, operation);
+        file_system.machine.operation(at_us, operation);
         file_system.take_requests(at_us, ledger, &mut self.charges);
-        let Some(file) = begins else { return };
+        // Neither ext4 nor F2FS writes a part of a file, or follows what is written.
+        let Some(Urgent { file, .. }) = file_system.rule.operation(operation) else { return };
         let places = file_system.places.get(&file);
         let lacks_place =
             |dirty: Range<u64>| places.is_none_or(|places| places.lacking(dirty).next().is_some());
@@ -245,6 +247,7 @@ impl Places {
 /// A model of a file system beside the flusher.
 struct FileSystem {
     machine: Box<dyn Metadata>,
+    rule: Box<dyn Rule>,
     collector: Collector,
     /// How many directories the machine has met.
     directories: usize,
@@ -271,6 +274,7 @@ impl FileSystem {
         let modes = Modes { expire, syncs: Syncs::TheirFile, ..Modes::default() };
         Self {
             machine: metadata.streaming(&modes),
+            rule: rules::of(metadata.spec.file_system),
             collector: Collector::streaming(),
             directories: 0,
             places: HashMap::default(),
@@ -283,6 +287,7 @@ impl FileSystem {
 
     fn held_bytes(&self) -> usize {
         self.machine.held_bytes()
+            + self.rule.held_bytes()
             + self.collector.held_bytes()
             + self.places.allocation_size()
             + self.changers.allocation_size()
@@ -514,8 +519,8 @@ mod tests {
     }
 
     impl Metadata for Spy {
-        fn operation(&mut self, at_us: u64, operation: &OperationKind) -> Option<FileId> {
-            self.machine.operation(at_us, operation)
+        fn operation(&mut self, at_us: u64, operation: &OperationKind) {
+            self.machine.operation(at_us, operation);
         }
         fn placed(&mut self, at_us: u64, file: FileId, page: u64, lba: Lba) {
             self.machine.placed(at_us, file, page, lba);

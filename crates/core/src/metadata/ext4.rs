@@ -10,8 +10,6 @@
 //!   than the last change, or a day old (`relatime`).
 //! - Blocks are allocated when pages are written back; the inode changes then.
 //! - A file that is truncated, or deleted while it is open, is listed in the superblock.
-//! - The pages of a file that replaces another one by its new name, or that was cut to nothing and
-//!   is closed, are written at once if they have no place yet (`auto_da_alloc`).
 //! - A transaction is committed after 5 s, by `sync`, and by an fsync of a file that it changes. An
 //!   fdatasync commits only if the transaction changes the file's size or blocks; otherwise it is
 //!   a flush.
@@ -23,7 +21,7 @@
 
 use super::{BlockRequest, Logged, Metadata, MetadataSpec};
 use crate::{
-    event::FileId,
+    event::{FileId, FileSystemKind},
     layout::Lba,
     page::PAGE_BYTES,
     params::{Param, ParamKind, Params},
@@ -47,6 +45,7 @@ mod tests;
 
 pub(super) const SPEC: MetadataSpec = MetadataSpec {
     name: "ext4",
+    file_system: FileSystemKind::Ext4,
     what: "ext4's journal in ordered mode, and bitmaps, inodes and directories in place",
     params: PARAMS,
     build: |trace, params, modes| Box::new(Ext4::new(trace, params, modes)),
@@ -113,8 +112,6 @@ struct File {
     /// Transactions that a sync of the file, or of its data, has to commit.
     tid: Tid,
     data_tid: Tid,
-    /// It was cut to nothing since it was closed.
-    was_emptied: bool,
 }
 
 /// The part of an inode that changes.
@@ -274,7 +271,6 @@ impl Ext4 {
             read: None,
             tid: 0,
             data_tid: 0,
-            was_emptied: false,
         })
     }
 
@@ -379,7 +375,6 @@ impl Ext4 {
         let cuts = file.size.is_none_or(|old| size <= old);
         file.size = Some(size);
         file.disk_size = size;
-        file.was_emptied |= size == 0;
         file.changed = Some(at_us / CLOCK_US);
         if cuts {
             self.change_orphans(at_us);
@@ -423,7 +418,7 @@ fn take_tree(free: &mut Vec<Lba>, next: &mut Lba) -> Lba {
 }
 
 impl Metadata for Ext4 {
-    fn operation(&mut self, at_us: u64, operation: &OperationKind) -> Option<FileId> {
+    fn operation(&mut self, at_us: u64, operation: &OperationKind) {
         let is_use = !matches!(
             operation,
             OperationKind::Exists(..)
@@ -458,16 +453,12 @@ impl Metadata for Ext4 {
                 self.change_file(at_us, file, Change::Times);
             }
             OperationKind::Unlink(file, entry) => self.unlink(at_us, file, &entry),
-            OperationKind::Rename { file, from, to, replaces } => {
+            OperationKind::Rename { file, from, to, .. } => {
                 self.add_entry(at_us, &to, Some(file));
                 self.remove_entry(at_us, &from, Some(file));
                 self.change_file(at_us, file, Change::Times);
-                return replaces.then_some(file);
             }
-            OperationKind::Close(file) => {
-                let known = self.files.get_mut(&file)?;
-                return std::mem::take(&mut known.was_emptied).then_some(file);
-            }
+            OperationKind::Close(_) => {}
             OperationKind::Gone(file) => self.gone(at_us, file),
             OperationKind::Read(file) => self.read(at_us, file),
             OperationKind::Write(file, end) => self.write(at_us, file, end),
@@ -484,7 +475,6 @@ impl Metadata for Ext4 {
             OperationKind::SyncDirectory(_) => self.sync_directory(at_us),
             OperationKind::SyncAll => self.sync_all(at_us),
         }
-        None
     }
 
     fn placed(&mut self, at_us: u64, id: FileId, page: u64, lba: Lba) {

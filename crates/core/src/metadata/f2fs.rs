@@ -22,7 +22,7 @@
 
 use super::{BlockRequest, Logged, Metadata, MetadataSpec};
 use crate::{
-    event::FileId,
+    event::{FileId, FileSystemKind},
     layout::Lba,
     params::{Param, ParamKind, Params},
     trace::{DirectoryId, Entry, OperationKind},
@@ -37,6 +37,7 @@ mod tests;
 
 pub(super) const SPEC: MetadataSpec = MetadataSpec {
     name: "f2fs",
+    file_system: FileSystemKind::F2fs,
     what: "F2FS's node blocks, directories and checkpoints; not compared with a real one",
     params: PARAMS,
     build: |_, params, modes| Box::new(F2fs::new(params, modes)),
@@ -288,7 +289,7 @@ fn node_of(page: u64) -> u64 {
 }
 
 impl Metadata for F2fs {
-    fn operation(&mut self, at_us: u64, operation: &OperationKind) -> Option<FileId> {
+    fn operation(&mut self, at_us: u64, operation: &OperationKind) {
         let now = at_us / CLOCK_US;
         match *operation {
             OperationKind::MakeDirectory(number) => {
@@ -356,7 +357,6 @@ impl Metadata for F2fs {
             }
             _ => {}
         }
-        None
     }
 
     fn placed(&mut self, _: u64, file: FileId, page: u64, lba: Lba) {

@@ -5,7 +5,7 @@
 //! "Metadata", says what is modelled. A file system is one file and one line in [`ALL`].
 
 use crate::{
-    event::{FileId, Space},
+    event::{FileId, FileSystemKind, Space},
     layout::Lba,
     params::{self, Listed, Param, Params},
     trace::{DirectoryId, Entry, OperationKind, Trace},
@@ -49,9 +49,8 @@ pub struct Logged {
 ///
 /// Requests of each call are to be taken with [`Metadata::poll`] before the next call.
 pub trait Metadata {
-    /// Takes an operation of the trace. Returns a file whose dirty pages the file system begins to
-    /// write now, if some of them have no place yet.
-    fn operation(&mut self, at_us: u64, operation: &OperationKind) -> Option<FileId>;
+    /// Takes an operation of the trace.
+    fn operation(&mut self, at_us: u64, operation: &OperationKind);
     /// A page of a file got this place, or another one than before, and is written there.
     fn placed(&mut self, at_us: u64, file: FileId, page: u64, lba: Lba);
     /// Consecutive pages of a file got consecutive places.
@@ -92,6 +91,8 @@ pub trait Metadata {
 pub struct MetadataSpec {
     /// Name in `--metadata`, and of the layout that it belongs to.
     pub name: &'static str,
+    /// The file system, whose rule about file data belongs to it.
+    pub file_system: FileSystemKind,
     /// One-line description.
     pub what: &'static str,
     /// Parameters that `name:key=value` accepts.

@@ -103,6 +103,8 @@ pub struct TraceBuilder {
     first_names: FirstNames,
     places: PlacesBuilder,
     operations: Collector,
+    /// The rule of the trace's file system wants operations, but for reads.
+    has_rule: bool,
 }
 
 /// The facts that file systems take from a file's first name: its directory, and on F2FS its heat.
@@ -176,6 +178,7 @@ impl TraceBuilder {
             first_names: FirstNames::default(),
             places: PlacesBuilder::default(),
             operations: Collector::default(),
+            has_rule: unit == Unit::Page && about.knows.file_system.is_some(),
         }
     }
 
@@ -245,7 +248,7 @@ impl TraceBuilder {
             for (event, piece) in events.iter().zip(&pieces) {
                 let steps = self.steps.len();
                 self.push::<TABLES>(event, piece)?;
-                if TABLES && self.tables.operations {
+                if self.tables.operations || self.has_rule && !is_read(&event.action) {
                     self.operations.push(event, steps, self.steps.len());
                 }
             }
@@ -554,9 +557,10 @@ impl TraceBuilder {
             rank_within(&self.leaves, &mut ranked, &runs);
         }
         runs.shrink_to_fit();
+        let has_operations = self.tables.operations || self.has_rule;
         let collector = std::mem::take(&mut self.operations);
         let mut operations =
-            if self.tables.operations { collector.finish() } else { Operations::default() };
+            if has_operations { collector.finish() } else { Operations::default() };
         let ranges = std::mem::take(&mut self.ranges);
         drop(std::mem::take(&mut self.leaves));
         drop(std::mem::take(&mut self.touched));
@@ -569,7 +573,6 @@ impl TraceBuilder {
             // A file may be truncated again and again: a truncation becomes a step only if it
             // removes a page that exists. Pages of files from before the trace exist from its
             // beginning; pages of other files exist from their first access until they are removed.
-            let tables_operations = self.tables.operations;
             let mut live = BitTree::new(pages);
             for run in runs.iter().filter(|run| self.created.binary_search(&run.file).is_err()) {
                 (run.first..run.first + run.pages).for_each(|page| live.insert(page));
@@ -577,7 +580,7 @@ impl TraceBuilder {
             // By old number of a step: how many new ones come before it.
             let mut before = Vec::new();
             for (n, step) in steps.iter().enumerate() {
-                if tables_operations {
+                if has_operations {
                     before.push(self.steps.len() as u32);
                 }
                 let at = times.get(n).unwrap_or(0);
@@ -726,6 +729,10 @@ impl Readers {
             + self.files.capacity() * (size_of::<(FileId, u32)>() + 1)
             + self.sizes.capacity() * (size_of::<(FileId, u64)>() + 1)
     }
+}
+
+fn is_read(action: &Action) -> bool {
+    matches!(action, Action::Read { .. } | Action::Direct { write: false, .. })
 }
 
 /// Returns the least size that a file has after an action, in bytes: reads and writes end inside

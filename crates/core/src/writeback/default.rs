@@ -1,7 +1,10 @@
 //! The modes of a study that names none: Linux's own, where the trace has what they need.
 
 use super::{Expire, Modes, Syncs, Unsuited};
-use crate::{event::Space, trace::Trace};
+use crate::{
+    event::{FileSystemKind, Space},
+    trace::Trace,
+};
 use std::fmt;
 
 /// The modes of a study that names none, and the reason for them.
@@ -31,10 +34,19 @@ impl Modes {
         Self { expire, syncs, ..Self::default() }
     }
 
-    /// Returns the modes for a trace if none were chosen: [`Modes::linux`] if it is of files and
-    /// has times and syncs, else eviction only.
+    /// Returns the modes with the rule of this file system, if Linux's flusher is among them and
+    /// they name no other.
+    pub fn on(mut self, file_system: Option<FileSystemKind>) -> Self {
+        if self.expire.is_some() {
+            self.file_system = self.file_system.or(file_system);
+        }
+        self
+    }
+
+    /// Returns the modes for a trace if none were chosen: [`Modes::linux`] on its file system, if
+    /// it is of files and has times and syncs, else eviction only.
     pub fn default_for(trace: &Trace) -> DefaultModes {
-        let linux = Self::linux();
+        let linux = Self::linux().on(trace.about().knows.file_system);
         let reason = match linux.suit(trace) {
             _ if trace.about().space != Space::Files => DefaultReason::NoFiles,
             Err(unsuited) => DefaultReason::Unsuited(unsuited),

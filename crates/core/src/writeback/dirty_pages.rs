@@ -16,14 +16,17 @@
 //! file stays in `order` when its pages are synced, evicted or truncated, as inodes do in the
 //! kernel.
 
-use super::{Expire, Modes, Syncs};
+use super::{
+    Expire, Modes, Syncs,
+    rules::{self, Rule, Urgent},
+};
 use crate::{
     back::Why,
     page::Page,
     structure::{BitTree, Lists},
-    trace::{File, Files, Trace},
+    trace::{File, Files, OperationKind, Run, Trace, place_in},
 };
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 /// Access of the replay loop to the dirty pages. Where only eviction writes, the calls compile to
 /// nothing.
@@ -75,6 +78,9 @@ pub struct DirtyPages {
     /// The last request to the device, or the time at which a page became dirty while none was.
     idle_since_us: u64,
     ahead: Ahead,
+    rule: Option<Box<dyn Rule>>,
+    /// The trace's, for the rule.
+    runs: Arc<Vec<Run>>,
 }
 
 /// The ranges of addresses to write.
@@ -132,6 +138,8 @@ impl DirtyPages {
             now_us: 0,
             idle_since_us: 0,
             ahead: Ahead::None,
+            rule: modes.file_system.map(rules::of),
+            runs: trace.shared_runs(),
         }
     }
 
@@ -162,6 +170,30 @@ impl DirtyPages {
         if self.dirty.contains(page.0) {
             self.dirty.remove(page.0);
             self.dirty_pages -= 1;
+        }
+    }
+
+    /// Records that a page was written.
+    #[inline(always)]
+    pub fn written(&mut self, page: Page) {
+        if let Some(rule) = &mut self.rule
+            && let Some((file, number)) = place_in(&self.runs, page)
+        {
+            rule.written(file, number);
+        }
+        self.gone(page);
+    }
+
+    /// Handles an operation of the trace. Returns the pages that the file system begins to write
+    /// now. [`DirtyPages::done`] is called when they are written.
+    pub fn operation(&mut self, operation: &OperationKind) -> Option<Urgent> {
+        self.rule.as_mut()?.operation(operation)
+    }
+
+    /// Records that the operation is done.
+    pub fn done(&mut self, operation: &OperationKind) {
+        if let Some(rule) = &mut self.rule {
+            rule.done(operation);
         }
     }
 

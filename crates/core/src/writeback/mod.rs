@@ -47,7 +47,7 @@
 
 use crate::{
     duration::{DurationError, Exact, parse_us},
-    event::Space,
+    event::{FileSystemKind, Space},
     page::PAGE_BYTES,
     params, show,
     trace::Trace,
@@ -57,6 +57,7 @@ use std::{fmt, str::FromStr};
 mod default;
 mod dirty_pages;
 pub mod flusher;
+pub mod rules;
 
 #[cfg(test)]
 mod tests;
@@ -76,6 +77,8 @@ pub struct Modes {
     pub syncs: Syncs,
     /// Ranges of addresses that are written together; `None`: single pages.
     pub cluster: Option<Cluster>,
+    /// The file system by whose rule some data is written at once ([`rules`]).
+    pub file_system: Option<FileSystemKind>,
 }
 
 /// Aligned ranges of addresses whose dirty pages are written together.
@@ -165,6 +168,11 @@ pub const ALL: &[(&str, &str)] = &[
          when more than 10 % of the cache is dirty; the fullest first, or first=oldest",
     ),
     (LINUX, "expire:30s,tick=5s,ratio=10,sync: Linux's defaults"),
+    (
+        "linux,fs=xfs",
+        "also the data that this file system writes at once: fs=ext4, f2fs, xfs or btrfs; default: \
+         that of the recording",
+    ),
     (HYBRID_FLUSH, "periodic:5s,sync-all: Android in the Hybrid Flush paper"),
 ];
 
@@ -186,8 +194,8 @@ pub enum ModesError {
     Mode(String),
     /// A parameter of no mode before it.
     #[error(
-        "`{0}` belongs to no mode: expire takes tick, ratio and ram, as in \
-         expire:30s,tick=5s,ratio=10,ram=2GiB; cluster takes idle, ratio and first, as in \
+        "`{0}` belongs to no mode: expire takes tick, ratio, ram and fs, as in \
+         expire:30s,tick=5s,ratio=10,ram=2GiB,fs=ext4; cluster takes idle, ratio and first, as in \
          cluster:128KiB,idle=5s,ratio=10,first=oldest"
     )]
     Param(String),
@@ -206,6 +214,9 @@ pub enum ModesError {
     /// A value that is not the memory of a machine.
     #[error("ram={0}: it is a number of KiB, MiB or GiB, of whole pages")]
     Ram(String),
+    /// A value that is not a file system with a rule.
+    #[error("fs={0}: it is ext4, f2fs, xfs or btrfs")]
+    FileSystem(String),
 }
 
 impl FromStr for Modes {
@@ -222,6 +233,12 @@ impl FromStr for Modes {
             let is_param = part.contains('=') && !part.contains(':');
             if let Some((key, value)) = part.split_once('=').filter(|_| is_param) {
                 let is_known = match (mode, &mut modes) {
+                    (Parametrised::Expire, modes) if key == "fs" => {
+                        let named = FileSystemKind::named(value);
+                        modes.file_system =
+                            Some(named.ok_or_else(|| ModesError::FileSystem(value.to_owned()))?);
+                        true
+                    }
                     (Parametrised::Expire, Self { expire: Some(expire), .. }) => {
                         expire.set(key, value)?
                     }
@@ -348,6 +365,9 @@ impl fmt::Display for Modes {
             if ram_pages != RAM_PAGES {
                 write!(f, ",ram={}KiB", ram_pages * (PAGE_BYTES >> 10))?;
             }
+            if let Some(file_system) = self.file_system {
+                write!(f, ",fs={}", file_system.name())?;
+            }
         }
         f.write_str(match self.syncs {
             Syncs::Nothing => "",
@@ -435,9 +455,12 @@ impl Modes {
     /// Returns a short name, which `--writeback` reads as the same modes: that of a combination, or
     /// the list of modes.
     pub fn name(&self) -> String {
+        let plain = Self { file_system: None, ..*self };
         for name in [LINUX, HYBRID_FLUSH] {
-            if name.parse::<Self>().is_ok_and(|modes| modes == *self) {
-                return name.to_owned();
+            if name.parse::<Self>().is_ok_and(|modes| modes == plain) {
+                let rule =
+                    self.file_system.map(|file_system| format!(",fs={}", file_system.name()));
+                return name.to_owned() + &rule.unwrap_or_default();
             }
         }
         let list = self.to_string();
@@ -534,6 +557,9 @@ impl Modes {
             Syncs::Nothing => {}
             Syncs::TheirFile => when.push("by a sync of their file".to_owned()),
             Syncs::Everything => when.push("all of them at any sync".to_owned()),
+        }
+        if let Some(file_system) = self.file_system {
+            when.push(format!("by the rule of {}", file_system.name()));
         }
         if let [only] = &when[..] { format!("{only} only") } else { when.join(", ") }
     }

@@ -645,7 +645,13 @@ fn modes_strategy() -> impl Strategy<Value = Modes> {
         cluster.prop_map(|(pages, idle_us, ratio, first)| Cluster { pages, idle_us, ratio, first });
     let cluster = prop::option::of(cluster);
     (prop::option::of(1..20u64), prop::option::of(expire), syncs, cluster).prop_map(
-        |(periodic_us, expire, syncs, cluster)| Modes { periodic_us, expire, syncs, cluster },
+        |(periodic_us, expire, syncs, cluster)| Modes {
+            periodic_us,
+            expire,
+            syncs,
+            cluster,
+            file_system: None,
+        },
     )
 }
 
@@ -843,16 +849,21 @@ fn modes_are_parsed_by_name() {
     let expire = Expire { after_us: 30_000_000, tick_us: 5_000_000, ratio: 10, ram_pages: 524_288 };
     assert_eq!(
         modes("linux"),
-        Modes { expire: Some(expire), syncs: Syncs::TheirFile, periodic_us: None, cluster: None }
+        Modes {
+            expire: Some(expire),
+            syncs: Syncs::TheirFile,
+            periodic_us: None,
+            cluster: None,
+            file_system: None
+        }
     );
     assert_eq!(modes("linux,ratio=5").expire, Some(Expire { ratio: 5, ..expire }));
     for ram in ["1GiB", "1G", "1024M", "1048576KiB"] {
         let expire = Expire { ram_pages: 262_144, ..expire };
         assert_eq!(modes(&format!("linux,ram={ram}")).expire, Some(expire));
     }
-    let (expire, cluster) = (None, None);
     let syncs = Syncs::Everything;
-    let hf = Modes { periodic_us: Some(5_000_000), expire, syncs, cluster };
+    let hf = Modes { periodic_us: Some(5_000_000), syncs, ..Modes::default() };
     assert_eq!(
         (modes("hf"), modes("periodic,sync-all"), modes("sync-all, periodic:5s")),
         (hf, hf, hf)

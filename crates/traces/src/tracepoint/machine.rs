@@ -441,12 +441,16 @@ impl TracepointMachine {
             What::Allocated { inode, dir, mode } => self.allocated(tid, inode, dir, mode, host),
             What::Evicted { inode, links: 0 } => self.gone(tid, inode),
             What::Evicted { .. } => {}
-            What::Hurried { inode } => self.hurried(tid, inode),
+            What::Hurried { inode } => self.hurried(tid, self.on_btrfs(inode)),
             What::Unlink { inode, dir } => self.unlinked(tid, inode, dir),
             What::TruncateBegin { .. }
             | What::Cut { .. }
             | What::TruncateEnd { .. }
-            | What::Resize { .. } => {
+            | What::Resize { .. }
+            | What::SetAttr { .. }
+            | What::Grows { .. }
+            | What::Asks { .. }
+            | What::CutInPage { .. } => {
                 self.resizes(tid, what, host);
             }
             What::Allocate { inode, offset, len, mode, done } => {

@@ -224,8 +224,8 @@ pub enum What {
         /// Link count.
         links: u32,
     },
-    /// The file system gives places to the file's new pages and writes them (ext4's
-    /// `auto_da_alloc`): the file was cut to nothing and is closed, or it replaces another one.
+    /// The file system writes the file's new pages (ext4's `auto_da_alloc`): the file was cut to
+    /// nothing and is closed, or it replaces another one. On btrfs also for a sync.
     Hurried {
         /// The inode.
         inode: Inode,
@@ -243,6 +243,32 @@ pub enum What {
         inode: Inode,
         /// The new size in bytes, where the tracepoint gives it.
         size: Option<u64>,
+    },
+    /// XFS changes the file's attributes. A truncation follows if its size is one of them.
+    SetAttr {
+        /// File.
+        inode: Inode,
+    },
+    /// XFS makes the file longer: for a truncation if [`What::SetAttr`] came before, else for a
+    /// write behind its end.
+    Grows {
+        /// File.
+        inode: Inode,
+        /// The new size in bytes, or the beginning of the write.
+        size: u64,
+    },
+    /// The thread asks for a size of a file, or the call is over.
+    Asks {
+        /// Bytes.
+        size: Option<u64>,
+    },
+    /// btrfs cuts the file to a size in this page: that of [`What::Asks`], or nothing if the file
+    /// is opened to be empty.
+    CutInPage {
+        /// File.
+        inode: Inode,
+        /// First byte of the page.
+        start: u64,
     },
     /// Extents of the file from this block on are freed.
     Cut {

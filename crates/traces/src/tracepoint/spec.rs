@@ -33,6 +33,8 @@ pub enum Need {
     Syncs,
     /// Creation, deletion, truncation, and holes.
     Life,
+    /// Sizes that truncations ask for.
+    Sizes,
     /// Places of data on the device.
     Places,
     /// Processes and threads.
@@ -209,6 +211,11 @@ pub const ALL: &[TracepointSpec] = &[
     xfs("xfs_itruncate_extents_start", Need::Life, &["dev", "ino", "new_size"], |v| {
         Some(What::TruncateBegin { inode: inode(v), size: Some(v.number(2)) })
     }),
+    // A truncation that makes the file longer, behind `xfs_setattr`; else a write behind its end.
+    xfs("xfs_zero_eof", Need::Life, &["dev", "ino", "offset", "count"], |v| {
+        Some(What::Grows { inode: inode(v), size: v.number(2).saturating_add(v.number(3)) })
+    }),
+    xfs("xfs_setattr", Need::Life, &["dev", "ino"], |v| Some(What::SetAttr { inode: inode(v) })),
     xfs("xfs_inode_inactivating", Need::Life, &["dev", "ino"], |v| {
         Some(What::Inactive { inode: inode(v) })
     }),
@@ -222,6 +229,24 @@ pub const ALL: &[TracepointSpec] = &[
     btrfs("btrfs_inode_evict", Need::Life, &["ino"], |v| {
         Some(What::Inactive { inode: on_btrfs(v) })
     }),
+    TracepointSpec {
+        // Only `btrfs_truncate`, for a size that is not larger, locks all from a page on.
+        filter: Some("ino != 0 && (len == 0 || len > 0x7fffffffffffffff)"),
+        ..btrfs("btrfs_set_extent_bit", Need::Life, &["ino", "start"], |v| {
+            Some(What::CutInPage { inode: on_btrfs(v), start: v.number(1) })
+        })
+    },
+    TracepointSpec {
+        // The first folio of a file that an application's call makes btrfs write.
+        filter: Some("nr_to_write == 0x7fffffffffffffff"),
+        ..btrfs("extent_writepage", Need::Life, &["ino"], |v| {
+            Some(What::Hurried { inode: on_btrfs(v) })
+        })
+    },
+    size("sys_enter_ftruncate", &["length"], |v| Some(What::Asks { size: Some(v.number(0)) })),
+    size("sys_enter_truncate", &["length"], |v| Some(What::Asks { size: Some(v.number(0)) })),
+    size("sys_exit_ftruncate", &[], |_| Some(What::Asks { size: None })),
+    size("sys_exit_truncate", &[], |_| Some(What::Asks { size: None })),
     f2fs("f2fs_submit_page_write", Need::Places, F2FS_WRITE, f2fs_placed),
     // Name of the tracepoint since folios.
     f2fs("f2fs_submit_folio_write", Need::Places, F2FS_WRITE, f2fs_placed),
@@ -370,6 +395,15 @@ fn f2fs_placed(v: &dyn Values) -> Option<What> {
 /// Most tracepoints begin with the device and the inode's number.
 fn inode(v: &dyn Values) -> Inode {
     Inode { dev: Dev(v.number(0) as u32), ino: v.number(1) }
+}
+
+/// The size that a call asks for, which no tracepoint of btrfs tells.
+const fn size(
+    name: &'static str,
+    fields: &'static [&'static str],
+    read: fn(&dyn Values) -> Option<What>,
+) -> TracepointSpec {
+    spec("syscalls", name, Need::Sizes, fields, read)
 }
 
 /// Stands for the device of the only recorded btrfs.

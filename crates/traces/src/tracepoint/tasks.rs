@@ -44,6 +44,10 @@ pub(super) struct Thread {
     pub(super) cut: Option<Inode>,
     /// The file whose size its call changes.
     pub(super) resized: Option<Inode>,
+    /// The file on XFS whose attributes its call changes.
+    pub(super) set_attr: Option<Inode>,
+    /// The size in bytes that its call asks for.
+    pub(super) asked_size: Option<u64>,
     /// `fallocate` in progress: the file, and the size to which it may grow.
     pub(super) allocating: Option<(Inode, u64)>,
     /// The system call in progress.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     back::{Io, IoOp, Nowhere, flush_nvm::FlushNvm, hybrid_flush::HybridFlush},
-    event::{About, Action, Event, Knows, Side, Space},
+    event::{About, Action, Event, FileId, Knows, Side, Space},
     layout,
     page::PAGE_BYTES,
     params::Params,

@@ -98,16 +98,16 @@ proptest! {
             let id = FileId(epochs[file as usize] * 8 + file);
             let entry = named(file as u32);
             match kind {
-                0 => drop(machine.operation(at_us, &OperationKind::Create(id, Some(entry)))),
+                0 => machine.operation(at_us, &OperationKind::Create(id, Some(entry))),
                 1 => {
                     machine.operation(at_us, &OperationKind::Unlink(id, entry));
                     machine.operation(at_us, &OperationKind::Gone(id));
                     epochs[file as usize] += 1;
                 }
                 2 => machine.tick(at_us),
-                3 => drop(machine.operation(at_us, &OperationKind::Sync { file: id, data_only: true })),
-                4 => drop(machine.operation(at_us, &OperationKind::Read(id))),
-                5 => drop(machine.operation(at_us, &OperationKind::Truncate(id, 0))),
+                3 => machine.operation(at_us, &OperationKind::Sync { file: id, data_only: true }),
+                4 => machine.operation(at_us, &OperationKind::Read(id)),
+                5 => machine.operation(at_us, &OperationKind::Truncate(id, 0)),
                 _ => {
                     machine.operation(at_us, &OperationKind::Write(id, page * 4096));
                     machine.placed(at_us, id, page, page);

@@ -191,6 +191,7 @@ impl CandidateSpec {
                     {
                         expire.ram_pages = own.ram_pages;
                     }
+                    let writeback = writeback.on(baseline.writeback.file_system);
                     Ok(Setting { writeback, ..baseline.clone() })
                 });
                 Candidate { name, price: price.to_owned(), setting, nvm: None, times: None }

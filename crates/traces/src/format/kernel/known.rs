@@ -179,7 +179,8 @@ pub(in crate::format) static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
     // Nor are places: they count blocks of the file system, whose size no trace records either.
     // Other programs' recordings of XFS and btrfs lack the names that the recorder adds.
     let left_out = |spec: &tracepoint::TracepointSpec| {
-        matches!(spec.need, Need::Calls | Need::Places) || matches!(spec.system, "xfs" | "btrfs")
+        matches!(spec.need, Need::Calls | Need::Sizes | Need::Places)
+            || matches!(spec.system, "xfs" | "btrfs")
     };
     let ours = tracepoint::ALL.iter().filter(|spec| !left_out(spec) && !replaced(spec.name));
     let known = |spec: &'static tracepoint::TracepointSpec| Known {

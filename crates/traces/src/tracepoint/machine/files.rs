@@ -231,9 +231,31 @@ impl TracepointMachine {
             }
             What::TruncateBegin { inode, size: Some(size) } => {
                 let thread = self.thread(tid);
+                let is_asked = thread.set_attr.take() == Some(inode);
                 (thread.cut, thread.wrote) = (Some(inode), Some(inode));
                 if let Some(file) = self.life_of(tid, inode) {
-                    self.resized(tid, file, size);
+                    match is_asked {
+                        true => self.truncated(tid, file, size),
+                        false => self.resized(tid, file, size),
+                    }
+                }
+            }
+            What::Grows { inode, size } => {
+                let thread = self.thread(tid);
+                if thread.set_attr.take() == Some(inode) {
+                    thread.wrote = Some(inode);
+                    if let Some(file) = self.life_of(tid, inode) {
+                        self.truncated(tid, file, size);
+                    }
+                }
+            }
+            What::SetAttr { inode } => self.thread(tid).set_attr = Some(inode),
+            What::Asks { size } => self.thread(tid).asked_size = size,
+            What::CutInPage { inode, start } => {
+                let asked = self.thread(tid).asked_size;
+                let asked = asked.filter(|size| size / PAGE_BYTES == start / PAGE_BYTES);
+                if let Some(file) = self.life_of(tid, self.on_btrfs(inode)) {
+                    self.truncated(tid, file, asked.unwrap_or(start));
                 }
             }
             What::TruncateBegin { inode, size: None } => {
@@ -278,6 +300,14 @@ impl TracepointMachine {
         }
     }
 
+    /// A file is truncated, perhaps to the size that it has: file systems write data then, too.
+    fn truncated(&mut self, tid: u32, file: u32, size: u64) {
+        match self.files[file].size == Some(size) {
+            true => self.tell_size(tid, file, size),
+            false => self.resized(tid, file, size),
+        }
+    }
+
     pub(super) fn resized(&mut self, tid: u32, file: u32, size: u64) {
         let old = self.files[file].size.replace(size);
         if old == Some(size) {
@@ -308,10 +338,12 @@ impl TracepointMachine {
         }
     }
 
-    /// Tells the close of a file that was cut to nothing, which ext4 reports in this way. Without
-    /// system calls no other close is known.
+    /// Tells the close of a file that was cut to nothing, which ext4 and btrfs report in this way.
+    /// Without system calls no other close is known.
     pub(super) fn hurried(&mut self, tid: u32, inode: Inode) {
-        if let Some(file) = self.files.current(inode)
+        // btrfs writes the last page of a file that it cuts, too.
+        if self.thread(tid).asked_size.is_none()
+            && let Some(file) = self.files.current(inode)
             && std::mem::take(&mut self.files[file].was_emptied)
             && let Some(file) = self.files[file].id
         {

@@ -398,6 +398,79 @@ fn a_file_without_a_report_of_its_inode_begins_and_ends_with_its_names() {
     assert_eq!(emitted(&mut machine), [life(0), life(1)].concat());
 }
 
+/// Chromium asks for sizes all the time, and XFS and btrfs then write data at once. Recordings had
+/// no truncation on btrfs, and on XFS none that makes a file longer or leaves it as it is.
+// Promises: Record 30.
+#[test]
+fn truncations_on_xfs_and_btrfs_are_told() {
+    let mut machine = TracepointMachine::new(false);
+    let (file, other) = (inode(100), inode(101));
+    machine.without_allocations(file.dev);
+    machine.name(name(1, 100, 1, "/a", NameKind::Created));
+    machine.name(name(2, 101, 1, "/b", NameKind::Created));
+    let cut = |inode, size| What::TruncateBegin { inode, size: Some(size) };
+    for (n, what) in [
+        What::Written { inode: file, offset: 0, len: 10 },
+        What::SetAttr { inode: file },
+        What::Grows { inode: file, size: 9000 },
+        What::SetAttr { inode: file },
+        cut(file, 9000),
+        // XFS frees blocks behind the end.
+        cut(file, 9000),
+        // A write behind the end.
+        What::Grows { inode: file, size: 9500 },
+        What::SetAttr { inode: other },
+        What::Grows { inode: file, size: 9700 },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        feed(&mut machine, 10 + n as u64, what);
+    }
+    let told = ["write 0 0 0 10", "truncate 0 9000", "truncate 0 9000"];
+    assert_eq!(emitted(&mut machine)[1..], told);
+
+    let mut machine = TracepointMachine::new(false);
+    machine.btrfs(file.dev);
+    machine.only_devs([(file.dev, 4096)]);
+    machine.without_allocations(file.dev);
+    machine.name(name(1, 100, 1, "/a", NameKind::Created));
+    // The tracepoints of btrfs name no device.
+    let file = Inode { dev: Dev::default(), ..file };
+    let cut = |start| What::CutInPage { inode: file, start };
+    for (n, what) in [
+        What::Dirtied { inode: file, page: 2 },
+        What::Asks { size: Some(8200) },
+        What::Hurried { inode: file },
+        cut(8192),
+        What::Asks { size: None },
+        // `O_TRUNC`, and a page that became dirty by a write: there is no other sign of it.
+        cut(0),
+        What::Dirtied { inode: file, page: 0 },
+        // The last page of a file that was cut to nothing is cut.
+        What::Asks { size: Some(15) },
+        What::Hurried { inode: file },
+        cut(0),
+        What::Asks { size: None },
+        What::Hurried { inode: file },
+        What::Hurried { inode: file },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        feed(&mut machine, 10 + n as u64, what);
+    }
+    let told = [
+        "write 0 0 8192 4096",
+        "truncate 0 8200",
+        "truncate 0 0",
+        "write 0 0 0 4096",
+        "truncate 0 15",
+        "close 0 0",
+    ];
+    assert_eq!(emitted(&mut machine)[1..], told);
+}
+
 /// Renders the events so far as text.
 fn emitted(machine: &mut TracepointMachine) -> Vec<String> {
     let open = |open: Option<flashsift_core::event::OpenId>| open.map_or(0, |open| open.0.get());
