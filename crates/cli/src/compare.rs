@@ -525,6 +525,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         policies,
         frames: args.frames.clone(),
         unit: if args.object_cache { Unit::Request } else { Unit::Page },
+        without_removals: args.removals == Removals::Ignore,
         layout,
         drain: args.drain,
         write_miss_reads: args.write_miss == WriteMiss::Read,

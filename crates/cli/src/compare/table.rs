@@ -272,9 +272,9 @@ const ENERGY: Column = Column {
     best: Best::Least,
     value: |row| {
         let energy = row.memory.and_then(|cost| cost.energy);
-        energy.map_or(f64::INFINITY, |energy| energy.energy_j)
+        energy.map_or(f64::INFINITY, |energy| energy.energy_by_time_j)
     },
-    show: |row| of_memory(row, |cost| Some(cost.energy?.energy_j)),
+    show: |row| of_memory(row, |cost| Some(cost.energy?.energy_by_time_j)),
 };
 
 const READ_REQUESTS: Column = Column {

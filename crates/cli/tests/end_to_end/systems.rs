@@ -34,6 +34,7 @@ fn removals_can_be_ignored() {
     for field in ["read_accesses", "write_accesses"] {
         assert_eq!(with[field], without[field], "{field}");
     }
+    assert_eq!((with.get("removals"), &without["removals"]), (None, &Value::from("ignore")));
     assert!(number(with, "dropped_dirty") > 0);
     assert_eq!(number(without, "dropped_dirty"), 0);
     assert!(number(without, "device_writes") > number(with, "device_writes"));

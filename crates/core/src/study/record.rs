@@ -33,6 +33,9 @@ pub struct CellRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes: Option<u64>,
     writeback: &'a str,
+    /// If truncated and deleted pages stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removals: Option<&'static str>,
     accesses: u64,
     read_accesses: u64,
     write_accesses: u64,
@@ -284,6 +287,7 @@ pub struct RecordShape<'a> {
     syncs: bool,
     unit: Unit,
     writes: bool,
+    without_removals: bool,
     drain: bool,
     metadata: bool,
     memory: bool,
@@ -310,13 +314,14 @@ impl<'a> RecordShape<'a> {
     /// Returns the shape of the records of these results, under the name of the trace.
     pub fn new(trace: &'a str, results: &Results<'_>) -> Self {
         let study = results.study();
-        let Request { writeback, unit, drain, metadata, .. } = study.request();
+        let Request { writeback, unit, without_removals, drain, metadata, .. } = study.request();
         Self {
             trace,
             writeback: writeback.to_string(),
             syncs: writeback.syncs != Syncs::Nothing,
             unit: *unit,
             writes: study.trace().about().knows.writes,
+            without_removals: *without_removals,
             drain: *drain,
             metadata: metadata.is_some(),
             memory: study.compares_memory(),
@@ -343,6 +348,7 @@ impl<'a> RecordShape<'a> {
             frames: row.frames,
             memory_bytes: memory_bytes(self.unit, row.frames),
             writeback: &self.writeback,
+            removals: self.without_removals.then_some("ignore"),
             accesses: outcome.accesses(),
             read_accesses: outcome.read_accesses,
             write_accesses: outcome.write_accesses,

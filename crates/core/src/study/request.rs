@@ -24,6 +24,8 @@ pub struct Request {
     pub frames: Vec<u32>,
     /// The unit that one frame holds. The trace was built with the same unit.
     pub unit: Unit,
+    /// Whether the trace was built without removals, which records tell.
+    pub without_removals: bool,
     /// The layout of pages on the device; `None`: the default for the trace.
     pub layout: Option<layout::Selection>,
     /// When dirty pages are written, besides at eviction.
@@ -61,6 +63,7 @@ impl Default for Request {
             policies: Policies::all(),
             frames: Vec::new(),
             unit: Unit::Page,
+            without_removals: false,
             layout: None,
             writeback: Modes::default(),
             drain: false,

@@ -207,12 +207,18 @@ test("figures by the size of memory have the numbers of --json", { skip }, async
   const { page, done } = await open(path);
   const time = (cell) => (cell.elapsed_s + cell.memory["pcm-2016"].dram_s + cell.memory["pcm-2016"].nvm_read_s + cell.memory["pcm-2016"].nvm_write_s) * 1e6;
   const energy = (reading) => (cell) => cell.memory["pcm-2016"][reading];
+  const energies = {
+    "3.3 mJ a page written to storage, a read by its time": energy("energy_by_time_j"),
+    "3.3 mJ a page of storage": energy("energy_mj_page_j"),
+    "storage at 3.3 V": energy("energy_j"),
+    "the paper's quotient: energy / latency of each access": energy("energy_quotient_w"),
+  };
   const near = (found, wanted, what) => assert.ok(Math.abs(found - wanted) <= 1e-9 * Math.abs(wanted), `${what}: ${found}, not ${wanted}`);
   const caches = [4, 16].map((mib) => [`cache of ${mib} MiB`, mib << 20]);
   const buffers = {
     "nvm-writes": [["", (cell) => cell.device_writes + cell.dirty_left + cell.nvm_left]],
     "nvm-time": [["ufs-3.1", time]],
-    "nvm-energy": [["joules, storage at 3.3 V", energy("energy_j")], ["joules, 3.3 mJ a page of storage", energy("energy_mj_page_j")]],
+    "nvm-energy": Object.entries(energies),
   };
   for (const [id, panels] of Object.entries(buffers)) {
     const { rows } = await data(page, id);
@@ -225,10 +231,10 @@ test("figures by the size of memory have the numbers of --json", { skip }, async
       near(value, panels.find(([title]) => title === panel)[1](cell), `${id} ${view} ${name} ${bytes}`);
     }
   }
-  const whole = { "cache-time": { "ufs-3.1": time, "": time }, "cache-energy": { "joules, storage at 3.3 V": energy("energy_j"), "joules, 3.3 mJ a page of storage": energy("energy_mj_page_j") } };
+  const whole = { "cache-time": { "ufs-3.1": time, "": time }, "cache-energy": energies };
   for (const [id, of] of Object.entries(whole)) {
     const { rows } = await data(page, id);
-    assert.equal(rows.length, lines.length * (id === "cache-time" ? 1 : 2), id);
+    assert.equal(rows.length, lines.length * (id === "cache-time" ? 1 : 4), id);
     for (const [view, , policy, bytes, value] of rows) {
       near(value, of[view](lines.find((one) => one.memory_bytes === bytes && one.policy === policy)), `${id} ${view} ${policy}`);
     }

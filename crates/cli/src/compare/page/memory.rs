@@ -1,6 +1,9 @@
 //! Figures on DRAM and non-volatile memory: where time and energy go.
 
-use super::Comparison;
+use super::{
+    Comparison,
+    nvm_sizes::{READINGS, Reading, by_energies},
+};
 use flashsift_core::{nvm::profile::MemoryCost, study::ResultRow};
 use flashsift_report::{Axis, Bar, Chart, Figure, Ink, Marks, Scale, Unit, View};
 
@@ -51,22 +54,18 @@ pub(super) fn energy(run: &Comparison<'_>, lead: usize) -> Option<Figure> {
     let has_energy = |(_, cost): &(&str, MemoryCost)| cost.energy.is_some();
     let at = row.memory.iter().position(has_energy)?;
     let memory = row.memory[at].0;
-    let readings = super::nvm_sizes::READINGS;
     let parts = [("energy", Ink::Series(0))];
     let views = run.sizes().iter().map(|size| {
-        let panels = readings.iter().map(|(title, value)| {
+        let panels = READINGS.iter().map(|Reading { title, axis, value }| {
             let values = |row: &ResultRow| vec![row.memory[at].1.energy.map_or(0.0, value)];
-            bars((*title).to_owned(), &parts, "joules", Unit::Number, &size.rows, values)
+            bars((*title).to_owned(), &parts, axis, Unit::Number, &size.rows, values)
         });
         View { label: run.size_label(size), panels: panels.collect() }
     });
     Some(Figure {
         id: "memory-energy".to_owned(),
         title: "Energy of memory and storage".to_owned(),
-        caption: format!(
-            "By the energies of {memory}. The paper gives storage a current and no voltage, so \
-             there are two readings; --json has the paper's own quotient, too."
-        ),
+        caption: by_energies(memory),
         paper: "Kang & Eom 2016, Fig. 8".to_owned(),
         views: views.collect(),
         first: lead,
