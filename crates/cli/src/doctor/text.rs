@@ -105,9 +105,18 @@ pub(super) fn sentences(outcome: &Outcome) -> Vec<String> {
         ));
     }
     if let Some(remedy) = examination.remedies.first() {
-        let saves =
-            remedy.saving.as_ref().map_or_else(|| "nothing tells how much".to_owned(), saved);
-        sentences.push(format!("The remedy that saves most: {}; it saves {saves}.", remedy.title));
+        // A program's own bytes stand beside it, and its syncs also write the journal of others.
+        let judged_us = examination.judged_until_us.unwrap_or(duration_us).max(1);
+        let all = size::bytes((written.all() as f64 * 86_400e6 / judged_us as f64) as u64);
+        let saves = remedy.saving.as_ref().map_or_else(
+            || "its saving is not estimated".to_owned(),
+            |saving| {
+                let all = text::unbroken(&all);
+                let saved = saved(saving);
+                format!("of the {all} a day that all programs write, journal included, {saved}")
+            },
+        );
+        sentences.push(format!("The remedy that saves most: {}; {saves}.", remedy.title));
     }
     if let Some(until_us) = examination.judged_until_us {
         sentences.push(format!(
