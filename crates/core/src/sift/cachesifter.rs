@@ -24,6 +24,14 @@
 //!   are counted among all files that are created; when their share has been below 2 % for ten
 //!   minutes, sifting goes on. The paper gives no numbers.
 //!
+//! The authors' code (github.com/MIoTLab/CacheSifter, `fs/f2fs/filemgr.c`) has the same times and
+//! shares. It differs in points in which it is not followed, because it loses data that were synced
+//! or breaks off by accident: it ignores the fsync of a file in RAM and drops the file; it unlinks
+//! files that are open; a reclaim stops only if the sizes of files sum up exactly to what it wants
+//! (an unsigned number is tested for `<= 0`), else it empties the inactive list; and an active file
+//! is never dropped, so new transient files go to flash while the inactive list is empty. A used
+//! file that was inactive becomes inactive again at the next look there, and after E1 here.
+//!
 //! Without a model the labels are the paper's own, known in advance: a file is active from its
 //! creation to its last use, less than 30 s (burn after reading), up to 90 s (transient), or
 //! longer.
@@ -1043,6 +1051,67 @@ mod tests {
             ),
         ] {
             assert_eq!(run("cachesifter", &[], &events), expected, "{because}");
+        }
+    }
+
+    /// Hand-made histories with the outcome that the authors' code gives (github.com/MIoTLab/
+    /// CacheSifter, kernel-code/fs/f2fs/filemgr.c of 9d6a9136): a thread looks every 10 s, files of
+    /// 20 s and of 60 s are categorised, every 20 s the oldest inactive files leave above 50 % of
+    /// MS = 20 MiB, and those of other applications first.
+    #[test]
+    fn the_authors_code_by_hand() {
+        // A file of 1 MiB that is used for a minute is transient. Here its cost in RAM counts, too,
+        // so W1 is 51 %.
+        let transient = |files: std::ops::Range<u64>| -> Vec<_> {
+            let of = |file| [(0, create(file, "/c/a")), (0, write(file, MIB))];
+            let used = files.clone().map(|file| (55, read(file)));
+            files.clone().flat_map(of).chain(used).collect()
+        };
+        let app = |name: &'static str| Action::Process { name: MaybeOwned::Borrowed(name) };
+        let shown = |name: &'static str| Action::Foreground { app: MaybeOwned::Borrowed(name) };
+        let two_apps = [
+            vec![(0, app("front"))],
+            transient(0..6),
+            vec![(0, app("behind"))],
+            transient(6..12),
+            vec![(56, shown("front"))],
+        ];
+        let mut two_apps = two_apps.concat();
+        two_apps.sort_by_key(|(second, _)| *second);
+        let gone = |second, files: &[u64]| -> Decided {
+            files.iter().map(|file| dropped(second, *file, Reason::Space)).collect()
+        };
+        let burns = [(1, create(1, "/c/a")), (1, write(1, 100)), (2, create(2, "/c/b"))];
+        let lives = [(0, create(1, "/c/a")), (0, write(1, 100)), (100, read(1))];
+        for (because, events, expected) in [
+            // Born at 1 s, looked at every 10 s from the first file on.
+            (
+                "a file that burns goes at the first look at an age of 20 s",
+                burns.to_vec(),
+                vec![dropped(21, 1, Reason::Judged), dropped(31, 2, Reason::Judged)],
+            ),
+            (
+                "a long-living file is handed to write-back at an age of 60 s",
+                lives.to_vec(),
+                vec![written(60, 1, Reason::Judged)],
+            ),
+            ("10 MiB are 50 % of MS: nothing leaves", transient(0..10), vec![]),
+            // All are inactive when they leave, as theirs are: there at 90 s, here with E1 = 10 s.
+            (
+                "of 12 MiB, the two files leave that entered first",
+                transient(0..12),
+                gone(75, &[0, 1]),
+            ),
+            ("files of the application in the foreground leave last", two_apps, gone(75, &[6, 7])),
+            // Theirs finds no inactive file at 60 s, and hands the one beyond 18 MiB to write-back.
+            // Here active files are dropped, too: 10 % of MS at once, then to 50 %.
+            (
+                "above 90 % of MS files leave at once",
+                transient(0..19),
+                [gone(60, &[0, 1]), gone(75, &[2, 3, 4, 5, 6, 7, 8])].concat(),
+            ),
+        ] {
+            assert_eq!(run("cachesifter:e1=10s,w1=51", &[], &events), expected, "{because}");
         }
     }
 
