@@ -95,7 +95,7 @@ workloads-tests:
 # Settings that doctor advises, of three programs: `make soak` tries those of all.
 REMEDIES := redis rsyslog nginx
 remedies-tests:
-	@checks/remedies --seconds 3 $(REMEDIES)
+	@checks/remedies --seconds 4 $(REMEDIES)
 
 pages-setup:
 	@if command -v npm > /dev/null; then cd $(PAGES) && npm ci --no-audit --no-fund --loglevel=error; \
