@@ -136,7 +136,7 @@ def witness(program: Path, minutes: float) -> None:
 
 
 def cut(cuts: int) -> None:
-    """Cuts the power of each setting so often: a test program of the command line has the disk for it."""
+    """Cuts the power of each setting so often, on the disk of the tests of power cuts."""
     test = "power_cuts::settings::files_after_power_cuts_by_setting"
     words = ["cargo", "test", "--locked", "-p", "flashsift", "--test", "integration", test, "--", "--ignored", "--nocapture"]
     said = call(*words, env={**os.environ, "FLASHSIFT_CUTS": str(cuts)}, cwd=ROOT)

@@ -492,7 +492,7 @@ fn a_shutdown_of_the_machine_writes_everything_back() {
     assert_eq!(found, BTreeMap::from(expected));
 }
 
-/// A machine that is switched off forgets the kernel's values. What `--persist` wrote brings them
+/// A machine that is switched off forgets the kernel's values. The lines of `--persist` bring them
 /// back at the next start, and one undo after it leaves mountinfo, sysctls and the files in /etc as
 /// they were, byte by byte.
 // Promises: Tune 12.
