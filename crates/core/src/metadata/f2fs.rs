@@ -17,8 +17,8 @@
 //! - A directory with up to 182 slots of 8 bytes of names lies in its inode; a larger one has
 //!   blocks of 214 slots.
 //!
-//! Not compared with a real F2FS. Not modelled: data in inodes, updates in place at fsync,
-//! compression, cleaning, and everything that traces do not contain (see `ext4.rs`).
+//! Compared with Debian's kernels in `experiments/kernels`. Not modelled: data in inodes, updates
+//! in place at fsync, compression, cleaning, and what traces do not contain (see `ext4.rs`).
 
 use super::{BlockRequest, Logged, Metadata, MetadataSpec};
 use crate::{
@@ -38,7 +38,7 @@ mod tests;
 pub(super) const SPEC: MetadataSpec = MetadataSpec {
     name: "f2fs",
     file_system: FileSystemKind::F2fs,
-    what: "F2FS's node blocks, directories and checkpoints; not compared with a real one",
+    what: "F2FS's node blocks, directories and checkpoints",
     params: PARAMS,
     build: |_, params, modes| Box::new(F2fs::new(params, modes)),
     streaming: |params, modes| Box::new(F2fs::new(params, modes)),
