@@ -900,7 +900,9 @@ fn a_refused_mode_is_named_with_the_reason() {
         ("cluster:64KiB,first=newest", "first=newest: it is fullest or oldest"),
         ("cluster:64KiB,tick=5s", "`tick=5s` belongs to no mode"),
         ("cluster:64KiB,sync,idle=5s", "cluster takes idle, ratio and first"),
-        ("sync,tick=5s", "`tick=5s` belongs to no mode: expire takes tick, ratio and ram"),
+        ("sync,tick=5s", "`tick=5s` belongs to no mode: expire takes tick, ratio, ram and fs"),
+        ("linux,fs=ntfs", "fs=ntfs: it is ext4, f2fs, xfs or btrfs"),
+        ("sync,fs=xfs", "`fs=xfs` belongs to no mode"),
     ] {
         let error = text.parse::<Modes>().unwrap_err().to_string();
         assert!(error.contains(says), "{text}: {error}");
@@ -985,6 +987,8 @@ fn a_short_name_reads_as_the_same_modes() {
         ("hf", "hf"),
         ("linux,ratio=20", "expire:30s,tick=5s,ratio=20,sync"),
         ("linux,cluster:128KiB", "expire:30s,tick=5s,ratio=10,sync,cluster:128KiB"),
+        ("linux,fs=xfs", "linux,fs=xfs"),
+        ("sync,expire:60s,fs=btrfs", "expire:60s,tick=5s,ratio=10,fs=btrfs,sync"),
     ] {
         assert_eq!(modes(text).name(), name);
         assert_eq!(modes(name), modes(text));

@@ -225,7 +225,7 @@ pub enum What {
         links: u32,
     },
     /// The file system writes the file's new pages (ext4's `auto_da_alloc`): the file was cut to
-    /// nothing and is closed, or it replaces another one. On btrfs also for a sync.
+    /// nothing and is closed, or it replaces another one. On btrfs also for a sync or a cut.
     Hurried {
         /// The inode.
         inode: Inode,

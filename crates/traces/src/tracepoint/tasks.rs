@@ -48,6 +48,8 @@ pub(super) struct Thread {
     pub(super) set_attr: Option<Inode>,
     /// The size in bytes that its call asks for.
     pub(super) asked_size: Option<u64>,
+    /// btrfs wrote data in that call.
+    pub(super) hurried: bool,
     /// `fallocate` in progress: the file, and the size to which it may grow.
     pub(super) allocating: Option<(Inode, u64)>,
     /// The system call in progress.

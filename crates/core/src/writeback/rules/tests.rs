@@ -157,8 +157,15 @@ impl Kernel {
         let inode = &mut self.inodes[n];
         for page in inode.dirty.clone() {
             if page >= first / PAGE_BYTES && page <= last / PAGE_BYTES {
+                // The dirty pages around a new one get places with it.
+                if !inode.placed.contains(&page) {
+                    let lacks =
+                        |page: &u64| inode.dirty.contains(page) && !inode.placed.contains(page);
+                    let behind = (page..).take_while(lacks);
+                    let around: Vec<_> = (0..page).rev().take_while(lacks).chain(behind).collect();
+                    inode.placed.extend(around);
+                }
                 inode.dirty.remove(&page);
-                inode.placed.insert(page);
                 inode.disk_size = inode.disk_size.max(inode.size.min((page + 1) * PAGE_BYTES));
                 self.written.push((inode.id, page));
                 // `xfs_vm_writepages`

@@ -250,12 +250,24 @@ impl TracepointMachine {
                 }
             }
             What::SetAttr { inode } => self.thread(tid).set_attr = Some(inode),
-            What::Asks { size } => self.thread(tid).asked_size = size,
+            What::Asks { size } => {
+                let thread = self.thread(tid);
+                (thread.asked_size, thread.hurried) = (size, false);
+            }
             What::CutInPage { inode, start } => {
-                let asked = self.thread(tid).asked_size;
-                let asked = asked.filter(|size| size / PAGE_BYTES == start / PAGE_BYTES);
+                let thread = self.thread(tid);
+                let in_page = |size: &u64| size / PAGE_BYTES == start / PAGE_BYTES;
+                let asked = thread.asked_size.filter(in_page);
+                let hurried = std::mem::take(&mut thread.hurried);
                 if let Some(file) = self.life_of(tid, self.on_btrfs(inode)) {
-                    self.truncated(tid, file, asked.unwrap_or(start));
+                    let size = asked.unwrap_or(start);
+                    // Sizes are known to the page that became dirty. A cut inside the last page
+                    // would have written that page: the file has this size already.
+                    let pages = self.files[file].size.map(|size| size.div_ceil(PAGE_BYTES));
+                    let is_same = size > 0 && pages == Some(size.div_ceil(PAGE_BYTES));
+                    if hurried || !is_same {
+                        self.truncated(tid, file, size);
+                    }
                 }
             }
             What::TruncateBegin { inode, size: None } => {
@@ -338,11 +350,13 @@ impl TracepointMachine {
         }
     }
 
-    /// Tells the close of a file that was cut to nothing, which ext4 and btrfs report in this way.
-    /// Without system calls no other close is known.
+    /// Tells the close of a file that was cut to nothing, which ext4 reports in this way. Without
+    /// system calls no other close is known. btrfs writes for a sync, too, and the last page of a
+    /// file that it cuts.
     pub(super) fn hurried(&mut self, tid: u32, inode: Inode) {
-        // btrfs writes the last page of a file that it cuts, too.
-        if self.thread(tid).asked_size.is_none()
+        let thread = self.thread(tid);
+        thread.hurried = thread.asked_size.is_some();
+        if self.btrfs != Some(inode.dev)
             && let Some(file) = self.files.current(inode)
             && std::mem::take(&mut self.files[file].was_emptied)
             && let Some(file) = self.files[file].id
