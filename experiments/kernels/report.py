@@ -169,9 +169,13 @@ def full(_: list[Run], measured: dict) -> str:
     rows = []
     for at, facts in measured.items():
         for one in facts["loads"].get("full", {"steps": []})["steps"]:
-            data, metadata = (f"{one[of] / PAGE_BYTES:,.0f}" for of in ["data_written_bytes", "metadata_written_bytes"])
+            written = [f"{one[of] / PAGE_BYTES:,.0f}" for of in ["data_written_bytes", "metadata_written_bytes"]]
+            written.append(f"{one['write_requests']:,}")
+            # The reader of the tracepoint got nothing.
+            if one["pages"] and not one["write_requests"]:
+                written = ["–"] * 3
             moved = (f"{one[f'moved_blocks_{ground}']:,}" for ground in ["foreground", "background"])
-            rows.append([at.split()[0], one["step"], f"{one['pages']:,}", data, metadata, f"{one['write_requests']:,}", *moved])
+            rows.append([at.split()[0], one["step"], f"{one['pages']:,}", *written, *moved])
     return markdown(head, rows)
 
 
@@ -214,7 +218,8 @@ def short(runs: list[Run], measured: dict) -> str:
     more = [of["full"]["read_requests"] / of["dropped"]["read_requests"] for of in started]
     times = [of[state]["seconds"] / of["cached"]["seconds"] for of in started for state in ["dropped", "full"]]
     full = [facts["loads"]["full"] for facts in measured.values() if "full" in facts["loads"]]
-    cleaned = [sum(step["moved_blocks_foreground"] for step in of["steps"]) for of in full]
+    awaited = [sum(step["moved_blocks_foreground"] for step in of["steps"] if step["pages"]) for of in full]
+    cleaned = [sum(step["moved_blocks_background"] for step in of["steps"]) for of in full]
     fresh = [of["started"]["full"]["read_requests"] / of["started"]["fresh"]["read_requests"] for of in full]
     return "".join(map(wrapped, [
         f"**The database**, on {len(database)} pairs of kernel and file system: pages read are predicted "
@@ -228,9 +233,9 @@ def short(runs: list[Run], measured: dict) -> str:
         f"**A launch with a full page cache** sends {min(more):.2f} to {max(more):.2f} times the read requests of one with an "
         f"empty cache, and reclaims pages meanwhile. Without its pages it takes {min(times):.1f} to {max(times):.1f} times as "
         "long as with them, emulated.",
-        f"**A full F2FS** moved {' and '.join(f'{n:,}' for n in cleaned)} blocks while an application waited: it overwrites in "
-        f"holes before it cleans. Programs in such holes start with {' and '.join(f'{n:.2f}' for n in fresh)} times the "
-        "requests.",
+        f"**A full F2FS** moved {' and '.join(f'{n:,}' for n in awaited)} blocks while an application overwrote its files: it "
+        f"writes into holes before it cleans. When asked to clean, it moved {' and '.join(f'{n:,}' for n in cleaned)}. Programs "
+        f"in such holes start with {' and '.join(f'{n:.2f}' for n in fresh)} times the requests.",
     ]))  # fmt: skip
 
 
