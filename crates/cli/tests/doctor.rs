@@ -418,7 +418,9 @@ fn memory_over_logs_and_caches_keeps_their_directories() {
         list() {{ (cd {at}; find . -printf '%p %y %m %U:%G %l\\n' | sort); }}
         list
         echo kept
-        {} > /dev/null
+        {{
+        {}
+        }} > /dev/null
         mount --fstab /etc/fstab {at}
         [ \"$(stat -f -c %T {at})\" = tmpfs ]
         systemd-tmpfiles --create /etc/tmpfiles.d/*
