@@ -21,7 +21,7 @@ COMMANDS = {
     "plain": "--policy lru,belady --memory 1MiB --drain --verdict",
     "devices": "--policy lru,arc --memory 1MiB,4MiB --device microsd-2012,ufs-3.1 --verdict",
     "combined": "--policy lru --memory 1MiB --metadata ext4 --attribution --writeback linux",
-    "systems": "--system all --memory 1MiB --writeback hf --device ufs-3.1 --nvm pcm-2016,slc-area",
+    "systems": "--system all --removals ignore --memory 1MiB --writeback hf --device ufs-3.1 --nvm pcm-2016,slc-area",
     "readahead": "--readahead off,linux:128k,paper --memory 1MiB --device microsd-2012",
     "sifters": "--sift oracle,touch --memory 1MiB --device microsd-2012 --droppable *",
     "sample": "--sample 10% --policy lru,arc --memory 4MiB",

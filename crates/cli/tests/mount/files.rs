@@ -652,6 +652,9 @@ fn what_ext4_has_and_fuse_lacks_fails_with_the_errors_that_programs_expect() {
     file.read_exact_at(&mut found, 0).unwrap();
     assert!(found == bytes(1, 70_000));
     drop(file);
+    for name in ["in RAM", "written back", "other"] {
+        fs::remove_file(mounted.at(name)).unwrap();
+    }
     assert!(mounted.ended().is_empty());
 }
 

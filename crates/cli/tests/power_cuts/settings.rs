@@ -83,8 +83,9 @@ struct Found {
     cuts_with_replaced_lost: u64,
 }
 
-/// The programs work; the files that they wrote, with the positions.
-fn work(top: &Path, seconds: u64, position: &(dyn Fn() -> u64 + Sync)) -> Vec<Written> {
+/// The programs work. Returns the position at which they began, when the older files were durable,
+/// and the files that they wrote.
+fn work(top: &Path, seconds: u64, position: &(dyn Fn() -> u64 + Sync)) -> (u64, Vec<Written>) {
     let begun = Instant::now();
     let wait = |ms: u64| thread::sleep(Duration::from_millis(ms).saturating_sub(begun.elapsed()));
     let save = |path: &Path, seed: u64, sync: bool| {
@@ -117,6 +118,7 @@ fn work(top: &Path, seconds: u64, position: &(dyn Fn() -> u64 + Sync)) -> Vec<Wr
         fs::create_dir(top.join(folder)).unwrap();
     }
     File::open(top).unwrap().sync_all().unwrap();
+    let start = position();
     let create = |folder: &str, n: u64, is_synced: bool| {
         let path = format!("{folder}/{n}");
         let before = position();
@@ -153,7 +155,7 @@ fn work(top: &Path, seconds: u64, position: &(dyn Fn() -> u64 + Sync)) -> Vec<Wr
     });
     files.extend(replaced);
     files.extend(replaced_synced);
-    files
+    (start, files)
 }
 
 /// Counts a file of the disk after a cut at a position.
@@ -193,8 +195,7 @@ fn cut(setting: &'static Setting, bed: &Bed, cuts: usize, seconds: u64) -> Found
     bed.mount(Path::new(device.node()), setting.options).unwrap();
     let daemon = setting.above.then(|| bed.start(&[]).unwrap());
     let top = if setting.above { bed.mountpoint() } else { bed.backing() };
-    let start = device.position();
-    let files = work(&top, seconds, &|| device.position());
+    let (start, files) = work(&top, seconds, &|| device.position());
     let positions = start..device.position();
     if let Some(daemon) = daemon {
         daemon.end(&top).unwrap();
