@@ -1,6 +1,7 @@
 """Markdown tables between the markers of RESULTS.md."""
 
 import re
+import textwrap
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,8 @@ def markdown(head: str, rows: list[list[str]], text: tuple[int, ...] = (0,)) -> 
 
 
 def criteria(_: list[Numbers]) -> str:
-    return "".join(f"{finding.number}. “{finding.claim}.” — {finding.criterion}; else unclear.\n" for finding in FINDINGS)
+    texts = (f"{finding.number}. “{finding.claim}.” — {finding.criterion}; else unclear." for finding in FINDINGS)
+    return "".join(textwrap.fill(text, 100, subsequent_indent="   ", break_on_hyphens=False) + "\n" for text in texts)
 
 
 def verdicts(rows: list[Numbers]) -> str:
