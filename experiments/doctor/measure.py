@@ -198,7 +198,7 @@ def main():
         sys.exit("run.sh: it needs root")
     page = HERE / "RESULTS.md"
     if args.settings:
-        page.write_text(page.read_text().partition(SETTINGS)[0] + wrapped(settings()))
+        page.write_text(page.read_text().partition(SETTINGS)[0].rstrip() + "\n\n" + wrapped(settings()))
         return
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         folder = Path(folder)
