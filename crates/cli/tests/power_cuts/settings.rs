@@ -38,7 +38,12 @@ const SETTINGS: &[Setting] = &[
     Setting { name: "ext4, dioread_lock", options: "dioread_lock", ..SETTING },
     Setting { name: "ext4, commit=300", options: "commit=300", ..SETTING },
     Setting { name: "ext4, noauto_da_alloc", options: "noauto_da_alloc", ..SETTING },
-    Setting { name: "ext4, journal_async_commit", options: "journal_async_commit", ..SETTING },
+    // The kernel takes the second only with the first.
+    Setting {
+        name: "ext4, data=writeback, journal_async_commit",
+        options: "data=writeback,journal_async_commit",
+        ..SETTING
+    },
     Setting { name: "ext4, fast_commit", file_system: &EXT4_FAST_COMMIT, ..SETTING },
     Setting { name: "XFS", file_system: &XFS, ..SETTING },
     Setting { name: "btrfs", file_system: &BTRFS, ..SETTING },
