@@ -21,6 +21,7 @@ CELLS: Schema = {
     "system": TEXT,
     "readahead": TEXT,
     "writeback": TEXT,
+    "removals": TEXT,
     "frames": COUNT,
     "memory_bytes": COUNT,
     "sample": FLOAT,
