@@ -113,7 +113,7 @@ impl Side {
             }
             Side::Xfs => {
                 "about the last 30 s of content that no program synced; a file renamed without a \
-                 sync is empty"
+                 sync may be empty"
             }
             Side::Volatile => {
                 "everything since the mount, synced or not; the upper directory has to be deleted"
