@@ -36,7 +36,7 @@ PACKED = [
 ]
 # Not of the sources, or made again for the archive.
 LEFT_OUT = ("python/tests/", "python/pyproject.toml")
-BUILT = ("__pycache__", "node_modules", "target")
+BUILT = ("__pycache__", "node_modules")
 
 
 def build_wheel(directory, config_settings=None, metadata_directory=None):
