@@ -1,6 +1,6 @@
 //! `flashsift doctor`: which programs and files wear this machine's flash, and what would help.
 
-use crate::{html_page, load, logging::DETAIL, records, size, usage::Usage, watch::Until};
+use crate::{html_page, load, logging::DETAIL, records, size, tune, usage::Usage, watch::Until};
 use anyhow::Context;
 use endurance::DiskLife;
 use facts::Watched;
@@ -14,27 +14,37 @@ use flashsift_traces::{Error, events::Sink};
 use std::{io::Write, path::PathBuf, time::Duration};
 use tracing::warn;
 
+mod apply;
 mod endurance;
 mod facts;
 mod inspect;
 mod json;
+mod kept;
+mod metrics;
 mod page;
+mod prove;
 mod text;
 
 /// Find out which programs wear this machine's flash, and what helps
 ///
 /// Watches all ext4 and F2FS file systems, or those of the given paths, for a while. Then it shows
 /// who wrote how much to which file, and a ranked list of remedies: each with evidence, what it
-/// saves in a day, its price, the commands that do it and those that undo it. It changes nothing:
-/// it uses the kernel's tracepoints in a tracing instance of its own and removes it at the end.
-/// Needs root.
+/// saves in a day, its price, the commands that do it and those that undo it. It changes nothing
+/// without --apply: it uses the kernel's tracepoints in a tracing instance of its own and removes it
+/// at the end. Needs root.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sudo flashsift doctor
   sudo flashsift doctor --for 1h --report doctor.html
   sudo flashsift doctor /home --for 10m
-  sudo flashsift doctor --for 1h --device emmc-5.1     with the years it lasts
+  sudo flashsift doctor --for 1h --device emmc-5.1 --years 7
   sudo flashsift doctor --json | jq '.remedies[0]'
+
+Apply a remedy of the last report, measure it, and undo it:
+  sudo flashsift doctor --apply 2                      show the steps
+  sudo flashsift doctor --apply 2 --yes
+  sudo flashsift doctor --prove 2 --for 10m
+  sudo flashsift doctor --undo 2
 
 The saving of a remedy is estimated: the recorded accesses run again with the
 change, in models of the kernel's write-back and of ext4's journal. A longer
@@ -57,6 +67,49 @@ pub(crate) struct Args {
     /// `flashsift list devices`, or FILE.toml
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
+
+    /// Also the bytes a day that the flash may take to last for so many years, and the day on which
+    /// it ends
+    #[arg(long, value_name = "N", requires = "device", value_parser = endurance::parse_years)]
+    years: Option<f64>,
+
+    /// Show the steps of a remedy of the last report, by its number or name; with --yes, perform
+    /// them
+    #[arg(long, value_name = "N|NAME", conflicts_with_all = ["undo", "status", "prove", "paths"])]
+    apply: Option<String>,
+
+    /// Perform the steps of --apply
+    #[arg(long, requires = "apply")]
+    yes: bool,
+
+    /// Undo a remedy that was applied, or all: `all`
+    #[arg(long, value_name = "N|NAME|all", conflicts_with_all = ["status", "prove", "paths"])]
+    undo: Option<String>,
+
+    /// With --undo: also if another program has changed the value since
+    #[arg(long, requires = "undo")]
+    force: bool,
+
+    /// List the steps that were performed and are not undone
+    #[arg(long, conflicts_with_all = ["prove", "paths"])]
+    status: bool,
+
+    /// Measure what a remedy of the last report saves: one of the kernel by a replay, another one by
+    /// a watch after it was applied
+    #[arg(long, value_name = "N|NAME")]
+    prove: Option<String>,
+
+    /// Path of the last report
+    #[arg(long, value_name = "FILE", default_value = kept::PATH)]
+    last_report: PathBuf,
+
+    /// Path of the journal of changes, which is that of `tune writeback`
+    #[arg(long, value_name = "FILE", default_value = tune::JOURNAL)]
+    journal: PathBuf,
+
+    /// Also write the figures as metrics for node_exporter's textfile collector
+    #[arg(long, value_name = "FILE.prom")]
+    metrics: Option<PathBuf>,
 
     /// Print one JSON object, on one line
     #[arg(long)]
@@ -102,7 +155,34 @@ impl Sink for Examine {
     }
 }
 
+impl Args {
+    fn form(&self) -> tune::Form {
+        tune::Form { json: self.json, csv: self.csv }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let machine = tune::machine(&args.journal)?;
+    if args.status {
+        return tune::status_of_changes(&machine, |plan| plan.remedy.is_some(), args.form());
+    }
+    tune::warn_of_crashes(&machine);
+    if let Some(wanted) = &args.apply {
+        return apply::apply(&machine, wanted, args);
+    }
+    if let Some(wanted) = &args.undo {
+        return apply::undo(&machine, wanted, args);
+    }
+    let prove = args.prove.as_ref().map(|name| prove::Wanted::new(&machine, name, args));
+    let prove = prove.transpose()?;
+    match prove {
+        Some(prove) if prove.replay(&machine, args)? => Ok(()),
+        prove => watch(args, prove.as_ref()),
+    }
+}
+
+/// Watches the machine, and shows what was found; with a remedy, what that saves.
+fn watch(args: &Args, prove: Option<&prove::Wanted>) -> anyhow::Result<()> {
     if args.time.is_zero() {
         return Err(Usage("--for 0 sees nothing: give a time such as 1m".to_owned()).into());
     }
@@ -136,16 +216,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     let doctor = sink.doctor.context("nothing was read or written on the watched file systems")?;
-    let top = usize::try_from(args.top).unwrap_or(usize::MAX);
+    let top = match prove {
+        Some(_) => usize::MAX,
+        None => usize::try_from(args.top).unwrap_or(usize::MAX),
+    };
     let examination = doctor.finish(&facts, &inspector, duration_us, top)?;
-    let lives = facts.disks.iter().map(|disk| DiskLife::new(disk, duration_us, flash)).collect();
-    let result = Outcome { facts, examination, lives };
+    let now_s = jiff::Timestamp::now().as_second();
+    let span = args.years.map(|years| endurance::Span { years, now_s });
+    let life = |disk| DiskLife::new(disk, duration_us, flash, span);
+    let lives = facts.disks.iter().map(life).collect();
+    let mut result = Outcome { facts, examination, lives, proofs: Vec::new(), is_kept: false };
+    if let Some(prove) = prove {
+        return prove.watched(&result, args);
+    }
+    let json = serde_json::to_vec(&json::Record::new(&result))?;
+    result.is_kept = kept::keep(&args.last_report, &json);
+    result.proofs = kept::last_proofs(&args.last_report);
+    if let Some(path) = &args.metrics {
+        metrics::write(path, &result)?;
+    }
     if let Some(report) = report {
         report.write(&page::build(&result))?;
     }
     let mut out = records::Output::keys(args.json, args.csv);
     if args.json || args.csv {
-        serde_json::to_writer(&mut out, &json::Record::new(&result))?;
+        out.write_all(&json)?;
         writeln!(out)?;
     } else {
         out.write_all(text::render(&result, crate::text::in_color()).as_bytes())?;
@@ -159,4 +254,8 @@ struct Outcome {
     examination: Examination,
     /// By disk.
     lives: Vec<DiskLife>,
+    /// Of remedies that were measured before.
+    proofs: Vec<kept::Proof>,
+    /// The report is kept for `--apply`.
+    is_kept: bool,
 }

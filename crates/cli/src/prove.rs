@@ -257,21 +257,29 @@ fn note_refused(arms: &[ArmResult]) {
     }
 }
 
-/// Replays a trace under settings in words, the first of which is the base, and prints the results.
+/// Replays a trace under settings in words, the first of which is the base.
+pub(crate) fn compared(
+    input: &Input,
+    settings: impl IntoIterator<Item = String>,
+) -> anyhow::Result<Vec<ArmResult>> {
+    let settings: Result<Vec<_>, _> =
+        settings.into_iter().map(|setting| Setting::parse(&setting)).collect();
+    measured(&script(input, None)?, &Plan::new(settings?))
+}
+
+/// The same, with the results printed.
 pub(crate) fn show(
     input: &Input,
     settings: impl IntoIterator<Item = String>,
 ) -> anyhow::Result<()> {
-    let settings: Result<Vec<_>, _> =
-        settings.into_iter().map(|setting| Setting::parse(&setting)).collect();
-    let arms = measured(&script(input, None)?, &Plan::new(settings?))?;
+    let arms = compared(input, settings)?;
     let mut out = records::Output::text();
     write!(out, "\nReplayed on file systems in memory:\n\n{}", as_table(&arms))?;
     out.finish()
 }
 
 /// Returns the results as text.
-fn as_table(arms: &[ArmResult]) -> String {
+pub(crate) fn as_table(arms: &[ArmResult]) -> String {
     let header = ["setting", "MiB written", "writes", "flushes", "ratio", "±", "verdict"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for arm in arms {

@@ -9,6 +9,12 @@ mod recording;
 mod trace;
 mod writeback;
 
+pub(crate) use apply::print;
+pub(crate) use writeback::{
+    JOURNAL, apply::status_of as status_of_changes, apply::undo_chosen as undo_changes,
+    apply::warn_of_crashes, machine, plan as plan_writeback, proof as prove_writeback,
+};
+
 use crate::{size, usage::Usage};
 use anyhow::Context;
 use flashsift_host::{
@@ -160,9 +166,9 @@ pub(crate) struct ReadaheadArgs {
 
 /// How results are printed.
 #[derive(Clone, Copy)]
-struct Form {
-    json: bool,
-    csv: bool,
+pub(crate) struct Form {
+    pub(crate) json: bool,
+    pub(crate) csv: bool,
 }
 
 impl Form {

@@ -223,6 +223,11 @@ fn instances(pid: u32) -> usize {
     all.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours)).count()
 }
 
+/// Where the report is kept beside the page.
+fn kept(report: &Path) -> PathBuf {
+    report.with_extension("json")
+}
+
 /// Runs the doctor while `work` is done. Returns what it says.
 fn examined(mountpoint: &Path, report: &Path, work: impl FnOnce()) -> Value {
     examined_beside(mountpoint, report, work).0
@@ -232,6 +237,8 @@ fn examined(mountpoint: &Path, report: &Path, work: impl FnOnce()) -> Value {
 fn examined_beside<T>(mountpoint: &Path, report: &Path, work: impl FnOnce() -> T) -> (Value, T) {
     let mut doctor = Command::new(FLASHSIFT);
     doctor.args(["doctor", "--for", "1h", "--json", "--top", "100", "--report"]).arg(report);
+    doctor.arg("--last-report").arg(kept(report)).arg("--metrics");
+    doctor.arg(report.with_extension("prom")).args(["--device", "emmc-5.1", "--years", "7"]);
     doctor.arg(mountpoint).stdout(Stdio::piped());
     let (mut child, mut stderr) = started(&mut doctor, "watching for");
     let mut stdout = child.stdout.take().unwrap();
@@ -605,7 +612,8 @@ fn a_file_system_that_does_not_answer_is_not_asked() {
     // All file systems, and one of them.
     for path in [None, Some(&stage.mountpoint)] {
         let mut doctor = Command::new(FLASHSIFT);
-        doctor.args(["doctor", "--for", "1h", "--json"]).args(path).stdout(Stdio::piped());
+        doctor.args(["doctor", "--for", "1h", "--json", "--last-report"]);
+        doctor.arg(stage.folder.path().join("report.json")).args(path).stdout(Stdio::piped());
         doctor.stderr(Stdio::piped());
         let mut child = doctor.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -648,6 +656,103 @@ fn a_file_system_that_does_not_answer_is_not_asked() {
     let said = child.wait_with_output().unwrap();
     assert_eq!(said.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&said.stderr).contains("ext4"), "{said:?}");
+}
+
+/// A remedy of the last report is shown, performed and undone.
+// Promises: Doctor 11, Doctor 12, Doctor 14.
+#[test]
+fn a_remedy_is_applied_by_its_number_and_undone() {
+    const NAME: &str = "a_remedy_is_applied_by_its_number_and_undone";
+    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
+    let report = stage.folder.path().join("doctor.html");
+    let said = examined(&stage.mountpoint, &report, || stage.run_all());
+    let kept = kept(&report);
+    let journal = stage.folder.path().join("state/journal.jsonl");
+    let database = stage.mountpoint.join("home/app/data.db");
+    let mode =
+        || output(Command::new("sqlite3").arg(&database).arg("pragma journal_mode")).unwrap();
+    let run = |words: &[&str]| {
+        let mut doctor = Command::new(FLASHSIFT);
+        doctor.arg("doctor").args(words).arg("--last-report").arg(&kept);
+        let done = doctor.arg("--journal").arg(&journal).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (done.status.code(), text(done.stdout), text(done.stderr))
+    };
+    let remedies = said["remedies"].as_array().unwrap();
+    let log = remedies.iter().find(|remedy| remedy["id"] == "write-ahead-log").unwrap();
+    let (number, name) = (log["number"].to_string(), log["name"].as_str().unwrap());
+    assert_eq!(name, format!("write-ahead-log:{}", database.display()));
+
+    let (status, printed, said_too) = run(&["--apply", &number]);
+    assert_eq!(status, Some(0), "{said_too}");
+    assert!(printed.contains("from delete to wal") && printed.contains("Dry run"), "{printed}");
+    assert_eq!((mode(), journal.exists()), (b"delete\n".to_vec(), false));
+    // Another remedy than the one that is to be proved has to be applied first.
+    let (status, _, why) = run(&["--prove", name]);
+    assert!(status == Some(1) && why.contains("--apply"), "{why}");
+    let (status, printed, why) = run(&["--apply", name, "--yes"]);
+    assert_eq!((status, mode()), (Some(0), b"wal\n".to_vec()), "{why}");
+    assert!(printed.contains("--undo write-ahead-log:"), "{printed}");
+    let (_, printed, _) = run(&["--status"]);
+    assert!(printed.contains("in force"), "{printed}");
+    let (_, printed, _) = run(&["--apply", &number, "--yes"]);
+    assert!(printed.contains("Nothing is to be changed"), "{printed}");
+    let (status, printed, why) = run(&["--undo", &number]);
+    assert_eq!((status, mode()), (Some(0), b"delete\n".to_vec()), "{printed}{why}");
+    let (status, _, why) = run(&["--undo", name]);
+    assert!(status == Some(1) && why.contains("has not applied"), "{why}");
+    // A cache can be mounted by a person alone.
+    let cache = remedies.iter().find(|remedy| remedy["id"] == "mount").expect("a cache");
+    let (status, _, why) = run(&["--apply", cache["name"].as_str().unwrap(), "--yes"]);
+    assert!(status == Some(1) && why.contains("flashsift unmount"), "{why}");
+    let (status, _, why) = run(&["--apply", "999"]);
+    assert!(status == Some(1) && why.contains("no remedy 999"), "{why}");
+
+    // The budget, for Prometheus and for Home Assistant.
+    let metrics = fs::read_to_string(report.with_extension("prom")).unwrap();
+    for name in ["disk_bytes_per_day", "budget_bytes_per_day", "end_timestamp_seconds"] {
+        assert!(metrics.contains(&format!("\nflashsift_doctor_{name}{{disk=\"loop")), "{metrics}");
+    }
+    assert!(metrics.contains("flashsift_doctor_writer_bytes_per_day{writer=\"logger\"}"));
+    let sensors = home_assistant();
+    assert!(sensors.len() >= 3, "{sensors:?}");
+    for pointer in &sensors {
+        let value = said.pointer(pointer);
+        assert!(value.is_some_and(|value| value.is_number() || value.is_string()), "{pointer}");
+    }
+}
+
+/// The values that the sensors of docs/doctor.md show, as JSON pointers.
+fn home_assistant() -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md");
+    let page = fs::read_to_string(page).unwrap();
+    let begin = page.find("    command_line:\n").expect("the page has sensors");
+    let yaml: String = page[begin..]
+        .lines()
+        .take_while(|line| line.starts_with("    "))
+        .map(|line| format!("{}\n", &line[4..]))
+        .collect();
+    let script = "
+import json, sys
+try:
+    import yaml
+except ImportError:
+    sys.exit(print(json.dumps(None)))
+sensors = [one['sensor'] for one in yaml.safe_load(sys.argv[1])['command_line']]
+assert all(one['name'] and one['command'] and one['unique_id'] for one in sensors)
+print(json.dumps([one['value_template'] for one in sensors]))
+";
+    let printed = output(Command::new("/usr/bin/python3").args(["-c", script, &yaml])).unwrap();
+    let templates: Option<Vec<String>> = serde_json::from_slice(&printed).unwrap();
+    let templates = templates.unwrap_or_else(|| {
+        let lines = yaml.lines().filter_map(|line| line.split_once("value_template:"));
+        lines.map(|(_, template)| template.trim().trim_matches('\'').to_owned()).collect()
+    });
+    let pointer = |template: &String| {
+        let path = template.trim_start_matches("{{ value_json.").split([' ', '|']).next().unwrap();
+        format!("/{}", path.replace(['.', '['], "/").replace(']', ""))
+    };
+    templates.iter().map(pointer).collect()
 }
 
 #[test]

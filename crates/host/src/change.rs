@@ -147,7 +147,7 @@ pub(crate) fn make<P: Plan, V: PlanValues<P>>(
                 // If that fails, too, the journal still leads back.
                 let _ = values.write(&plan.back(plan.wanted(), plan.old()));
                 Err(ChangeError::NotTaken(format!(
-                    "{}: the kernel accepted {:?} and has {} now: taken back",
+                    "{}: it was set to {:?} and is {} now: taken back",
                     plan.place(),
                     plan.wanted(),
                     other.map_or("none".to_owned(), |value| format!("{value:?}"))
@@ -228,7 +228,12 @@ pub(crate) fn undo<P: Plan>(
     let mut journal = open(path)?;
     let content = journal.content().clone();
     let mut outcomes = Vec::new();
-    for (_, changes) in content.by_place() {
+    let mut groups: Vec<Vec<&OpenChange<P>>> = content.by_place().into_values().collect();
+    groups.sort_by_key(|changes| {
+        let last = changes.last().map(|change| &change.intent);
+        last.map(|intent| (intent.plan.undone_last(), std::cmp::Reverse(intent.id)))
+    });
+    for changes in groups {
         let last = changes.last().copied().cloned().expect("each group has a change");
         if chosen(&last.intent.plan) {
             let outcome = undo_place(values, &mut journal, boot_id, &changes, force)?;
@@ -294,6 +299,12 @@ fn undo_place<P: Plan>(
     let back = plan.back(present.clone(), old);
     values.may_write(&back)?;
     let undoes = left.iter().map(|change| change.intent.id).collect();
-    let (_, to) = make(values, journal, boot_id, back, undoes)?;
-    Ok(Outcome::Restored { from: present, to })
+    match make(values, journal, boot_id, back.clone(), undoes) {
+        Ok((_, to)) => Ok(Outcome::Restored { from: present, to }),
+        // It is there, and something else needs it.
+        Err(ChangeError::Refused(_)) if values.present(&back).as_ref() == Some(&present) => {
+            Ok(Outcome::Refused { ours: present.clone(), present, old: back.wanted() })
+        }
+        Err(error) => Err(error),
+    }
 }

@@ -48,6 +48,10 @@ pub trait Plan: Clone + Debug + Eq + Serialize + DeserializeOwned {
     fn outlives_restart(&self) -> bool {
         false
     }
+    /// Whether it is undone after the others, the newest of which is undone first.
+    fn undone_last(&self) -> bool {
+        false
+    }
 }
 
 /// A change as it is intended.

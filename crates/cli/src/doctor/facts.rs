@@ -14,7 +14,7 @@ use flashsift_host::{
     flusher,
     mounts::{self, Mount, Table},
     swap,
-    wear::{self, Kind},
+    wear::{self, Kind, LifeTime},
 };
 use flashsift_record as recorder;
 use std::{
@@ -90,10 +90,15 @@ impl Watched {
                 now.counters.since(before.counters);
             let register = wears.iter().find(|storage| storage.name == before.name);
             let is_memory_card = register.is_some_and(|storage| storage.kind == Kind::Sd);
-            let wear = match register.map(|storage| &storage.kind) {
-                Some(Kind::Sd) => Some("an SD card: it tells no wear".to_owned()),
-                Some(Kind::Emmc { wear } | Kind::Ufs { wear }) => wear.map(|wear| in_words(&wear)),
-                None => smart(&before.name, &table),
+            let (wear, life_used) = match register.map(|storage| &storage.kind) {
+                Some(Kind::Sd) => (Some("an SD card: it tells no wear".to_owned()), None),
+                Some(Kind::Emmc { wear } | Kind::Ufs { wear }) => {
+                    (wear.map(|wear| in_words(&wear)), wear.and_then(|wear| share_used(&wear)))
+                }
+                None => {
+                    let percent = smart(&before.name, &table);
+                    (percent.map(smart_in_words), percent.map(|percent| percent as f64 / 100.0))
+                }
             };
             let disks::Disk { name, model, capacity_bytes, .. } = before;
             Ok(Disk {
@@ -105,6 +110,7 @@ impl Watched {
                 discarded_bytes,
                 is_memory_card,
                 wear,
+                life_used,
             })
         });
         let disks = disks.collect::<anyhow::Result<_>>()?;
@@ -176,15 +182,26 @@ fn in_words(wear: &wear::Wear) -> String {
     format!("life used: {a} (A), {b} (B)")
 }
 
-/// Asks `smartctl` for the wear of an NVMe or SATA disk, where it is installed.
-fn smart(disk: &str, table: &Table) -> Option<String> {
-    let device = format!("/dev/{disk}");
-    let output = installed("smartctl", table)?.args(["--json", "-a", &device]).output().ok()?;
-    smart_in_words(&output.stdout)
+/// The share of the life that is used, of the memory that is worn most: the upper end of the tenth
+/// that the register names.
+fn share_used(wear: &wear::Wear) -> Option<f64> {
+    let share = |life: &LifeTime| match life {
+        LifeTime::NotDefined => None,
+        LifeTime::PercentUsedBelow(percent) => Some(f64::from(*percent) / 100.0),
+        LifeTime::Exceeded => Some(1.0),
+    };
+    wear.life_time.iter().filter_map(share).reduce(f64::max)
 }
 
-/// The share of its life that a disk has used, from the output of `smartctl --json -a`.
-fn smart_in_words(json: &[u8]) -> Option<String> {
+/// Asks `smartctl` for the wear of an NVMe or SATA disk, where it is installed.
+fn smart(disk: &str, table: &Table) -> Option<u64> {
+    let device = format!("/dev/{disk}");
+    let output = installed("smartctl", table)?.args(["--json", "-a", &device]).output().ok()?;
+    smart_percent(&output.stdout)
+}
+
+/// The percentage of its life that a disk has used, from the output of `smartctl --json -a`.
+fn smart_percent(json: &[u8]) -> Option<u64> {
     let value: serde_json::Value = serde_json::from_slice(json).ok()?;
     let nvme = value.pointer("/nvme_smart_health_information_log/percentage_used");
     // ACS-4, Device Statistics log, page 7: Percentage Used Endurance Indicator.
@@ -196,8 +213,11 @@ fn smart_in_words(json: &[u8]) -> Option<String> {
         };
         tables.into_iter().find(named)?.get("value")
     };
-    let used = nvme.or_else(sata)?.as_u64()?;
-    Some(format!("{used} % of its life used (SMART)"))
+    nvme.or_else(sata)?.as_u64()
+}
+
+fn smart_in_words(percent: u64) -> String {
+    format!("{percent} % of its life used (SMART)")
 }
 
 /// Whether systemd trims file systems; `None` without systemd.
@@ -232,12 +252,12 @@ mod tests {
     #[test]
     fn smart_tells_the_used_life() {
         let nvme = br#"{"nvme_smart_health_information_log":{"percentage_used":7}}"#;
-        assert_eq!(smart_in_words(nvme).unwrap(), "7 % of its life used (SMART)");
+        assert_eq!(smart_in_words(smart_percent(nvme).unwrap()), "7 % of its life used (SMART)");
         let sata = br#"{"ata_device_statistics":{"pages":[{"number":1},{"number":7,"table":
             [{"name":"Percentage Used Endurance Indicator","value":12}]}]}}"#;
-        assert_eq!(smart_in_words(sata).unwrap(), "12 % of its life used (SMART)");
+        assert_eq!(smart_percent(sata), Some(12));
         for nothing in [&b"{}"[..], b"", b"not json", br#"{"ata_device_statistics":{"pages":1}}"#] {
-            assert_eq!(smart_in_words(nothing), None);
+            assert_eq!(smart_percent(nothing), None);
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
     ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// The most entries of a directory that is looked at.
@@ -127,16 +127,38 @@ impl Inspect for Inspector {
         self.programs.found.get(name)?.clone()
     }
 
-    /// Docker's. The file is read only on a file system that is watched.
+    /// Docker's, or Podman's of root or of a user. Files are read only on file systems that are
+    /// watched.
     fn container(&self, id: &str) -> Option<String> {
         if !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
-        let file = Path::new("/var/lib/docker/containers").join(id).join("config.v2.json");
-        self.file_system(&file)?;
-        let about: serde_json::Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
-        Some(about.get("Name")?.as_str()?.trim_start_matches('/').to_owned())
+        let read = |path: &Path| {
+            self.file_system(path)?;
+            serde_json::from_slice::<serde_json::Value>(&fs::read(path).ok()?).ok()
+        };
+        let docker = Path::new("/var/lib/docker/containers").join(id).join("config.v2.json");
+        if let Some(about) = read(&docker) {
+            return Some(about.get("Name")?.as_str()?.trim_start_matches('/').to_owned());
+        }
+        let home = Path::new("/home");
+        let homes = self.file_system(home).and_then(|_| fs::read_dir(home).ok());
+        let homes = homes.into_iter().flatten().flatten();
+        let of_users = homes.map(|home| home.path().join(".local/share/containers/storage"));
+        let stores = std::iter::once("/var/lib/containers/storage".into()).chain(of_users);
+        let lists = stores.flat_map(|store: PathBuf| {
+            ["containers.json", "volatile-containers.json"]
+                .map(|file| store.join("overlay-containers").join(file))
+        });
+        lists.filter_map(|list| read(&list)).find_map(|list| name_in(&list, id))
     }
+}
+
+/// The name of a container in Podman's list.
+fn name_in(list: &serde_json::Value, id: &str) -> Option<String> {
+    let is_it = |one: &&serde_json::Value| one.get("id").is_some_and(|found| found == id);
+    let container = list.as_array()?.iter().find(is_it)?;
+    Some(container.get("names")?.get(0)?.as_str()?.to_owned())
 }
 
 #[cfg(test)]
@@ -162,5 +184,17 @@ mod tests {
         assert_eq!(programs.found["one"], None);
         assert!(!programs.found["static"].as_ref().unwrap().obeys_preload);
         assert_eq!(examined(u32::MAX), None);
+    }
+
+    /// As Podman 4.3 writes it.
+    #[test]
+    fn podman_lists_names() {
+        let list = serde_json::json!([
+            {"id": "aa", "names": ["one"], "image": "1"},
+            {"id": "bb", "names": ["zigbee"], "metadata": "{}"},
+            {"id": "cc"}
+        ]);
+        let name = |id: &str| name_in(&list, id);
+        assert_eq!((name("bb").as_deref(), name("cc"), name("dd")), (Some("zigbee"), None, None));
     }
 }

@@ -35,7 +35,7 @@ struct WrittenRecord {
 
 impl<'a> Record<'a> {
     pub(super) fn new(outcome: &'a Outcome) -> Self {
-        let Outcome { facts, examination, lives } = outcome;
+        let Outcome { facts, examination, lives, .. } = outcome;
         let written = &examination.written;
         Self {
             schema: 1,

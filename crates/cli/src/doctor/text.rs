@@ -1,6 +1,6 @@
 //! The examination as text, 80 columns wide.
 
-use super::{Outcome, endurance::DiskLife};
+use super::{Outcome, endurance::DiskLife, kept::Proof, prove};
 use crate::{describe::text as describe, size, table, text};
 use flashsift_core::{
     device::lifetime::{GUESS, GUESS_BELOW_US},
@@ -26,8 +26,19 @@ pub(super) fn render(outcome: &Outcome, color: bool) -> String {
         out += &format!("\n{}\n{}", bold("Writers"), writers(&examination.writers));
     }
     out += &format!("\n{}\n", bold("Remedies"));
+    if examination.remedies.iter().any(|remedy| remedy.saving.is_some()) {
+        let what = "A saving is one of the bytes of all programs, with the journal and metadata: a \
+                    sync of one program also commits the changes of others.";
+        out += &text::labelled("", 2, &format!("  {what}"), WIDTH);
+    }
     for remedy in &examination.remedies {
-        out += &remedy_text(remedy);
+        let proof = outcome.proofs.iter().find(|proof| proof.remedy == remedy.name);
+        out += &remedy_text(remedy, proof);
+    }
+    if outcome.is_kept && !examination.remedies.is_empty() {
+        let how = "flashsift doctor --apply N shows the steps of a remedy, with --yes it performs \
+                   them; --undo N takes them back, --prove N measures the saving.";
+        out += &text::labelled("", 2, &format!("  {how}"), WIDTH);
     }
     if examination.remedies.is_empty() {
         out += "  Nothing that is known here saves 0.5 % of the writes or more.\n";
@@ -47,7 +58,7 @@ pub(super) fn render(outcome: &Outcome, color: bool) -> String {
 
 /// The sentences at the top.
 pub(super) fn sentences(outcome: &Outcome) -> Vec<String> {
-    let Outcome { facts, examination, lives } = outcome;
+    let Outcome { facts, examination, lives, .. } = outcome;
     let duration_us = examination.duration_us;
     let mut sentences = Vec::new();
     for disk in &facts.disks {
@@ -103,6 +114,20 @@ pub(super) fn sentences(outcome: &Outcome) -> Vec<String> {
             writer.name,
             text::unbroken(&size::bytes(writer.bytes_per_hour as u64))
         ));
+    }
+    for life in lives {
+        // The share of the budget that each writer takes.
+        let Some(budget) = life.budget.as_ref().filter(|_| facts.disks.len() == 1) else {
+            continue;
+        };
+        let share = |writer: &Writer| {
+            let share = writer.bytes_per_hour * 24.0 / 1e9 / budget.gb_per_day;
+            format!("{} {}", writer.name, text::unbroken(&size::share(share)))
+        };
+        let shares: Vec<_> = examination.writers.iter().map(share).collect();
+        if !shares.is_empty() {
+            sentences.push(format!("Of the bytes that it may take: {}.", shares.join(", ")));
+        }
     }
     if let Some(remedy) = examination.remedies.first() {
         // A program's own bytes stand beside it, and its syncs also write the journal of others.
@@ -197,7 +222,7 @@ fn writers(writers: &[Writer]) -> String {
     table::fitted(rows, &[0, 5, 6], WIDTH)
 }
 
-fn remedy_text(remedy: &Remedy) -> String {
+fn remedy_text(remedy: &Remedy, proof: Option<&Proof>) -> String {
     let number = format!("{:>3}. ", remedy.number);
     let saves = remedy.saving.as_ref().map_or_else(
         || "its saving is not estimated".to_owned(),
@@ -206,6 +231,10 @@ fn remedy_text(remedy: &Remedy) -> String {
     let mut out = text::labelled(&number, 5, &format!("{}: {saves}", remedy.title), WIDTH);
     out += &text::labelled("     why    ", 12, &remedy.evidence, WIDTH);
     out += &text::labelled("     price  ", 12, &remedy.price, WIDTH);
+    if let Some(proof) = proof {
+        let measured = format!("{} when it was measured here", prove::measured_in_words(proof));
+        out += &text::labelled("     saved  ", 12, &measured, WIDTH);
+    }
     let kinds = [("do", &remedy.commands), ("keep", &remedy.lasting), ("undo", &remedy.undo)];
     for (label, commands) in kinds {
         for (n, command) in commands.iter().enumerate() {
@@ -244,9 +273,9 @@ mod tests {
         assert!(lacks_guess(2_000_000, &[]) && !lacks_guess(HOUR_US, &[]));
         let disk = Disk { capacity_bytes: 1 << 36, written_bytes: 1 << 30, ..Disk::default() };
         let flash = crate::doctor::endurance::of_device("ufs-3.1").unwrap();
-        let life = DiskLife::new(&disk, 2_000_000, Some(flash));
+        let life = DiskLife::new(&disk, 2_000_000, Some(flash), None);
         assert!(life.sentence().unwrap().ends_with(GUESS));
         assert!(!lacks_guess(2_000_000, &[life]), "the years say it");
-        assert!(lacks_guess(2_000_000, &[DiskLife::new(&disk, 2_000_000, None)]));
+        assert!(lacks_guess(2_000_000, &[DiskLife::new(&disk, 2_000_000, None, None)]));
     }
 }

@@ -343,7 +343,7 @@ fn bdi_of(machine: &Machine, target: &OsStr) -> anyhow::Result<String> {
     }
 }
 
-pub(super) fn print(text: &str) -> anyhow::Result<()> {
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = records::Output::text();
     out.write_all(text.as_bytes())?;
     out.finish()

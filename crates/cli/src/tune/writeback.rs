@@ -3,15 +3,16 @@
 //! [`propose`] finds times by the simulator, and proves them by a replay; [`apply`] sets them.
 
 use super::{Form, recording::Recording};
-use crate::{load, size, usage::Usage, watch::Until};
+use crate::{load, prove, size, usage::Usage, watch::Until};
 use anyhow::Context;
 use flashsift_core::study::recommend::WritebackTimes;
 use flashsift_host::{
     flusher,
     mounts::{self, Mount},
     readahead,
-    settings::{Place, Roots, SettingSpec, SettingsMachine},
+    settings::{Place, Roots, SettingChange, SettingSpec, SettingsMachine},
 };
+use flashsift_player::twin::estimate::Ratio;
 use std::{
     num::NonZeroUsize,
     os::unix::fs::{FileTypeExt, MetadataExt},
@@ -19,11 +20,11 @@ use std::{
     time::Duration,
 };
 
-mod apply;
+pub(super) mod apply;
 mod propose;
 
 /// Path of the journal of changes to write-back.
-const JOURNAL: &str = "/var/lib/flashsift/writeback-journal.jsonl";
+pub(crate) const JOURNAL: &str = "/var/lib/flashsift/writeback-journal.jsonl";
 
 /// Find times of the kernel's write-back that write less, set them, and undo that
 ///
@@ -139,9 +140,7 @@ impl WritebackArgs {
 }
 
 pub(crate) fn run(args: &WritebackArgs) -> anyhow::Result<()> {
-    let boot_id = readahead::boot_id().context("the number of this start")?;
-    let (roots, journal) = (Roots::default(), args.journal.clone());
-    let machine = SettingsMachine { roots, journal, boot_id };
+    let machine = machine(&args.journal)?;
     if args.persist && !args.apply {
         return Err(usage("--persist needs --apply: --set alone shows the change"));
     }
@@ -181,6 +180,57 @@ pub(crate) fn run(args: &WritebackArgs) -> anyhow::Result<()> {
     let live = recording.wait(&mut stop)?;
     stop.finish();
     propose::run(&machine, &live, Some(on.as_ref().unwrap_or(&recorded)), args)
+}
+
+/// Returns the journal of changes to settings, and the machine.
+pub(crate) fn machine(journal: &Path) -> anyhow::Result<SettingsMachine> {
+    let boot_id = readahead::boot_id().context("the number of this start")?;
+    Ok(SettingsMachine { roots: Roots::default(), journal: journal.to_owned(), boot_id })
+}
+
+/// Returns the changes that settings of a file system need, as `--set` takes them.
+pub(crate) fn plan(
+    machine: &SettingsMachine,
+    set: &[String],
+    on: &Path,
+    permanent: bool,
+) -> anyhow::Result<Vec<SettingChange>> {
+    let mount = mount_of(on)?;
+    Ok(machine.plan(&apply::parse(set, Some(&mount))?, permanent)?)
+}
+
+/// A proof of settings by a replay.
+pub(crate) struct Proof {
+    /// The results of all settings.
+    pub(crate) table: String,
+    /// Bytes with the settings, of those without.
+    pub(crate) ratio: Option<Ratio>,
+}
+
+/// Records a file system for `time`, and replays that with its present times and with these
+/// settings.
+pub(crate) fn proof(
+    machine: &SettingsMachine,
+    set: &[String],
+    on: &Path,
+    time: Duration,
+) -> anyhow::Result<Proof> {
+    let mount = mount_of(on)?;
+    let present = present_times(machine, &mount)?;
+    let proposed = apply::times_with(present, &apply::parse(set, Some(&mount))?);
+    anyhow::ensure!(
+        present != proposed,
+        "{} has these times already: undo them first, and then prove them",
+        mount.point.display()
+    );
+    let mut stop = Until::new(time, "event")?;
+    let mut recording = Recording::begin(&mount.point, time, &[])?;
+    let trace = recording.wait(&mut stop)?;
+    stop.finish();
+    let input = load::Input { trace, format: None, columns: None, rate: None };
+    let arms = prove::compared(&input, propose::settings_of_twin(present, proposed))?;
+    let ratio = arms.iter().rev().find(|arm| !arm.again).and_then(|arm| arm.ratio);
+    Ok(Proof { table: prove::as_table(&arms), ratio })
 }
 
 /// Returns the mounted file system of a directory or a device.

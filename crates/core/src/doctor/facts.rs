@@ -163,6 +163,9 @@ pub struct Disk {
     /// Wear as its registers tell it, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wear: Option<String>,
+    /// The share of its life that is used, as its registers tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub life_used: Option<f64>,
 }
 
 /// A swap area.

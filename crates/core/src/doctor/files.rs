@@ -90,6 +90,9 @@ pub(super) fn program_and_unit(charged: &str) -> (&str, Option<&str>) {
 /// Before the number or name of a container, in the names of units.
 pub(super) const CONTAINER: &str = "container ";
 
+/// Between a user's own service and the user's number, in the names of units.
+pub(super) const OF_USER: &str = " of user ";
+
 /// Returns the service or container of a control group. A session, and an application that a
 /// desktop started, is neither: its program says more.
 fn unit_of(path: &str) -> Option<String> {
@@ -107,7 +110,11 @@ fn unit_of(path: &str) -> Option<String> {
     let innermost =
         parts.iter().rev().find(|part| part.ends_with(".scope") || part.ends_with(".service"))?;
     let is_service = innermost.ends_with(".service") && !innermost.starts_with("user@");
-    is_service.then(|| (*innermost).to_owned())
+    let user = parts.iter().find_map(|part| part.strip_prefix("user@")?.strip_suffix(".service"));
+    is_service.then(|| match user {
+        Some(user) => format!("{innermost}{OF_USER}{user}"),
+        None => (*innermost).to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -127,7 +134,7 @@ mod tests {
         is(r"/system.slice/home\x2dassistant.service", "home-assistant.service");
         is(
             "/user.slice/user-1000.slice/user@1000.service/app.slice/syncthing.service",
-            "syncthing.service",
+            "syncthing.service of user 1000",
         );
         let container = format!("container {id}");
         is(&format!("/system.slice/docker-{id}.scope"), &container);

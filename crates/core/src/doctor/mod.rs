@@ -11,7 +11,9 @@ mod facts;
 mod files;
 mod program;
 mod remedies;
+mod rewrite;
 mod saving;
+mod steps;
 mod wal;
 pub mod what_if;
 
@@ -20,6 +22,7 @@ pub use facts::{
 };
 pub use remedies::{ALL, RemedySpec};
 pub use saving::Saving;
+pub use steps::{MARK, OLD, Step, lines_script};
 pub use what_if::{Change, FlashBytes};
 
 use crate::{
@@ -152,6 +155,9 @@ pub struct Remedy {
     pub number: usize,
     /// Name in the list.
     pub id: &'static str,
+    /// Its name, by which `--apply` and `--undo` take it: the one in the list, and the program or
+    /// directory if there may be several.
+    pub name: String,
     /// The change, in one line.
     pub title: String,
     /// Why.
@@ -167,6 +173,8 @@ pub struct Remedy {
     pub lasting: Vec<String>,
     /// Commands that undo both.
     pub undo: Vec<String>,
+    /// The same as steps that `--apply` performs.
+    pub steps: Vec<Step>,
     /// Programs that it concerns; empty: all.
     pub programs: Vec<Box<str>>,
 }
@@ -312,8 +320,7 @@ impl Doctor {
             .iter()
             .flat_map(|spec| (spec.propose)(&findings).into_iter().map(move |one| (spec, one)))
         {
-            let Proposal { title, evidence, price, commands, lasting, undo, programs, effect } =
-                proposal;
+            let Proposal { subject, title, evidence, price, steps, programs, effect } = proposal;
             let saving = match effect {
                 Effect::Change(change) => {
                     Some(Saving::new(&written.by_slice, &run(Some(&change))?.by_slice, judged_us))
@@ -324,20 +331,33 @@ impl Doctor {
             if saving.is_some_and(|saving| !saving.is_any()) {
                 continue;
             }
+            let commands = steps::commands(&steps);
             remedies.push(Remedy {
                 number: 0,
                 id: spec.id,
+                name: match &*subject {
+                    "" => spec.id.to_owned(),
+                    subject => format!("{}:{subject}", spec.id),
+                },
                 title,
                 evidence,
                 saving,
                 price,
-                commands,
-                lasting,
-                undo,
+                commands: commands.now,
+                lasting: commands.lasting,
+                undo: commands.undo,
+                steps,
                 programs,
             });
         }
         rank(&mut remedies);
+        // A program may have two settings of one kind.
+        for at in 0..remedies.len() {
+            let same = remedies[..at].iter().filter(|one| one.name == remedies[at].name).count();
+            if same > 0 {
+                remedies[at].name += &format!(":{}", same + 1);
+            }
+        }
         (1..).zip(&mut remedies).for_each(|(number, remedy)| remedy.number = number);
         let mut writers = writers(&usages, &remedies, judged_us, top);
         for writer in &mut writers {

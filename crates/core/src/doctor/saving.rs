@@ -1,10 +1,10 @@
 //! The saving of a change, with its uncertainty.
 
 use crate::study::recommend::Judgement;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes that a change saves each day, if days are like the time that was examined.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saving {
     /// Expected value. Negative: the change costs writes.
     pub bytes_a_day: f64,

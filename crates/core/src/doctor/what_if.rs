@@ -6,7 +6,10 @@
 //! Pages that are dirty at the end count as written: in a steady state as many were dirty at the
 //! beginning.
 
-use super::wal;
+use super::{
+    rewrite::{self, Waiting},
+    wal,
+};
 use crate::{
     event::{About, Action, Event, FileId},
     layout, metadata,
@@ -46,6 +49,27 @@ pub enum Change {
     },
     /// These files are in memory only.
     InMemory(BTreeSet<FileId>),
+    /// A program holds what it writes to these files for this time.
+    Held {
+        /// The files.
+        files: BTreeSet<FileId>,
+        /// The time, µs.
+        held_us: u64,
+    },
+    /// A mount of flashsift holds these files if they are new.
+    Mounted {
+        /// The files.
+        files: BTreeSet<FileId>,
+        /// Its sifter.
+        with: MountedWith,
+    },
+    /// Syncs of these files wait in a mount of flashsift.
+    Epochs {
+        /// The files.
+        files: BTreeSet<FileId>,
+        /// Time that a sync waits at most, µs.
+        apart_us: u64,
+    },
     /// SQLite keeps a write-ahead log beside this database instead of rollback journals.
     WriteAheadLog {
         /// The database.
@@ -54,6 +78,18 @@ pub enum Change {
         journals: BTreeSet<FileId>,
     },
 }
+
+/// The sifter of a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MountedWith {
+    /// All files are kept until they are written back.
+    Keep,
+    /// `--sift controller`.
+    Controller,
+}
+
+/// Memory that a mount has for files, bytes: its default.
+pub const MOUNT_BYTES: u64 = 256 << 20;
 
 /// The machine as it is.
 #[derive(Clone, Copy, Debug)]
@@ -126,18 +162,35 @@ pub(super) fn written(
         }
         _ => None,
     };
+    let mut waiting = match change {
+        Some(Change::Held { files, held_us }) => Some(Waiting::held(files, *held_us)),
+        Some(Change::Epochs { files, apart_us }) => Some(Waiting::epochs(files, *apart_us, events)),
+        _ => None,
+    };
+    let mut mount = match change {
+        Some(Change::Mounted { files, with }) => Some(rewrite::mounted(files, *with, about.knows)),
+        _ => None,
+    };
     let mut batch = Vec::new();
     let mut synced_at_us = BTreeMap::new();
     for event in events {
-        match &mut log {
-            Some(log) => log.rewrite(event, &mut batch),
-            None if change.is_some_and(|change| leaves_out(change, event, &mut synced_at_us)) => {}
-            None => batch.push(event.clone()),
+        match (&mut log, &mut waiting, &mut mount) {
+            (Some(log), ..) => log.rewrite(event, &mut batch),
+            (_, Some(waiting), _) => waiting.rewrite(event, &mut batch),
+            (.., Some(mount)) => {
+                mount.event(event, &mut |below| batch.push(below.clone().into_owned()))
+            }
+            _ if change.is_some_and(|change| leaves_out(change, event, &mut synced_at_us)) => {}
+            _ => batch.push(event.clone()),
         }
         if batch.len() >= 1024 {
             builder.extend(&batch)?;
             batch.clear();
         }
+    }
+    waiting.iter_mut().for_each(|waiting| waiting.finish(&mut batch));
+    if let Some(mount) = &mut mount {
+        mount.finish(&mut |below| batch.push(below.clone().into_owned()));
     }
     builder.extend(&batch)?;
     let trace = builder.finish()?;
@@ -215,6 +268,10 @@ fn leaves_out(
             _ => false,
         },
         Change::InMemory(files) => event.action.file().is_some_and(|file| files.contains(&file)),
-        Change::KernelTimes { .. } | Change::WriteAheadLog { .. } => false,
+        Change::KernelTimes { .. }
+        | Change::WriteAheadLog { .. }
+        | Change::Held { .. }
+        | Change::Mounted { .. }
+        | Change::Epochs { .. } => false,
     }
 }

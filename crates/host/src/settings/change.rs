@@ -23,6 +23,9 @@ pub struct SettingChange {
     /// A configuration file gives the value at every start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permanent: bool,
+    /// The remedy of the doctor that it is a step of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
 }
 
 /// The value that the machine kept.
@@ -59,6 +62,9 @@ impl Plan for SettingChange {
     }
     fn outlives_restart(&self) -> bool {
         self.permanent
+    }
+    fn undone_last(&self) -> bool {
+        matches!(self.place, Place::After { .. })
     }
 }
 
@@ -98,7 +104,11 @@ impl PlanValues<SettingChange> for SettingsMachine {
     const EXACT: bool = true;
 
     fn present(&self, plan: &SettingChange) -> Option<String> {
-        plan.place.read().ok()
+        match plan.place {
+            // It can only be run again.
+            Place::After { .. } => Some(plan.new.clone()),
+            _ => plan.place.read().ok(),
+        }
     }
     fn may_write(&self, plan: &SettingChange) -> Result<(), ChangeError> {
         plan.place.may_write()
@@ -145,10 +155,11 @@ impl SettingsMachine {
                         old: present,
                         new: wanted,
                         permanent,
+                        remedy: None,
                     }),
                 }
             }
-            live.push(SettingChange { setting, place, old, new, permanent });
+            live.push(SettingChange { setting, place, old, new, permanent, remedy: None });
         }
         let all = live.into_iter().chain(files);
         Ok(all.filter(|change| change.old != change.new).collect())
@@ -173,7 +184,10 @@ impl SettingsMachine {
             if status.state == ChangeState::Restarted {
                 let why = "the machine has restarted".to_owned();
                 journal.append(JournalEntry::Closed { id, why })?;
-            } else if changes.iter().any(|change| change.place == intent.plan.place) {
+            } else if changes
+                .iter()
+                .any(|change| change.place == intent.plan.place && !change.undone_last())
+            {
                 return Err(ChangeError::Refused(format!(
                     "{place} is changed already (change {id}): undo that first, as two tunings of \
                      one setting cannot both be undone"
@@ -189,6 +203,10 @@ impl SettingsMachine {
                         let back = change.back(change.new.clone(), change.old.clone());
                         let undoes = id.iter().copied().collect();
                         change::make(self, &mut journal, &self.boot_id, back, undoes)?;
+                    }
+                    // Programs read again what is there again. The first error counts.
+                    for last in changes.iter().filter(|change| change.undone_last()) {
+                        let _ = last.place.write(&last.old);
                     }
                     return Err(error);
                 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 mod change;
 mod place;
+pub mod remedy;
 #[cfg(test)]
 mod tests;
 

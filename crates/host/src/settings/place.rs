@@ -1,6 +1,6 @@
 //! Places of values: files of the kernel, mount options, lines of configuration files.
 
-use super::{Roots, SettingScope, SettingSpec, SiteKind};
+use super::{Roots, SettingScope, SettingSpec, SiteKind, remedy};
 use crate::{
     change::ChangeError,
     mounts::{self, Mount},
@@ -60,6 +60,46 @@ pub enum Place {
         path: PathBuf,
         /// Key.
         key: String,
+    },
+    /// A file that is flashsift's alone. The value is empty where there is none.
+    Text {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// A folder. The value is empty where there is none.
+    Folder {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// Lines of a file that flashsift replaced. The value has each, after [`remedy::MARK`], and its
+    /// replacement.
+    Marked {
+        /// Path of the file.
+        path: PathBuf,
+    },
+    /// The lines of a file that begin so.
+    Line {
+        /// Path of the file.
+        path: PathBuf,
+        /// The begin.
+        begins: String,
+    },
+    /// A value that commands of a shell set and print.
+    Command {
+        /// Sets the wanted value.
+        run: String,
+        /// Restores another one, for which [`remedy::OLD`] stands.
+        undo: String,
+        /// Prints it.
+        read: String,
+        /// The wanted value.
+        value: String,
+    },
+    /// A command by which a program reads its configuration anew. It runs after every change and
+    /// after every undo, and has no value that could be read.
+    After {
+        /// The command.
+        run: String,
     },
 }
 
@@ -222,6 +262,12 @@ impl Place {
                 let value = text.lines().find_map(|line| line_value(line, key));
                 Ok(value.unwrap_or_default().to_owned())
             }
+            Self::Text { path } => remedy::read_text(path),
+            Self::Folder { path } => remedy::read_folder(path),
+            Self::Marked { path } => remedy::read_marked(path),
+            Self::Line { path, begins } => remedy::read_line(path, begins),
+            Self::Command { read, .. } => remedy::shell(read),
+            Self::After { .. } => Ok(String::new()),
         }
     }
 
@@ -252,7 +298,19 @@ impl Place {
                 Err(ChangeError::NotAllowed(point.display().to_string()))
             }
             Self::MountOption { .. } => Ok(()),
-            Self::Fstab { path, .. } | Self::Sysctl { path, .. } => {
+            Self::Command { .. } | Self::After { .. } | Self::Folder { .. }
+                if !geteuid().is_root() =>
+            {
+                Err(ChangeError::NotAllowed(self.to_string()))
+            }
+            Self::Command { .. } | Self::After { .. } | Self::Folder { .. } => Ok(()),
+            // The folder of a new file may not be there yet.
+            Self::Text { path } if !path.parent().is_some_and(Path::is_dir) => Ok(()),
+            Self::Fstab { path, .. }
+            | Self::Sysctl { path, .. }
+            | Self::Text { path }
+            | Self::Marked { path }
+            | Self::Line { path, .. } => {
                 let folder = path.parent().unwrap_or(Path::new("/"));
                 rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).map_err(
                     |error| match error {
@@ -295,12 +353,25 @@ impl Place {
                 };
                 written.map_err(|error| at(path, error))
             }
+            Self::Text { path } => remedy::write_text(path, value),
+            Self::Folder { path } => remedy::write_folder(path, value),
+            Self::Marked { path } => remedy::write_marked(path, value),
+            Self::Line { path, begins } => remedy::write_line(path, begins, value),
+            Self::Command { run, undo, value: wanted, .. } => {
+                remedy::write_command(run, undo, wanted, value)
+            }
+            Self::After { run } => remedy::shell(run).map(drop),
         }
     }
 
     /// Removes a file that a killed flashsift had not renamed yet.
     pub(super) fn clean_up(&self) {
-        if let Self::Fstab { path, .. } | Self::Sysctl { path, .. } = self {
+        if let Self::Fstab { path, .. }
+        | Self::Sysctl { path, .. }
+        | Self::Text { path }
+        | Self::Marked { path }
+        | Self::Line { path, .. } = self
+        {
             // Mostly there is none.
             let _ = fs::remove_file(unfinished(path));
         }
@@ -344,6 +415,12 @@ impl std::fmt::Display for Place {
                 write!(f, "the line of {} in {}", point.display(), path.display())
             }
             Self::Sysctl { path, key } => write!(f, "{key} in {}", path.display()),
+            Self::Text { path } | Self::Folder { path } => write!(f, "{}", path.display()),
+            Self::Marked { path } => write!(f, "lines of {}", path.display()),
+            Self::Line { path, begins } => {
+                write!(f, "the line of {} that begins with {begins:?}", path.display())
+            }
+            Self::Command { run, .. } | Self::After { run } => write!(f, "`{run}`"),
         }
     }
 }
@@ -370,11 +447,11 @@ pub(super) fn refusal(spec: &SettingSpec, mount: &Mount, roots: &Roots) -> Optio
     })
 }
 
-fn at(path: &Path, error: io::Error) -> ChangeError {
+pub(super) fn at(path: &Path, error: io::Error) -> ChangeError {
     ChangeError::At { path: path.display().to_string(), error }
 }
 
-fn or_empty(path: &Path) -> io::Result<String> {
+pub(super) fn or_empty(path: &Path) -> io::Result<String> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         other => other,
@@ -478,7 +555,7 @@ pub(super) fn fstab_options(
 
 /// Replaces a file by one with this content, its owner and its mode. Another name has the new
 /// content until it is on the disk.
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = unfinished(path);
     let mut file = File::create(&new)?;
     match fs::metadata(path) {
@@ -500,6 +577,6 @@ fn unfinished(path: &Path) -> PathBuf {
     path.with_file_name(OsStr::from_bytes(&[name, b".flashsift-new"].concat()))
 }
 
-fn sync_folder(path: &Path) -> io::Result<()> {
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }

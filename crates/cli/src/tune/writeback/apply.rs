@@ -19,7 +19,8 @@ use flashsift_host::{
     change::{ChangeState, Outcome},
     mounts::Mount,
     settings::{
-        ALL, NEVER, SettingChange, SettingScope, SettingSpec, SettingsMachine, ValueForm, Wanted,
+        ALL, NEVER, Place, SettingChange, SettingScope, SettingSpec, SettingsMachine, ValueForm,
+        Wanted,
     },
 };
 use serde::Serialize;
@@ -158,8 +159,24 @@ pub(super) fn time_us(spec: &SettingSpec, mount: Option<&Mount>, value: &str) ->
     }
 }
 
+/// Returns times with these settings.
+pub(super) fn times_with(mut times: WritebackTimes, wanted: &[Wanted<'_>]) -> WritebackTimes {
+    for Wanted { spec, mount, value } in wanted {
+        let us = time_us(spec, *mount, value);
+        match (spec.name, us) {
+            ("dirty-expire", Some(us)) => times.expire_us = us,
+            ("dirty-writeback", Some(us)) => times.tick_us = us,
+            ("commit" | "xfssyncd", Some(us)) => times.commit_us = us,
+            _ => {}
+        }
+    }
+    times
+}
+
 /// A value as people read it.
 fn shown(change: &SettingChange, value: &str) -> String {
+    // A value of a program's configuration may have several lines.
+    let value = value.trim_end();
     let is_file = change.place.point().is_none();
     let spec = SettingSpec::named(&change.setting);
     let units = spec.and_then(|spec| match (spec.values(None), is_file) {
@@ -170,6 +187,9 @@ fn shown(change: &SettingChange, value: &str) -> String {
     });
     match (units, value.parse::<u64>()) {
         _ if value.is_empty() => "none".to_owned(),
+        _ if value.contains('\n') => {
+            format!("{:?} and more", value.lines().next().unwrap_or_default())
+        }
         (Some(ValueForm::Time { unit_us, .. }), Ok(n)) => time_in_words(n.saturating_mul(unit_us)),
         _ => value.to_owned(),
     }
@@ -201,18 +221,7 @@ pub(super) fn set(
 ) -> anyhow::Result<()> {
     let changes = machine.plan(wanted, args.persist)?;
     let before = mount.map(|mount| present_times(machine, mount)).transpose()?;
-    let after = before.map(|mut times| {
-        for Wanted { spec, mount, value } in wanted {
-            let us = time_us(spec, *mount, value);
-            match (spec.name, us) {
-                ("dirty-expire", Some(us)) => times.expire_us = us,
-                ("dirty-writeback", Some(us)) => times.tick_us = us,
-                ("commit" | "xfssyncd", Some(us)) => times.commit_us = us,
-                _ => {}
-            }
-        }
-        times
-    });
+    let after = before.map(|times| times_with(times, wanted));
     let done = match args.apply {
         true => Some(machine.apply(&changes)?),
         false => None,
@@ -299,9 +308,24 @@ struct StatusRecord<'a> {
     present: Option<&'a str>,
 }
 
-/// Lists the changes that are not undone.
+/// Lists the changes of settings that are not undone.
 pub(super) fn status(machine: &SettingsMachine, form: Form) -> anyhow::Result<()> {
-    let (statuses, torn) = machine.status()?;
+    status_of(machine, is_setting, form)
+}
+
+/// Whether a change is one of a setting, not of a program's configuration.
+fn is_setting(plan: &SettingChange) -> bool {
+    SettingSpec::named(&plan.setting).is_some()
+}
+
+/// Lists the chosen changes that are not undone.
+pub(crate) fn status_of(
+    machine: &SettingsMachine,
+    chosen: impl Fn(&SettingChange) -> bool,
+    form: Form,
+) -> anyhow::Result<()> {
+    let (mut statuses, torn) = machine.status()?;
+    statuses.retain(|status| chosen(&status.change.intent.plan));
     if torn {
         warn!("{}", torn_line(&machine.journal));
     }
@@ -344,7 +368,7 @@ pub(super) fn status(machine: &SettingsMachine, form: Form) -> anyhow::Result<()
 }
 
 /// Warns of changes that have no mark.
-pub(super) fn warn_of_crashes(machine: &SettingsMachine) {
+pub(crate) fn warn_of_crashes(machine: &SettingsMachine) {
     let (statuses, torn) = match machine.status() {
         Ok(found) => found,
         Err(error) => return warn!("the journal of changes cannot be read: {error}"),
@@ -356,11 +380,11 @@ pub(super) fn warn_of_crashes(machine: &SettingsMachine) {
         let plan = &status.change.intent.plan;
         let now = status.present.as_ref().map_or("gone".to_owned(), |now| shown(plan, now));
         warn!(
-            "change {} of {} has no end in the journal: {}; `flashsift tune writeback --undo all` \
-             clears it",
+            "change {} of {} has no end in the journal: {}; `flashsift {} --undo all` clears it",
             status.change.intent.id,
             plan.setting,
-            state_in_words(status.state, &now, FORGETS)
+            state_in_words(status.state, &now, FORGETS),
+            if plan.remedy.is_some() { "doctor" } else { "tune writeback" }
         );
     }
 }
@@ -383,9 +407,9 @@ pub(super) fn undo(
     form: Form,
 ) -> anyhow::Result<()> {
     let is_all = target == Path::new("all");
-    let is_setting = target.to_str().is_some_and(|name| SettingSpec::named(name).is_some());
+    let is_named = target.to_str().is_some_and(|name| SettingSpec::named(name).is_some());
     let point =
-        match is_all || is_setting {
+        match is_all || is_named {
             true => None,
             false => Some(super::mount_of(target).context(
                 "--undo takes a setting, a directory of a mounted file system, or `all`",
@@ -393,15 +417,29 @@ pub(super) fn undo(
         };
     let chosen = |plan: &SettingChange| match &point {
         Some(mount) => plan.place.point() == Some(&*mount.point),
-        None => is_all || target == Path::new(&plan.setting),
+        None if is_all => is_setting(plan),
+        None => target == Path::new(&plan.setting),
     };
-    let outcomes = machine.undo(chosen, force)?;
-    if outcomes.is_empty() {
+    if !is_all {
+        let (statuses, _) = machine.status()?;
         anyhow::ensure!(
-            is_all,
+            statuses.iter().any(|status| chosen(&status.change.intent.plan)),
             "flashsift has changed nothing of {}, or all of it is undone",
             target.display()
         );
+    }
+    undo_chosen(machine, chosen, force, form)
+}
+
+/// Restores the values from before the chosen changes.
+pub(crate) fn undo_chosen(
+    machine: &SettingsMachine,
+    chosen: impl Fn(&SettingChange) -> bool,
+    force: bool,
+    form: Form,
+) -> anyhow::Result<()> {
+    let outcomes = machine.undo(chosen, force)?;
+    if outcomes.is_empty() {
         return if form.is_records() { Ok(()) } else { print("There is nothing to undo.\n") };
     }
     let mut refused = Vec::new();
@@ -411,6 +449,10 @@ pub(super) fn undo(
         let plan = &change.intent.plan;
         let shown = |value: &str| shown(plan, value);
         let (name, present) = match outcome {
+            Outcome::Restored { to, .. } if matches!(plan.place, Place::After { .. }) => {
+                let _ = writeln!(out, "{}: ran {}.", plan.setting, plan.place);
+                ("restored", Some(&**to))
+            }
             Outcome::Restored { from, to } => {
                 let _ = writeln!(
                     out,

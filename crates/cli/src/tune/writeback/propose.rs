@@ -170,13 +170,18 @@ pub(super) fn run(
 fn replay(input: &Input, study: &Study) -> anyhow::Result<()> {
     // Without a proposal, the text above says why.
     let Some((_, times)) = study.proposed() else { return Ok(()) };
+    prove::show(input, settings_of_twin(study.present, times))
+}
+
+/// Two times of write-back as settings of `prove`.
+pub(super) fn settings_of_twin(present: WritebackTimes, proposed: WritebackTimes) -> [String; 2] {
     // The mount takes seconds.
-    let present = format!("ext4:commit={}", study.present.commit_us.div_ceil(1_000_000));
-    let mut proposed = format!("ext4:commit={}", times.commit_us.div_ceil(1_000_000));
-    if times.expire_us != study.present.expire_us {
-        proposed += &format!(":expire={}", Exact(times.expire_us));
-    }
-    prove::show(input, [present, proposed])
+    let of = |times: WritebackTimes| format!("ext4:commit={}", times.commit_us.div_ceil(1_000_000));
+    let expire = match proposed.expire_us == present.expire_us {
+        true => String::new(),
+        false => format!(":expire={}", Exact(proposed.expire_us)),
+    };
+    [of(present), of(proposed) + &expire]
 }
 
 fn study(

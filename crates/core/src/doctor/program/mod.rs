@@ -4,6 +4,7 @@
 //! that it writes. General advice is not given for a known program: its own setting costs less than
 //! a library that ignores its syncs. Each statement about losses has its source.
 
+use super::{Inspect, Step};
 use serde::Deserialize;
 
 /// All known programs, as TOML.
@@ -53,13 +54,18 @@ pub(super) struct Setting {
     /// Shell patterns of the files that it concerns; empty: all that the program writes.
     #[serde(default)]
     files: Vec<String>,
-    /// Least time between two syncs of one file with it. Without one the saving is not known.
+    /// Or the beginning of their content.
+    #[serde(default)]
+    head: Option<String>,
+    /// Least time between two syncs of one file with it.
     #[serde(default)]
     syncs_apart: Option<String>,
-    /// Commands that make the change. One that begins with `#` is for a person.
-    pub(super) commands: Vec<String>,
-    /// Commands that undo it.
-    pub(super) undo: Vec<String>,
+    /// Or the time for which the program holds what it writes. Without either the saving is not
+    /// known.
+    #[serde(default)]
+    held: Option<String>,
+    /// They make the change.
+    pub(super) steps: Vec<Step>,
     /// Data that a crash or a power cut loses then.
     pub(super) lost: String,
     /// Document that says so.
@@ -67,6 +73,11 @@ pub(super) struct Setting {
 }
 
 impl Known {
+    /// A word for it.
+    pub(super) fn subject(&self) -> &str {
+        self.programs.first().map_or(&self.name, |program| program)
+    }
+
     /// Whether a process of this name, or a writer of this file, is the program.
     pub(super) fn is(&self, program: &str, file: &str) -> bool {
         let is_cut = |known: &str| program.len() == COMM_BYTES && known.starts_with(program);
@@ -81,8 +92,18 @@ fn matches(patterns: &[String], file: &str) -> bool {
 
 impl Setting {
     /// Whether it changes how this file of its program is written.
-    pub(super) fn concerns(&self, file: &str) -> bool {
-        self.files.is_empty() || matches(&self.files, file)
+    pub(super) fn concerns(&self, file: &str, inspect: &dyn Inspect) -> bool {
+        let begins = |head: &String| {
+            inspect.ends(file).is_some_and(|ends| ends.head.starts_with(head.as_bytes()))
+        };
+        let is_any = self.files.is_empty() && self.head.is_none();
+        is_any || matches(&self.files, file) || self.head.as_ref().is_some_and(begins)
+    }
+
+    /// Time for which the program holds what it writes, µs.
+    pub(super) fn held_us(&self) -> Option<u64> {
+        let held = self.held.as_deref()?;
+        Some(crate::duration::parse_us(held).expect("a test parses each"))
     }
 
     /// Least time between two syncs of one file, µs.
@@ -113,8 +134,10 @@ mod tests {
             for setting in &known.settings {
                 let texts = [&setting.change, &setting.lost, &setting.source];
                 assert!(texts.iter().all(|text| text.len() > 10), "{}", setting.change);
-                assert!(!setting.commands.is_empty() && !setting.undo.is_empty());
-                assert!(setting.syncs_apart_us() != Some(0), "{}", setting.change);
+                let commands = crate::doctor::steps::commands(&setting.steps);
+                assert!(!commands.now.is_empty() && !commands.undo.is_empty());
+                let times = [setting.syncs_apart_us(), setting.held_us()];
+                assert!(!times.contains(&Some(0)), "{}", setting.change);
             }
         }
     }
@@ -132,11 +155,23 @@ mod tests {
         is("systemd-journal", "/var/log/journal/1/system.journal", "systemd-journald");
         is("unattended-upgr", "/var/cache/apt/pkgcache.bin", "apt and unattended-upgrades");
         let redis = all().into_iter().find(|known| known.is("redis-server", "")).unwrap();
-        // Without the append-only file, its setting changes nothing.
-        assert!(
-            redis.settings[0].concerns("/var/lib/redis/appendonlydir/appendonly.aof.1.incr.aof")
-        );
-        assert!(!redis.settings[0].concerns("/var/lib/redis/dump.rdb"));
+        // Without the append-only file, whatever its name, its setting changes nothing.
+        struct Content(&'static [u8]);
+        impl Inspect for Content {
+            fn ends(&self, _: &str) -> Option<crate::doctor::Ends> {
+                Some(crate::doctor::Ends { head: self.0.to_vec(), tail: Vec::new() })
+            }
+            fn entries(&self, _: &str, _: &mut dyn FnMut(&str, crate::doctor::EntryKind)) -> bool {
+                false
+            }
+            fn program(&self, _: &str) -> Option<crate::doctor::ProgramFacts> {
+                None
+            }
+        }
+        let concerns = |file, content| redis.settings[0].concerns(file, &Content(content));
+        assert!(concerns("/var/lib/redis/appendonlydir/appendonly.aof.1.incr.aof", b""));
+        assert!(concerns("/srv/redis/mine", b"*2\r\n$6\r\nSELECT\r\n"));
+        assert!(!concerns("/var/lib/redis/dump.rdb", b"REDIS0010"));
         // The client of MariaDB, and any program in Python.
         assert_eq!(found("mariadb", "/home/u/.mysql_history"), None);
         assert_eq!(found("python3", "/srv/app/data.db"), None);

@@ -1,6 +1,6 @@
 //! Reads without access times.
 
-use super::{Effect, Findings, Proposal, RemedySpec, quoted};
+use super::{Effect, Findings, Proposal, RemedySpec, Step, quoted};
 use crate::doctor::what_if::Change;
 
 pub(super) const SPEC: RemedySpec =
@@ -13,18 +13,26 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         return Vec::new();
     }
     let strict = systems.iter().any(|system| system.option("relatime").is_none());
-    let set = |mount: &str, word: &str| format!("sudo mount -o remount,{word} {}", quoted(mount));
-    // The options are the fourth word of a line, and others follow.
-    let each = |script: &str| -> Vec<String> {
-        let simple = |mount: &&str| quoted(mount) == **mount && !mount.contains(['+', '.', '|']);
-        let mounts = systems.iter().map(|system| &*system.mount);
-        let line = |mount: &str| script.replace("MOUNT", mount);
-        mounts.filter(simple).map(line).collect()
+    let steps = |system: &crate::doctor::FileSystem| {
+        let point = quoted(&system.mount);
+        let words = "grep -x -e noatime -e relatime || echo strictatime";
+        [
+            Step::Command {
+                run: format!("mount -o remount,noatime {point}"),
+                undo: format!("mount -o remount,OLD {point}"),
+                read: format!("findmnt -n -o VFS-OPTIONS -M {point} | tr , '\\n' | {words}"),
+                value: "noatime".to_owned(),
+                old: match system.option("relatime") {
+                    Some(_) => "relatime".to_owned(),
+                    None => "strictatime".to_owned(),
+                },
+                of_user: false,
+            },
+            Step::MountOption { point: system.mount.clone(), option: "noatime".to_owned() },
+        ]
     };
-    let line = r"^([^#[:space:]]\S*\s+MOUNT\s+\S+\s+\S+)";
-    let keep = each(&format!(r"sudo sed -i -E 's|{line}|\1,noatime|' /etc/fstab"));
-    let forget = each(&format!(r"sudo sed -i -E 's|{line},noatime(\s)|\1\2|' /etc/fstab"));
     vec![Proposal {
+        subject: String::new(),
         title: "Mount without access times".to_owned(),
         evidence: match strict {
             true => "each read of a file changes its inode (strictatime)",
@@ -33,17 +41,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         .to_owned(),
         price: "programs that compare access times, such as some mail clients, see old ones"
             .to_owned(),
-        commands: systems.iter().map(|system| set(&system.mount, "noatime")).collect(),
-        lasting: keep,
-        undo: systems
-            .iter()
-            .map(|system| {
-                let word =
-                    if system.option("relatime").is_some() { "relatime" } else { "strictatime" };
-                set(&system.mount, word)
-            })
-            .chain(forget)
-            .collect(),
+        steps: systems.iter().flat_map(|system| steps(system)).collect(),
         programs: Vec::new(),
         effect: Effect::Change(Change::NoAccessTimes),
     }]

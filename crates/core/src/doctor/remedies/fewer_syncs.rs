@@ -1,6 +1,6 @@
 //! A program without its syncs.
 
-use super::{Effect, Findings, MOST, Proposal, RemedySpec, quoted};
+use super::{Effect, Findings, MOST, Proposal, RemedySpec, Step, quoted};
 use crate::doctor::{database, what_if::Change};
 
 pub(super) const SPEC: RemedySpec = RemedySpec {
@@ -32,8 +32,9 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             return None;
         }
         let unit = own().find_map(|usage| usage.unit.as_deref());
-        let (commands, undo) = commands(&program, unit)?;
+        let steps = steps(&program, unit)?;
         Some(Proposal {
+            subject: program.clone(),
             title: format!("Run {program} without its syncs"),
             evidence: format!(
                 "{program} syncs {syncs} times, {} times {}: each sync writes at least a page of \
@@ -45,9 +46,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                  less often instead",
                 crate::show::duration(findings.facts.flusher.expire_us)
             ),
-            commands,
-            lasting: Vec::new(),
-            undo,
+            steps,
             programs: vec![program.into()],
             effect: Effect::Change(Change::WithoutSyncs(group.files)),
         })
@@ -55,29 +54,33 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
     groups.into_iter().filter_map(propose).take(MOST).collect()
 }
 
-/// Returns the commands that run a program so, and those that undo it; `None` for a container,
-/// which has programs of its own.
-fn commands(program: &str, unit: Option<&str>) -> Option<(Vec<String>, Vec<String>)> {
-    let install = "sudo apt-get install eatmydata".to_owned();
+/// Returns the steps that run a program so; `None` for a container, which has programs of its own.
+fn steps(program: &str, unit: Option<&str>) -> Option<Vec<Step>> {
+    let install = Step::Needs {
+        run: "apt-get install eatmydata".to_owned(),
+        unless: "ldconfig -p | grep -q libeatmydata.so".to_owned(),
+    };
     let Some(unit) = unit else {
-        let command = quoted(program);
-        return Some((vec![install, format!("eatmydata {command}")], vec![command]));
+        let undo = quoted(program);
+        let run = format!("eatmydata {undo}");
+        return Some(vec![install, Step::Person { run, undo, lasting: false }]);
     };
     if unit.starts_with(crate::doctor::files::CONTAINER) {
         return None;
     }
-    let folder = quoted(&format!("/etc/systemd/system/{unit}.d"));
-    let file = quoted(&format!("/etc/systemd/system/{unit}.d/flashsift.conf"));
-    let again = [
-        "sudo systemctl daemon-reload".to_owned(),
-        format!("sudo systemctl restart {}", quoted(unit)),
-    ];
-    let line = r"printf '[Service]\nEnvironment=LD_PRELOAD=libeatmydata.so\n'";
-    let set = [install, format!("sudo mkdir -p {folder}"), format!("{line} | sudo tee {file}")];
-    let forget =
-        [format!("sudo rm {file}"), format!("sudo rmdir --ignore-fail-on-non-empty {folder}")];
-    Some((
-        set.into_iter().chain(again.clone()).collect(),
-        forget.into_iter().chain(again).collect(),
-    ))
+    // A user's own manager reads /etc/systemd/user, and root reaches it by the user's number.
+    let (unit, folder, systemctl) = match unit.split_once(crate::doctor::files::OF_USER) {
+        Some((unit, user)) => (unit, "user", format!("systemctl --user -M {user}@.host")),
+        None => (unit, "system", "systemctl".to_owned()),
+    };
+    Some(vec![
+        install,
+        Step::File {
+            path: format!("/etc/systemd/{folder}/{unit}.d/flashsift.conf"),
+            content: "[Service]\nEnvironment=LD_PRELOAD=libeatmydata.so\n".to_owned(),
+            new_folder: true,
+        },
+        Step::After { run: format!("{systemctl} daemon-reload") },
+        Step::After { run: format!("{systemctl} restart {}", quoted(unit)) },
+    ])
 }

@@ -1,7 +1,7 @@
 //! The kernel keeps changes in memory for longer: its expiry of dirty pages, and the commit of
 //! ext4's journal, each alone and together.
 
-use super::{Effect, Findings, Proposal, RemedySpec, quoted};
+use super::{Effect, Findings, Proposal, RemedySpec, Step};
 use crate::{
     doctor::what_if::Change,
     study::recommend::{WritebackTimes, time_in_words},
@@ -16,8 +16,6 @@ pub(in crate::doctor) const SPEC: RemedySpec = RemedySpec {
 
 const EXPIRE_US: u64 = 300_000_000;
 const COMMITS_US: [u64; 2] = [60_000_000, 300_000_000];
-
-const UNDO: &str = "sudo flashsift tune writeback --undo all";
 
 /// Proposes the cheaper ones first.
 fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
@@ -59,25 +57,24 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         }
         let mut mounts = ext4().map(|system| &*system.mount);
         let first = systems.first().map_or("/", |system| &*system.mount);
-        let mut commands: Vec<String> = Vec::new();
-        let set = |what: &[&str], on: &str| {
-            let what = what.join(",");
-            format!("sudo flashsift tune writeback --set {what} --on {} --apply", quoted(on))
-        };
         let word = |us: u64| crate::duration::Exact(us).to_string();
-        let (expire, commit) = (
-            format!("dirty-expire={}", word(times.expire_us)),
-            format!("commit={}", word(times.commit_us)),
-        );
+        let expire = format!("dirty-expire={}", word(times.expire_us));
+        let commit = format!("commit={}", word(times.commit_us));
+        let set = |set: &[&String], on: &str| Step::WriteBack {
+            set: set.iter().map(|one| (*one).clone()).collect(),
+            on: on.to_owned(),
+        };
+        let mut steps = Vec::new();
         match (expires, commits) {
-            (true, true) => commands.extend(mounts.next().map(|on| set(&[&expire, &commit], on))),
-            (true, false) => commands.push(set(&[&expire], first)),
+            (true, true) => steps.extend(mounts.next().map(|on| set(&[&expire, &commit], on))),
+            (true, false) => steps.push(set(&[&expire], first)),
             (false, _) => {}
         }
         if commits {
-            commands.extend(mounts.map(|on| set(&[&commit], on)));
+            steps.extend(mounts.map(|on| set(&[&commit], on)));
         }
         Proposal {
+            subject: String::new(),
             title: format!("Let the kernel {}", parts.join(" and ")),
             evidence: format!(
                 "pages are written {} after they change, and the journal {} after: some change \
@@ -86,12 +83,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                 time_in_words(now.commit_us)
             ),
             price: times.price(now),
-            // A setting that is changed already is undone before it is changed again.
-            lasting: std::iter::once(UNDO.to_owned())
-                .chain(commands.iter().map(|command| format!("{command} --persist")))
-                .collect(),
-            commands,
-            undo: vec![UNDO.to_owned()],
+            steps,
             programs: Vec::new(),
             effect: Effect::Change(Change::KernelTimes {
                 flusher: FlusherSettings { expire_us: times.expire_us, ..flusher },

@@ -1,6 +1,6 @@
 //! Logs in memory.
 
-use super::{Findings, MOST, Proposal, RemedySpec};
+use super::{Findings, MOST, Proposal, RemedySpec, Step};
 use crate::names;
 
 pub(super) const SPEC: RemedySpec =
@@ -34,20 +34,15 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             return proposal;
         }
         // journald knows how to do this itself.
-        let file = "/etc/systemd/journald.conf.d/flashsift.conf";
-        let restart = "sudo systemctl restart systemd-journald".to_owned();
         Proposal {
             price: "a restart or a power cut loses them".to_owned(),
-            commands: vec![
-                "sudo mkdir -p /etc/systemd/journald.conf.d".to_owned(),
-                format!("printf '[Journal]\\nStorage=volatile\\n' | sudo tee {file}"),
-                restart.clone(),
-            ],
-            lasting: Vec::new(),
-            undo: vec![
-                format!("sudo rm {file}"),
-                "sudo rmdir --ignore-fail-on-non-empty /etc/systemd/journald.conf.d".to_owned(),
-                restart,
+            steps: vec![
+                Step::File {
+                    path: "/etc/systemd/journald.conf.d/flashsift.conf".to_owned(),
+                    content: "[Journal]\nStorage=volatile\n".to_owned(),
+                    new_folder: true,
+                },
+                Step::After { run: "systemctl restart systemd-journald".to_owned() },
             ],
             ..proposal
         }

@@ -5,17 +5,21 @@ use super::{
     facts::{EntryKind, Inspect, is_within},
     files::Names,
     program,
+    steps::Step,
     what_if::Change,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 mod access_times;
 mod caches_in_ram;
+mod delayed_syncs;
 mod fewer_syncs;
 pub(super) mod kernel_times;
 mod logs_in_ram;
+mod mount;
 mod own_setting;
 mod packages;
+mod sift;
 mod swap;
 mod trim;
 mod write_ahead_log;
@@ -38,6 +42,9 @@ pub const ALL: &[RemedySpec] = &[
     logs_in_ram::SPEC,
     packages::SPEC,
     fewer_syncs::SPEC,
+    mount::SPEC,
+    sift::SPEC,
+    delayed_syncs::SPEC,
     kernel_times::SPEC,
     access_times::SPEC,
     swap::SPEC,
@@ -56,15 +63,12 @@ pub(super) struct Findings<'a> {
 
 /// A proposed remedy.
 pub(super) struct Proposal {
+    /// The program, file or directory, if there is one such remedy for each; else empty.
+    pub(super) subject: String,
     pub(super) title: String,
     pub(super) evidence: String,
     pub(super) price: String,
-    /// Commands that do it now. They last, if there are no others.
-    pub(super) commands: Vec<String>,
-    /// Commands that do it from the next start of the machine on.
-    pub(super) lasting: Vec<String>,
-    /// Commands that undo both, whichever of them ran.
-    pub(super) undo: Vec<String>,
+    pub(super) steps: Vec<Step>,
     /// Programs that it concerns; empty: all.
     pub(super) programs: Vec<Box<str>>,
     pub(super) effect: Effect,
@@ -163,6 +167,12 @@ impl Findings<'_> {
     /// Whether memory may be mounted over a directory: it hides nothing that programs need but
     /// files that they make again.
     fn can_be_in_memory(&self, directory: &str) -> bool {
+        self.can_be_covered(directory, false)
+    }
+
+    /// Whether another file system may be mounted over a directory. `shows`: it shows what is
+    /// below, databases among it.
+    fn can_be_covered(&self, directory: &str, shows: bool) -> bool {
         let Some(mount) = self.facts.mount_of(directory) else { return false };
         let is_mount =
             |system: &super::FileSystem| system.mount == mount.point && system.kind == mount.kind;
@@ -194,12 +204,18 @@ impl Findings<'_> {
         };
         let own = || self.usages.iter().filter(|usage| is_within(&usage.file, directory));
         let mut is_free =
-            !own().any(|usage| database::is_file(&usage.file) || is_of_database(usage));
+            shows || !own().any(|usage| database::is_file(&usage.file) || is_of_database(usage));
         let is_complete = is_free
             && self.inspect.entries(directory, &mut |path, kind| {
-                is_free &= kind != EntryKind::Other && !database::is_file(path);
+                is_free &= kind != EntryKind::Other && (shows || !database::is_file(path));
             });
         is_complete && is_free
+    }
+
+    /// File data an hour. Journal and metadata, which a saving contains, are not among it.
+    fn data_per_hour(&self, bytes: u64) -> String {
+        let bytes = bytes as f64 * 3.6e9 / self.duration_us.max(1) as f64;
+        format!("{} of file data an hour", crate::show::bytes(bytes as u64))
     }
 
     fn per_hour(&self, bytes: u64) -> String {
@@ -237,7 +253,6 @@ impl Group {
             many => format!("{} files", crate::show::count(many as u64)),
         };
         let at = quoted(directory);
-        let (lasting, forget) = lasting_memory(directory, size_mib);
         // The shell's directory stays the one below the mount. Until the tree is there, only root
         // may enter, so that the directory's owner cannot lead the copy elsewhere.
         let script = format!(
@@ -247,12 +262,13 @@ impl Group {
              chown --reference=. {at} && chmod --reference=. {at}"
         );
         Proposal {
+            subject: directory.to_owned(),
             title,
             evidence: format!(
                 "{} {} {} to {files} there",
                 listed(&programs),
                 if programs.len() > 1 { "write" } else { "writes" },
-                findings.per_hour(self.reached_bytes),
+                findings.data_per_hour(self.reached_bytes),
             ),
             price:
                 "new files and directories take memory, and a restart or a power cut loses them; \
@@ -260,39 +276,48 @@ impl Group {
                     there now are hidden until it is undone; programs that have them open go on \
                     with them until they are started again"
                     .to_owned(),
-            commands: vec![format!("sudo sh -c '{}'", script.replace('\'', r"'\''"))],
-            lasting,
-            undo: std::iter::once(format!("sudo umount {at}")).chain(forget).collect(),
+            steps: std::iter::once(Step::Command {
+                run: format!("sh -c '{}'", script.replace('\'', r"'\''")),
+                undo: format!("umount {at}"),
+                // Its status is 1 without a mount.
+                read: format!("findmnt -n -o FSTYPE -M {at} || true"),
+                value: "tmpfs".to_owned(),
+                old: String::new(),
+                of_user: false,
+            })
+            .chain(lasting_memory(directory, size_mib))
+            .collect(),
             programs,
             effect: Effect::Change(Change::InMemory(self.files)),
         }
     }
 }
 
-/// Returns the commands that keep a directory in memory from the next start on, and those that undo
-/// them. systemd makes the directories below before services start.
-fn lasting_memory(directory: &str, size_mib: u64) -> (Vec<String>, Vec<String>) {
+/// Returns the steps that keep a directory in memory from the next start on. systemd makes the
+/// directories below before services start.
+fn lasting_memory(directory: &str, size_mib: u64) -> Vec<Step> {
     // A path with other characters needs the escapes of fstab, of tmpfiles.d and of sed.
     if !directory.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) {
-        return (Vec::new(), Vec::new());
+        return Vec::new();
     }
-    let file = format!("/etc/tmpfiles.d/flashsift{}.conf", directory.replace('/', "-"));
-    let lasting = vec![
-        format!(
-            "sudo find {directory} -xdev -mindepth 1 \
-             \\( -type d -printf 'd \"%p\" %#m %U %G\\n' \\) -o \
-             \\( -type l -printf 'L \"%p\" - - - - %l\\n' \\) | sudo tee {file}"
-        ),
-        format!(
-            "sudo stat -c 'tmpfs {directory} tmpfs size={size_mib}m,mode=%a,uid=%u,gid=%g 0 0' \
-             {directory} | sudo tee -a /etc/fstab"
-        ),
-    ];
-    let forget = vec![
-        format!("sudo rm -f {file}"),
-        format!("sudo sed -i '\\|^tmpfs {directory} tmpfs |d' /etc/fstab"),
-    ];
-    (lasting, forget)
+    vec![
+        Step::Output {
+            path: format!("/etc/tmpfiles.d/flashsift{}.conf", directory.replace('/', "-")),
+            command: format!(
+                "find {directory} -xdev -mindepth 1 \
+                 \\( -type d -printf 'd \"%p\" %#m %U %G\\n' \\) -o \
+                 \\( -type l -printf 'L \"%p\" - - - - %l\\n' \\)"
+            ),
+        },
+        Step::Line {
+            path: "/etc/fstab".to_owned(),
+            begins: format!("tmpfs {directory} tmpfs "),
+            command: format!(
+                "stat -c 'tmpfs {directory} tmpfs size={size_mib}m,mode=%a,uid=%u,gid=%g 0 0' \
+                 {directory}"
+            ),
+        },
+    ]
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         let is_own = |usage: &&Usage| known.is(&usage.program, &usage.file);
         let own: Vec<_> = findings.usages.iter().filter(is_own).collect();
         for setting in &known.settings {
-            let own: Vec<_> = own.iter().filter(|usage| setting.concerns(&usage.file)).collect();
+            let concerns = |usage: &&&Usage| setting.concerns(&usage.file, findings.inspect);
+            let own: Vec<_> = own.iter().filter(concerns).collect();
             let reached: u64 = own.iter().map(|usage| usage.reached_bytes).sum();
             let syncs: u64 = own.iter().map(|usage| usage.syncs).sum();
             let apart_us = setting.syncs_apart_us();
@@ -28,20 +29,20 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             programs.dedup();
             let files = own.iter().flat_map(|usage| usage.files.iter().copied()).collect();
             proposals.push(Proposal {
+                subject: known.subject().to_owned(),
                 title: setting.change.clone(),
                 evidence: format!(
                     "{} writes {} and syncs {syncs} times",
                     known.name,
-                    findings.per_hour(reached)
+                    findings.data_per_hour(reached)
                 ),
                 price: format!("{} ({})", setting.lost, setting.source),
-                commands: setting.commands.clone(),
-                lasting: Vec::new(),
-                undo: setting.undo.clone(),
+                steps: setting.steps.clone(),
                 programs,
-                effect: match apart_us {
-                    Some(apart_us) => Effect::Change(Change::FewerSyncs { files, apart_us }),
-                    None => Effect::Unknown,
+                effect: match (apart_us, setting.held_us()) {
+                    (Some(apart_us), _) => Effect::Change(Change::FewerSyncs { files, apart_us }),
+                    (None, Some(held_us)) => Effect::Change(Change::Held { files, held_us }),
+                    (None, None) => Effect::Unknown,
                 },
             });
         }

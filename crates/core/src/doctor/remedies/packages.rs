@@ -1,6 +1,6 @@
 //! dpkg without syncs.
 
-use super::{Effect, Findings, Proposal, RemedySpec};
+use super::{Effect, Findings, Proposal, RemedySpec, Step};
 use crate::doctor::what_if::Change;
 
 pub(super) const SPEC: RemedySpec = RemedySpec {
@@ -8,8 +8,6 @@ pub(super) const SPEC: RemedySpec = RemedySpec {
     what: "dpkg installs files without a sync of each",
     propose,
 };
-
-const FILE: &str = "/etc/dpkg/dpkg.cfg.d/flashsift";
 
 fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
     // dpkg goes on to sync its own database.
@@ -27,13 +25,19 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         return Vec::new();
     }
     vec![Proposal {
+        subject: String::new(),
         title: "Let dpkg install packages without syncs".to_owned(),
-        evidence: format!("dpkg syncs {syncs} times and writes {} so", findings.per_hour(synced)),
+        evidence: format!(
+            "dpkg syncs {syncs} times and writes {} so",
+            findings.data_per_hour(synced)
+        ),
         price: "a power cut during an installation may leave empty files of that package"
             .to_owned(),
-        commands: vec![format!("echo force-unsafe-io | sudo tee {FILE}")],
-        lasting: Vec::new(),
-        undo: vec![format!("sudo rm {FILE}")],
+        steps: vec![Step::File {
+            path: "/etc/dpkg/dpkg.cfg.d/flashsift".to_owned(),
+            content: "force-unsafe-io\n".to_owned(),
+            new_folder: false,
+        }],
         programs: vec!["dpkg".into()],
         effect: Effect::Change(Change::WithoutSyncs(files)),
     }]

@@ -1,6 +1,6 @@
 //! Swap in compressed memory.
 
-use super::{Effect, Findings, Proposal, RemedySpec, quoted};
+use super::{Effect, Findings, Proposal, RemedySpec, Step, quoted};
 
 pub(super) const SPEC: RemedySpec =
     RemedySpec { id: "swap-in-ram", what: "swap goes to compressed memory", propose };
@@ -13,6 +13,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
     }
     let paths: Vec<Box<str>> = on_flash.iter().map(|swap| swap.path.as_str().into()).collect();
     vec![Proposal {
+        subject: String::new(),
         title: "Swap to compressed memory".to_owned(),
         evidence: format!(
             "the kernel swaps {} out to {}",
@@ -20,15 +21,23 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             super::listed(&paths)
         ),
         price: "a part of the memory holds compressed pages".to_owned(),
-        commands: std::iter::once("sudo apt-get install zram-tools".to_owned())
-            .chain(on_flash.iter().map(|swap| format!("sudo swapoff {}", quoted(&swap.path))))
-            .collect(),
-        lasting: vec!["# in /etc/fstab: # before each line of type swap".to_owned()],
-        undo: std::iter::once("# in /etc/fstab: remove these #".to_owned())
-            .chain(on_flash.iter().map(|swap| format!("sudo swapon {}", quoted(&swap.path))))
-            .chain(["sudo apt-get remove zram-tools".to_owned()])
+        steps: person("sudo apt-get install zram-tools", "sudo apt-get remove zram-tools", false)
+            .chain(on_flash.iter().flat_map(|swap| {
+                let [off, on] =
+                    ["swapoff", "swapon"].map(|word| format!("sudo {word} {}", quoted(&swap.path)));
+                person(&off, &on, false)
+            }))
+            .chain(person(
+                "# in /etc/fstab: # before each line of type swap",
+                "# in /etc/fstab: remove these #",
+                true,
+            ))
             .collect(),
         programs: Vec::new(),
         effect: Effect::Bytes(facts.swapped_out_bytes),
     }]
+}
+
+fn person(run: &str, undo: &str, lasting: bool) -> std::option::IntoIter<Step> {
+    Some(Step::Person { run: run.to_owned(), undo: undo.to_owned(), lasting }).into_iter()
 }

@@ -1,6 +1,6 @@
 //! Free space is trimmed.
 
-use super::{Effect, Findings, Proposal, RemedySpec};
+use super::{Effect, Findings, Proposal, RemedySpec, Step};
 
 pub(super) const SPEC: RemedySpec =
     RemedySpec { id: "trim", what: "the device learns which space is free", propose };
@@ -12,14 +12,21 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         return Vec::new();
     }
     vec![Proposal {
+        subject: String::new(),
         title: "Trim free space each week".to_owned(),
         evidence: "no file system is mounted with discard, and fstrim.timer does not run: the \
                    device copies deleted data when it collects garbage"
             .to_owned(),
         price: "none; what it saves happens inside the device, so it is not estimated".to_owned(),
-        commands: vec!["sudo systemctl enable --now fstrim.timer".to_owned()],
-        lasting: Vec::new(),
-        undo: vec!["sudo systemctl disable --now fstrim.timer".to_owned()],
+        steps: vec![Step::Command {
+            run: "systemctl enable --now fstrim.timer".to_owned(),
+            undo: "systemctl disable --now fstrim.timer".to_owned(),
+            // Its status is 1 for a unit that is not enabled.
+            read: "systemctl is-enabled fstrim.timer || true".to_owned(),
+            value: "enabled".to_owned(),
+            old: String::new(),
+            of_user: false,
+        }],
         programs: Vec::new(),
         effect: Effect::Unknown,
     }]

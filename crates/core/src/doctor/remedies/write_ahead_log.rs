@@ -1,6 +1,6 @@
 //! SQLite's write-ahead log instead of rollback journals.
 
-use super::{Effect, Findings, MOST, Proposal, RemedySpec, quoted};
+use super::{Effect, Findings, MOST, Proposal, RemedySpec, Step, quoted};
 use crate::{
     doctor::{Usage, what_if::Change},
     names::{self, Sqlite},
@@ -44,20 +44,26 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             .map(|(id, _)| id)
             .collect();
         Some(Proposal {
+            subject: database.clone(),
             title: format!("Give {database} a write-ahead log"),
             evidence: format!(
                 "{} made {syncs} transactions with rollback journals: {} in the journal, {} in the \
                  database, and file system metadata for each new journal",
                 super::listed(&programs),
-                findings.per_hour(journal.reached_bytes),
-                findings.per_hour(written),
+                findings.data_per_hour(journal.reached_bytes),
+                findings.data_per_hour(written),
             ),
             price: "the database gets two more files beside it while it is open; a program that \
                     sets the mode itself must be changed instead"
                 .to_owned(),
-            commands: vec![format!("sqlite3 {} 'PRAGMA journal_mode=WAL;'", quoted(&database))],
-            lasting: Vec::new(),
-            undo: vec![format!("sqlite3 {} 'PRAGMA journal_mode=DELETE;'", quoted(&database))],
+            steps: vec![Step::Command {
+                run: format!("sqlite3 {} 'PRAGMA journal_mode=WAL;'", quoted(&database)),
+                undo: format!("sqlite3 {} 'PRAGMA journal_mode=OLD;'", quoted(&database)),
+                read: format!("sqlite3 {} 'PRAGMA journal_mode;'", quoted(&database)),
+                value: "wal".to_owned(),
+                old: "DELETE".to_owned(),
+                of_user: true,
+            }],
             programs,
             effect: Effect::Change(Change::WriteAheadLog { database: file, journals }),
         })
