@@ -1,7 +1,8 @@
-"""Examine a staged machine with `flashsift doctor`, and measure what its first remedy saves."""
+"""Examine staged machines with `flashsift doctor`, and measure what its remedies save."""
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import platform
@@ -17,6 +18,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 WORKLOADS = HERE.parent.parent / "workloads"
 sys.path.insert(0, str(WORKLOADS))
+sys.path.insert(0, str(HERE))
+import services  # noqa: E402
 from apps.device_counts import DeviceCounts  # noqa: E402
 
 MOUNT = Path("/mnt/flashsift-doctor")
@@ -53,6 +56,7 @@ class Stage:
 
     def __init__(self, folder):
         self._folder = folder
+        self.report = folder / "report.json"
         for name, script in (("logger", LOGGER), ("notes", NOTES)):
             # The kernel names a process by the file that it runs.
             (folder / name).symlink_to(os.path.realpath("/usr/bin/python3"))
@@ -156,8 +160,8 @@ def run(stage, writers, device, before=lambda: None, doctor=None):
     if doctor:
         # Until it is interrupted, after the writers.
         examined = subprocess.Popen(
-            [doctor, "doctor", MOUNT, "--for", "1h", "--json", "--top", "1000000"], stdout=subprocess.PIPE, text=True,
-            stderr=subprocess.PIPE)
+            [doctor, "doctor", MOUNT, "--for", "1h", "--json", "--top", "1000000", "--last-report",
+             stage.report], stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE)
         # It says when it begins.
         while "watching" not in (line := examined.stderr.readline()):
             if not line:
@@ -192,14 +196,36 @@ def by_writer(examined, *keys):
 def main():
     parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
     parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--settings", action="store_true", help="only the settings of programs")
+    parser.add_argument("--only", choices=PARTS, help="write one part of the page, and leave the others")
+    parser.add_argument("--services-inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.services_inside:
+        os.environ["FLASHSIFT"] = str(args.flashsift)
+        services.remedies.FLASHSIFT = args.flashsift
+        found = services.measured(list(services.SERVICES), args.flashsift,
+                                  lambda text: print(text, file=sys.stderr, flush=True))
+        print(services.report(found))
+        return
     if os.geteuid():
         sys.exit("run.sh: it needs root")
+    os.environ["FLASHSIFT"] = str(args.flashsift)
     page = HERE / "RESULTS.md"
-    if args.settings:
-        page.write_text(page.read_text().partition(SETTINGS)[0].rstrip() + "\n\n" + wrapped(settings()))
-        return
+    old = page.read_text() if page.exists() else ""
+    # Each part begins with its heading and ends with that of the next.
+    begins = [old.find(heading) for heading, _ in PARTS.values()] + [len(old)]
+    parts = [old[begin:end] if 0 <= begin <= end else "" for begin, end in itertools.pairwise(begins)]
+    for at, (name, (_, make)) in enumerate(PARTS.items()):
+        if args.only in (None, name):
+            parts[at] = wrapped(make(args))
+            page.write_text("\n".join([HEAD, *(part.rstrip() + "\n" for part in parts if part)]))
+
+
+def about():
+    return (f"Linux {platform.release().split('-')[0]}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f} at the "
+            f"end, {time.strftime('%Y-%m-%d')}.")
+
+
+def staged(args):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         folder = Path(folder)
         stage = Stage(folder)
@@ -211,11 +237,31 @@ def main():
             print(writer, alone[writer], file=sys.stderr, flush=True)
         with file_system(image) as device:
             before, examined = run(stage, WRITERS, device, doctor=args.flashsift)
-        (folder / "examined.json").write_text(json.dumps(examined))
-        remedy = examined["remedies"][0]
+        # The kernel's times are those of this whole machine, where others work.
+        remedy = next(one for one in examined["remedies"] if one["id"] != "kernel-write-back")
         with file_system(image) as device:
             after, _ = run(stage, WRITERS, device, before=lambda: apply(remedy))
-    page.write_text(wrapped(report(alone, before, after, examined, remedy) + "\n" + settings()))
+    return report(alone, before, after, examined, remedy)
+
+
+def served(args):
+    subprocess.run([services.CHECK, "--fetch", *(name for name in services.SERVICES if name in services.CASES)],
+                   check=True)
+    before = set(services.remedies.groups())
+    # A mount namespace of its own, with a /run in which nspawn leaves directories. The doctor has to
+    # see this machine's processes.
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+             'mount -t tmpfs tmpfs /run; exec "$0" -B "$@"', sys.executable, __file__, "--flashsift", args.flashsift,
+             "--services-inside"]
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+    finally:
+        # The container leaves empty control groups.
+        for top in set(services.remedies.groups()) - before:
+            for group in sorted([top, *(one for one in top.rglob("*") if one.is_dir())], reverse=True):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+    return done.stdout + "\n" + about() + "\n"
 
 
 def apply(remedy):
@@ -244,10 +290,15 @@ def mib(count):
     return f"{count / (1 << 20):.2f}"
 
 
+HEAD = """# The doctor on staged machines
+
+    sudo experiments/doctor/run.sh          # writes this page
+"""
+STAGED = "## Chromium, apt and two programs that sync\n"
 SETTINGS = "## Settings of programs\n"
 
 
-def settings():
+def settings(_):
     """The section on the settings of programs, by `checks/remedies`."""
     check = HERE.parent.parent / "checks" / "remedies"
     subprocess.run([check, "--fetch"], check=True)
@@ -257,8 +308,7 @@ def settings():
     tried = subprocess.run([check, "--list"], check=True, capture_output=True, text=True).stdout.split()
     known = sorted(path.stem for path in (HERE.parent.parent / "crates/core/src/doctor/program").glob("*.toml"))
     return f"""{SETTINGS}
-`checks/remedies --reboot`, {time.strftime("%Y-%m-%d")}, load {os.getloadavg()[0]:.1f} at the end. Each program of
-Debian runs as its own unit in a container with systemd, on a new ext4 in memory. *KiB* are what the
+`checks/remedies --reboot`. {about()} Each program of Debian runs as its own unit in a container with systemd, on a new ext4 in memory. *KiB* are what the
 device writes in a load of 10 s: before the setting, with it, and after it was undone. Each setting
 was also there after a restart of the machine, and undone, all files of the configuration were as
 before, with owner and mode. For rsyslog, nginx, Prometheus and apt the ext4 is synced once a second,
@@ -317,19 +367,15 @@ def report(alone, before, after, examined, remedy):
         else "") for one in examined["remedies"])
     lost = sum(counts["lost"] for counts in (*alone.values(), before, after))
     version = subprocess.run(["chromium", "--version"], capture_output=True, text=True).stdout.strip()
-    return f"""# The doctor on a staged machine
-
+    return f"""{STAGED}
 Four programs write to an ext4 of their own: a logger that syncs each line (`logger`), an application
 with an SQLite database and rollback journals (`notes`), Chromium on a small web (`browser`), and apt
 and dpkg, which install {PACKAGES} packages (`apt`). `flashsift doctor --json` examines them. Then its
-first remedy is applied, the same programs run again, and the block layer counts what it saves.
+first remedy but the kernel's is applied, the same programs run again, and the block layer counts what it saves.
 
-    sudo experiments/doctor/run.sh          # writes this page
+{about()} {version}. The writers ran for {before['seconds']:.0f} s. The block layer's tracepoint lost {lost} requests.
 
-Linux {platform.release().split("-")[0]}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f} at the end, {time.strftime("%Y-%m-%d")};
-{version}. The writers ran for {before['seconds']:.0f} s. The block layer's tracepoint lost {lost} requests.
-
-## Writers
+### Writers
 
 *Alone*: what the block layer counts when the writer runs alone on a new file system, until a final
 `sync`. *Doctor*: what the doctor charges to the files of that writer when all four run together.
@@ -347,13 +393,13 @@ All four together, MiB, by the block layer and by the doctor's models:
 | --- | ---: | ---: | ---: |
 {totals}
 
-## Remedies
+### Remedies
 
 The saving of each in this time, by the doctor:
 
 {listed}
 
-## The first remedy
+### The first remedy
 
 *{remedy['title']}*:
 
@@ -370,5 +416,8 @@ The saving of each in this time, by the doctor:
 The measured saving lies {inside} the interval.
 """
 
+
+# By name: the heading, and the function that makes it.
+PARTS = {"services": ("## Services\n", served), "programs": (STAGED, staged), "settings": (SETTINGS, settings)}
 
 main()

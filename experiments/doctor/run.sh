@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Stages a machine with four writers, lets `flashsift doctor` examine it, applies the first remedy,
-# and measures at the block device what that saves. Writes RESULTS.md.
+# Stages services in a container, and Chromium, apt and others on an ext4 of their own. Lets
+# `flashsift doctor` examine them, applies remedies, and measures at the block device what those
+# save. Writes RESULTS.md.
 #
-#   sudo run.sh                # about eight minutes, and ten for the settings of programs
-#   sudo run.sh --settings     # only these, in the page that exists
+#   sudo run.sh                     # about half an hour
+#   sudo run.sh --only services     # one part: services, programs, settings
 #
-# It needs root, tracefs, e2fsprogs, apt, python3, Chromium, and systemd-nspawn for the settings.
-# $FLASHSIFT names a program instead of the build. It works on an ext4 file system of its own on a
-# loop device.
+# It needs root, tracefs, e2fsprogs, apt, python3, Chromium and systemd-nspawn. $FLASHSIFT names a
+# program instead of the build.
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 program=${FLASHSIFT:-}
-if [ -z "$program" ] && [ "${1:-}" != --settings ]; then
+if [ -z "$program" ]; then
   cargo build --release --locked --quiet -p flashsift
   program=${CARGO_TARGET_DIR:-target}/release/flashsift
 fi
-exec python3 -B experiments/doctor/measure.py --flashsift "${program:+$(realpath "$program")}" "$@"
+exec python3 -B experiments/doctor/measure.py --flashsift "$(realpath "$program")" "$@"

@@ -29,9 +29,9 @@ mod text;
 ///
 /// Watches all ext4 and F2FS file systems, or those of the given paths, for a while. Then it shows
 /// who wrote how much to which file, and a ranked list of remedies: each with evidence, what it
-/// saves in a day, its price, the commands that do it and those that undo it. It changes nothing
-/// without --apply: it uses the kernel's tracepoints in a tracing instance of its own and removes it
-/// at the end. Needs root.
+/// saves in a day, its price, the commands that do it and those that undo it. Without --apply it
+/// changes nothing: it uses the kernel's tracepoints in a tracing instance of its own and removes
+/// it at the end. Needs root.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sudo flashsift doctor
@@ -94,8 +94,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["prove", "paths"])]
     status: bool,
 
-    /// Measure what a remedy of the last report saves: one of the kernel by a replay, another one by
-    /// a watch after it was applied
+    /// Measure what a remedy of the last report saves: one of the kernel by a replay, another one
+    /// by a watch after it was applied
     #[arg(long, value_name = "N|NAME")]
     prove: Option<String>,
 

@@ -2,6 +2,7 @@
 
 use crate::{devices, policies, records};
 use flashsift_core::{
+    doctor::{self, KnownSetting},
     layout, metadata, nvm,
     params::{self, Param},
     readahead, sift, system, writeback,
@@ -42,6 +43,8 @@ enum List {
     Layouts(Named),
     /// File systems with journal and metadata, for --metadata
     Metadata(Named),
+    /// Programs with settings of their own that write less, which doctor knows
+    Programs(Named),
     /// Known caches whose files a mount's sifter may drop, for --profile
     Profiles(Named),
 }
@@ -126,6 +129,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         List::Layouts(named) => (named, entries!("layout", layout::ALL)),
         List::Metadata(named) => (named, entries!("metadata", metadata::ALL)),
+        List::Programs(named) => return programs(named),
         List::Profiles(named) => {
             let profiles = sift::profile::shipped().into_iter();
             (
@@ -135,6 +139,37 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     };
     print(&named.names, named.json, named.csv, entries)
+}
+
+#[derive(Serialize)]
+struct ProgramRecord {
+    schema: u32,
+    #[serde(flatten)]
+    setting: KnownSetting,
+}
+
+/// Prints the settings of the programs that doctor knows: as JSON one object a setting.
+fn programs(named: &Named) -> anyhow::Result<()> {
+    let mut all: Vec<Entry> = Vec::new();
+    let settings = doctor::known_settings();
+    for KnownSetting { program, name, change, lost, .. } in &settings {
+        if all.last().is_none_or(|entry| entry.name != *program) {
+            all.push(plain("program", program, name));
+        }
+        let facts = [("setting", change.clone()), ("loses", lost.clone())];
+        all.last_mut().expect("it was added").facts.extend(facts);
+    }
+    if !named.json && !named.csv {
+        return print(&named.names, false, false, all);
+    }
+    // An unknown name is an error here, too.
+    let chosen: Vec<String> = chosen(&named.names, &all)?.iter().map(|e| e.name.clone()).collect();
+    let mut out = records::Output::rows(named.json, named.csv);
+    for setting in settings.into_iter().filter(|one| chosen.iter().any(|n| n == one.program)) {
+        serde_json::to_writer(&mut out, &ProgramRecord { schema: 1, setting })?;
+        writeln!(out)?;
+    }
+    out.finish()
 }
 
 /// Prints the sifters with these names, or all.
@@ -148,20 +183,7 @@ pub(crate) fn sifters(names: &[String], json: bool, csv: bool) -> anyhow::Result
 
 /// Prints the chosen entries of a list as text, JSON or CSV.
 fn print(names: &[String], json: bool, csv: bool, all: Vec<Entry>) -> anyhow::Result<()> {
-    let mut chosen: Vec<&Entry> = Vec::new();
-    for name in names {
-        let found = all.iter().find(|entry| entry.name.eq_ignore_ascii_case(name));
-        chosen.push(found.ok_or_else(|| {
-            let noun = all.first().map_or("entry", |entry| entry.noun);
-            let known = || all.iter().map(|entry| &*entry.name);
-            let near = params::did_you_mean(params::nearest(name, known()));
-            let known = known().collect::<Vec<_>>().join(", ");
-            crate::usage::Usage(format!("no {noun} is called `{name}`{near}; there are {known}"))
-        })?);
-    }
-    if names.is_empty() {
-        chosen.extend(&all);
-    }
+    let chosen = chosen(names, &all)?;
     let mut out = records::Output::rows(json, csv);
     if json || csv {
         for entry in chosen {
@@ -175,4 +197,23 @@ fn print(names: &[String], json: bool, csv: bool, all: Vec<Entry>) -> anyhow::Re
         out.write_all(policies::terminal(entries).as_bytes())?;
     }
     out.finish()
+}
+
+/// Returns the entries with these names, or all.
+fn chosen<'a>(names: &[String], all: &'a [Entry]) -> anyhow::Result<Vec<&'a Entry>> {
+    let mut chosen: Vec<&Entry> = Vec::new();
+    for name in names {
+        let found = all.iter().find(|entry| entry.name.eq_ignore_ascii_case(name));
+        chosen.push(found.ok_or_else(|| {
+            let noun = all.first().map_or("entry", |entry| entry.noun);
+            let known = || all.iter().map(|entry| &*entry.name);
+            let near = params::did_you_mean(params::nearest(name, known()));
+            let known = known().collect::<Vec<_>>().join(", ");
+            crate::usage::Usage(format!("no {noun} is called `{name}`{near}; there are {known}"))
+        })?);
+    }
+    if names.is_empty() {
+        chosen.extend(all);
+    }
+    Ok(chosen)
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{text, tune};
 use anyhow::Context;
-use flashsift_core::doctor::{Step, lines_script};
+use flashsift_core::doctor::{RemedyStep, lines_script};
 use flashsift_host::{
     change::ChangeError,
     settings::{
@@ -23,7 +23,7 @@ use std::{
 /// The changes of a remedy.
 struct Plan {
     changes: Vec<SettingChange>,
-    /// What it needs first.
+    /// Commands that are needed first.
     needs: Vec<String>,
     /// Sentences on what is left out.
     notes: Vec<String>,
@@ -103,7 +103,7 @@ pub(super) fn is_applied(machine: &SettingsMachine, name: &str) -> anyhow::Resul
 
 /// Whether a person has to make the change.
 pub(super) fn is_for_a_person(remedy: &Remedy) -> bool {
-    let is_person = |step: &Step| matches!(step, Step::Person { lasting: false, .. });
+    let is_person = |step: &RemedyStep| matches!(step, RemedyStep::Person { lasting: false, .. });
     remedy.steps.iter().any(is_person)
 }
 
@@ -164,15 +164,15 @@ impl Plan {
         &mut self,
         machine: &SettingsMachine,
         remedy: &Remedy,
-        step: &Step,
+        step: &RemedyStep,
     ) -> anyhow::Result<()> {
         match step {
-            Step::File { path, content, .. } => self.text(remedy, path, content.clone())?,
-            Step::Output { path, command } => match shell(command)? {
+            RemedyStep::File { path, content, .. } => self.text(remedy, path, content.clone())?,
+            RemedyStep::Output { path, command } => match shell(command)? {
                 empty if empty.is_empty() => {}
                 content => self.text(remedy, path, content + "\n")?,
             },
-            Step::Lines { path, from, into } => {
+            RemedyStep::Lines { path, from, into } => {
                 let path = found(path)?;
                 let text = fs::read_to_string(&path).with_context(|| shown(&path))?;
                 let script = lines_script(from, into);
@@ -192,12 +192,12 @@ impl Plan {
                     self.push(remedy, Place::Marked { path }, old, new);
                 }
             }
-            Step::Line { path, begins, command } => {
+            RemedyStep::Line { path, begins, command } => {
                 let place = Place::Line { path: found(path)?, begins: begins.clone() };
                 let (old, new) = (place.read()?, shell(command)? + "\n");
                 self.push(remedy, place, old, new);
             }
-            Step::MountOption { point, option } => {
+            RemedyStep::MountOption { point, option } => {
                 let path = fs::canonicalize(machine.roots.etc.join("fstab"));
                 let path = path.unwrap_or_else(|_| machine.roots.etc.join("fstab"));
                 let place = Place::Fstab { path, point: point.into() };
@@ -207,7 +207,7 @@ impl Plan {
                     Err(error) => self.only_until_restart(&error),
                 }
             }
-            Step::Command { run, undo, read, value, .. } => {
+            RemedyStep::Command { run, undo, read, value, .. } => {
                 let place = Place::Command {
                     run: run.clone(),
                     undo: undo.clone(),
@@ -221,15 +221,15 @@ impl Plan {
                 );
                 self.push(remedy, place, old, value.clone());
             }
-            Step::After { run } => {
+            RemedyStep::After { run } => {
                 self.push(remedy, Place::After { run: run.clone() }, String::new(), run.clone());
             }
-            Step::Needs { run, unless } => {
+            RemedyStep::Needs { run, unless } => {
                 if shell(unless).is_err() {
                     self.needs.push(run.clone());
                 }
             }
-            Step::WriteBack { set, on } => {
+            RemedyStep::WriteBack { set, on } => {
                 let on = Path::new(on);
                 let changes = match tune::plan_writeback(machine, set, on, true) {
                     Err(error) if is_refused(&error) => {
@@ -242,7 +242,7 @@ impl Plan {
                 let of_it = |change| SettingChange { remedy: remedy.clone(), ..change };
                 self.changes.extend(changes.into_iter().map(of_it));
             }
-            Step::Person { run, .. } => self.notes.push(format!("for a person: {run}")),
+            RemedyStep::Person { run, .. } => self.notes.push(format!("for a person: {run}")),
         }
         Ok(())
     }
@@ -345,17 +345,17 @@ mod tests {
         fn remedy(&self) -> Remedy {
             let value = self.path("value");
             let steps = vec![
-                Step::File {
+                RemedyStep::File {
                     path: self.path("etc/app.d/flashsift.conf"),
                     content: "a = 1\n".to_owned(),
                     new_folder: true,
                 },
-                Step::Lines {
+                RemedyStep::Lines {
                     path: self.path("etc/app.conf"),
                     from: "( *)sync (.*)".to_owned(),
                     into: r"\1sync no".to_owned(),
                 },
-                Step::Command {
+                RemedyStep::Command {
                     run: format!("echo 2 > {value}"),
                     undo: format!("echo OLD > {value}"),
                     read: format!("cat {value}"),
@@ -363,7 +363,7 @@ mod tests {
                     old: "1".to_owned(),
                     of_user: false,
                 },
-                Step::After { run: format!("cat {value} >> {}", self.path("reloads")) },
+                RemedyStep::After { run: format!("cat {value} >> {}", self.path("reloads")) },
             ];
             Remedy {
                 number: 1,
@@ -422,8 +422,7 @@ mod tests {
         assert!(machine.status().unwrap().0.is_empty());
     }
 
-    /// flashsift is killed after each line of the journal. Whatever was made by then, an undo
-    /// leads back.
+    /// flashsift is killed after each line of the journal, and an undo leads back.
     // Promises: Doctor 12.
     #[test]
     fn a_kill_at_each_step_can_be_undone() {
@@ -491,7 +490,7 @@ mod tests {
     fn a_step_that_fails_leaves_all_as_it_was() {
         let stage = Stage::new();
         let (machine, mut remedy) = (stage.machine(), stage.remedy());
-        remedy.steps.push(Step::After { run: "echo it is wrong >&2; false".to_owned() });
+        remedy.steps.push(RemedyStep::After { run: "echo it is wrong >&2; false".to_owned() });
         let before = stage.content();
         let changes = plan(&machine, &remedy).unwrap().changes;
         let said = machine.apply(&changes).unwrap_err().to_string();
@@ -507,7 +506,7 @@ mod tests {
         let mut remedy = stage.remedy();
         let run = "# in a.conf: b".to_owned();
         remedy.commands.push(run.clone());
-        remedy.steps.push(Step::Person { run, undo: String::new(), lasting: false });
+        remedy.steps.push(RemedyStep::Person { run, undo: String::new(), lasting: false });
         let said = plan(&stage.machine(), &remedy).err().unwrap().to_string();
         assert!(said.contains("a person has to") && said.contains("# in a.conf: b"), "{said}");
     }

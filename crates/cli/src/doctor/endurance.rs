@@ -70,7 +70,7 @@ pub(super) struct Span {
     pub(super) now_s: i64,
 }
 
-/// Reads `--years`.
+/// Returns the years of `--years`.
 pub(super) fn parse_years(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(years) if (0.1..=1000.0).contains(&years) => Ok(years),
@@ -89,7 +89,7 @@ pub(super) struct DiskLife {
     /// The reason for which there is none, if a device was named.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_reason")]
     pub(super) no_lifetime: Option<NoLifetime>,
-    /// What it may take, if a number of years was given.
+    /// Its bytes a day, if a number of years was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) budget: Option<Budget>,
 }

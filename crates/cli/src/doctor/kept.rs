@@ -1,7 +1,7 @@
 //! The last report, which gives remedies their numbers, and the proofs of remedies.
 
 use anyhow::Context;
-use flashsift_core::doctor::{Saving, Step};
+use flashsift_core::doctor::{RemedyStep, Saving};
 use flashsift_host::own_files;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -56,7 +56,7 @@ pub(super) struct Remedy {
     pub(super) commands: Vec<String>,
     pub(super) lasting: Vec<String>,
     pub(super) undo: Vec<String>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<RemedyStep>,
 }
 
 const DAY_US: f64 = 86_400e6;

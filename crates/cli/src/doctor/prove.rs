@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{records, size, text, tune};
 use anyhow::Context;
-use flashsift_core::doctor::Step;
+use flashsift_core::doctor::RemedyStep;
 use flashsift_host::settings::SettingsMachine;
 use std::{
     io::Write,
@@ -32,9 +32,9 @@ impl Wanted {
             is_setting
                 || apply::is_for_a_person(remedy)
                 || apply::is_applied(machine, &remedy.name)?,
-            "no replay shows `{}`: its saving is measured by a watch after it was applied. Apply it \
-             (sudo flashsift doctor --apply {number} --yes), use the machine as before, and prove \
-             it then",
+            "no replay shows `{}`: its saving is measured by a watch after it was applied. Apply \
+             it (sudo flashsift doctor --apply {number} --yes), use the machine as before, and \
+             prove it then",
             remedy.title,
         );
         Ok(Self { report, number })
@@ -169,9 +169,9 @@ pub(super) fn measured_in_words(proof: &Proof) -> String {
 /// The settings of the kernel that a remedy changes on the first file system, and that; `None` if
 /// it changes something else.
 fn kernel_settings(remedy: &Remedy) -> Option<(&[String], &str)> {
-    fn of(step: &Step) -> Option<(&[String], &str)> {
+    fn of(step: &RemedyStep) -> Option<(&[String], &str)> {
         match step {
-            Step::WriteBack { set, on } => Some((set, on)),
+            RemedyStep::WriteBack { set, on } => Some((set, on)),
             _ => None,
         }
     }

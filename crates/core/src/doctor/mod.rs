@@ -20,9 +20,10 @@ pub mod what_if;
 pub use facts::{
     Disk, Ends, EntryKind, Facts, FileSystem, Inspect, MountPoint, ProgramFacts, Swap,
 };
+pub use program::{KnownSetting, known_settings};
 pub use remedies::{ALL, RemedySpec};
 pub use saving::Saving;
-pub use steps::{MARK, OLD, Step, lines_script};
+pub use steps::{MARK, OLD, RemedyStep, lines_script};
 pub use what_if::{Change, FlashBytes};
 
 use crate::{
@@ -174,7 +175,7 @@ pub struct Remedy {
     /// Commands that undo both.
     pub undo: Vec<String>,
     /// The same as steps that `--apply` performs.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RemedyStep>,
     /// Programs that it concerns; empty: all.
     pub programs: Vec<Box<str>>,
 }

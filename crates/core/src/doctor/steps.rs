@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 /// Before a line of a file that a remedy replaces; the replacement follows it.
 pub const MARK: &str = "#flashsift ";
-/// Stands for the former value in [`Step::Command`]'s `undo`.
+/// Stands for the former value in [`RemedyStep::Command`]'s `undo`.
 pub const OLD: &str = "OLD";
 
 /// A step of a remedy. Commands have no `sudo`: root runs them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Step {
+pub enum RemedyStep {
     /// A file that is flashsift's alone.
     File {
         /// Its path.
@@ -117,7 +117,7 @@ pub(super) struct Commands {
 const UNDO_WRITE_BACK: &str = "sudo flashsift tune writeback --undo all";
 
 /// Returns the commands of steps.
-pub(super) fn commands(steps: &[Step]) -> Commands {
+pub(super) fn commands(steps: &[RemedyStep]) -> Commands {
     let mut all = Commands::default();
     for step in steps {
         all.add(step);
@@ -126,10 +126,10 @@ pub(super) fn commands(steps: &[Step]) -> Commands {
 }
 
 impl Commands {
-    fn add(&mut self, step: &Step) {
+    fn add(&mut self, step: &RemedyStep) {
         let Self { now, lasting, undo } = self;
         match step {
-            Step::File { path, content, new_folder } => {
+            RemedyStep::File { path, content, new_folder } => {
                 let folder = quoted(path.rsplit_once('/').map_or("/", |(folder, _)| folder));
                 if *new_folder {
                     now.push(format!("sudo mkdir -p {folder}"));
@@ -140,19 +140,19 @@ impl Commands {
                     undo.push(format!("sudo rmdir --ignore-fail-on-non-empty {folder}"));
                 }
             }
-            Step::Output { path, command } => {
+            RemedyStep::Output { path, command } => {
                 lasting.push(format!("sudo {command} | sudo tee {}", quoted(path)));
                 undo.push(format!("sudo rm -f {}", quoted(path)));
             }
-            Step::Lines { path, from, into } => {
+            RemedyStep::Lines { path, from, into } => {
                 now.push(format!("sudo sed -i -E '{}' {}", lines_script(from, into), quoted(path)));
                 undo.push(format!("sudo sed -i '/^{MARK}/{{s///;n;d}}' {}", quoted(path)));
             }
-            Step::Line { path, begins, command } => {
+            RemedyStep::Line { path, begins, command } => {
                 lasting.push(format!("sudo {command} | sudo tee -a {}", quoted(path)));
                 undo.push(format!("sudo sed -i '\\|^{begins}|d' {}", quoted(path)));
             }
-            Step::MountOption { point, option } => {
+            RemedyStep::MountOption { point, option } => {
                 // Another path needs the escapes of fstab and of sed.
                 if quoted(point) == *point && !point.contains(['+', '.']) {
                     // The options are the fourth word of a line, and others follow.
@@ -162,17 +162,17 @@ impl Commands {
                     undo.push(sed(format!(r"s|{line},{option}(\s)|\1\2|")));
                 }
             }
-            Step::Command { run, undo: back, old, of_user, .. } => {
+            RemedyStep::Command { run, undo: back, old, of_user, .. } => {
                 let sudo = if *of_user { "" } else { "sudo " };
                 now.push(format!("{sudo}{run}"));
                 undo.push(format!("{sudo}{}", back.replace(OLD, old)));
             }
-            Step::After { run } => {
+            RemedyStep::After { run } => {
                 now.push(format!("sudo {run}"));
                 undo.push(format!("sudo {run}"));
             }
-            Step::Needs { run, .. } => now.push(format!("sudo {run}")),
-            Step::WriteBack { set, on } => {
+            RemedyStep::Needs { run, .. } => now.push(format!("sudo {run}")),
+            RemedyStep::WriteBack { set, on } => {
                 let (set, on) = (set.join(","), quoted(on));
                 let command =
                     format!("sudo flashsift tune writeback --set {set} --on {on} --apply");
@@ -184,7 +184,7 @@ impl Commands {
                 lasting.push(format!("{command} --persist"));
                 now.push(command);
             }
-            Step::Person { run, undo: back, lasting: at_start } => {
+            RemedyStep::Person { run, undo: back, lasting: at_start } => {
                 if *at_start { lasting } else { now }.push(run.clone());
                 undo.extend(Some(back.clone()).filter(|back| !back.is_empty()));
             }
@@ -218,8 +218,8 @@ mod tests {
 
     #[test]
     fn steps_are_commands_with_their_undo() {
-        let of = |step: Step| commands(&[step]);
-        let file = of(Step::File {
+        let of = |step: RemedyStep| commands(&[step]);
+        let file = of(RemedyStep::File {
             path: "/etc/a b/f.conf".to_owned(),
             content: "50%\n'x\\'\n".to_owned(),
             new_folder: false,
@@ -228,9 +228,9 @@ mod tests {
         assert_eq!(file.undo, ["sudo rm '/etc/a b/f.conf'"]);
         let text = |text: &str| text.to_owned();
         let (path, from, into) = (text("/etc/f"), text("a .*"), text("a b"));
-        let lines = of(Step::Lines { path, from, into });
+        let lines = of(RemedyStep::Lines { path, from, into });
         assert_eq!(lines.now, [r"sudo sed -i -E 's|^a .*$|#flashsift &\na b|' /etc/f"]);
-        let command = of(Step::Command {
+        let command = of(RemedyStep::Command {
             run: text("set 2"),
             undo: text("set OLD"),
             read: text("get"),
@@ -239,7 +239,8 @@ mod tests {
             of_user: false,
         });
         assert_eq!((&*command.now[0], &*command.undo[0]), ("sudo set 2", "sudo set 1"));
-        let point = |point: &str| Step::MountOption { point: text(point), option: text("noatime") };
+        let point =
+            |point: &str| RemedyStep::MountOption { point: text(point), option: text("noatime") };
         assert_eq!(of(point("/srv")).lasting.len(), 1);
         assert!(of(point("/a b")).lasting.is_empty());
     }

@@ -736,3 +736,87 @@ fn a_service_without_its_syncs_gets_a_drop_in() {
     assert_eq!(writer.name, "logger of chatty.service");
     assert!(writer.remedies.contains(&remedy.number));
 }
+
+/// Files that live for 50 s: the kernel writes each, and a mount of flashsift none.
+// Promises: Doctor 13.
+#[test]
+fn a_mount_is_judged_by_its_own_sifter() {
+    let mut events = vec![at(1, 0, process("feed"))];
+    let mut all = BTreeSet::new();
+    for second in 0..100 {
+        let (file, name) = (100 + second, format!("/home/me/feed/{second}"));
+        all.insert(FileId(file));
+        events.push(at(1, second * SECOND, create(file, &name)));
+        events.push(at(1, second * SECOND + 1, write(file, 0, 8 * PAGE)));
+        if let Some(old) = second.checked_sub(50) {
+            let ends = unlink(100 + old, &format!("/home/me/feed/{old}"));
+            events.extend(ends.map(|action| at(1, second * SECOND + 2, action)));
+        }
+    }
+    let with = what_if::MountedWith::Keep;
+    let mounted = written_with(&events, Some(&Change::Mounted { files: all.clone(), with }));
+    assert_eq!(mounted.data_bytes, 50 * 8 * PAGE, "those that are left");
+    let plain = written_with(&events, None);
+    assert!(plain.data_bytes >= 90 * 8 * PAGE, "{}", plain.data_bytes / PAGE);
+    let found = examined(&events, &facts());
+    let mount = found.remedies.iter().find(|remedy| remedy.id == "mount").unwrap();
+    assert_eq!(mount.name, "mount:/home/me/feed");
+    let a_day = (plain.all() - mounted.all()) as f64 * 864.0;
+    assert!((mount.saving.unwrap().bytes_a_day / a_day - 1.0).abs() < 1e-9);
+    assert!(mount.commands[1].starts_with("flashsift mount /home/me/feed /home/me/feed"));
+    // Files of others pass.
+    let others = BTreeSet::from([FileId(7)]);
+    let other = written_with(&events, Some(&Change::Mounted { files: others, with }));
+    assert_eq!(other, plain);
+}
+
+/// Syncs that wait: each page once in the log of an epoch, and once in its place.
+// Promises: Doctor 13.
+#[test]
+fn delayed_syncs_write_each_page_twice() {
+    let events = syncer(1, "notes", 1, "/home/me/notes/today");
+    let files = BTreeSet::from([FileId(1)]);
+    let apart_us = 40 * SECOND;
+    let epochs = written_with(&events, Some(&Change::Epochs { files, apart_us }));
+    // Epochs after 40, 81 and 100 s. The first has a page, the others two, as the file has 10,000
+    // bytes; the log has a page more.
+    let (log, own) = (2 + 3 + 3, 1 + 2 + 2);
+    assert!(epochs.data_bytes <= (log + own) * PAGE, "{}", epochs.data_bytes / PAGE);
+    assert!(epochs.data_bytes >= log * PAGE, "{}", epochs.data_bytes / PAGE);
+    let found = examined(&events, &facts());
+    let delayed = found.remedies.iter().find(|remedy| remedy.id == "delayed-syncs").unwrap();
+    assert!(delayed.commands[1].ends_with("--delay-sync '*=5m'"), "{:?}", delayed.commands);
+    assert!(delayed.saving.unwrap().share > 0.5);
+}
+
+/// A log that its program holds for 50 s is written less often.
+#[test]
+fn held_writes_wait() {
+    let mut events = vec![at(1, 0, process("nginx")), at(1, 0, create(1, "/srv/access.log"))];
+    events.extend((0..100).map(|second| at(1, second * SECOND + 1, write(1, second * 10, 10))));
+    let files = BTreeSet::from([FileId(1)]);
+    let held = |held_us| {
+        let files = files.clone();
+        written_with(&events, Some(&Change::Held { files, held_us })).data_bytes
+    };
+    // By age of 30 s: at 35, 70 and the end, or so.
+    let plain = written_with(&events, None).data_bytes;
+    assert!(held(90 * SECOND) < plain && plain >= 3 * PAGE, "{} {plain}", held(90 * SECOND));
+    assert!(held(300 * SECOND) <= PAGE);
+    let found = examined(&events, &facts());
+    assert_eq!(titles(&found, "own-setting").len(), 1);
+}
+
+/// A service of a user has commands for the user's own manager.
+#[test]
+fn a_service_of_a_user_is_restarted_by_its_manager() {
+    let mut events = machine();
+    let path = "/user.slice/user-1000.slice/user@1000.service/app.slice/chatty.service";
+    events.push(at(1, 1, group(path)));
+    events.sort_by_key(|event| event.at_us);
+    let found = examined(&events, &facts());
+    let remedy = found.remedies.iter().find(|remedy| remedy.id == "fewer-syncs").unwrap();
+    assert!(remedy.commands[2].ends_with("/etc/systemd/user/chatty.service.d/flashsift.conf"));
+    let restart = "sudo systemctl --user -M 1000@.host restart chatty.service";
+    assert_eq!((&*remedy.commands[4], &*remedy.undo[3]), (restart, restart));
+}

@@ -4,26 +4,26 @@
 //! that it writes. General advice is not given for a known program: its own setting costs less than
 //! a library that ignores its syncs. Each statement about losses has its source.
 
-use super::{Inspect, Step};
-use serde::Deserialize;
+use super::{Inspect, RemedyStep};
+use serde::{Deserialize, Serialize};
 
-/// All known programs, as TOML.
-const ALL: &[&str] = &[
-    include_str!("mariadb.toml"),
-    include_str!("postgresql.toml"),
-    include_str!("redis.toml"),
-    include_str!("influxdb.toml"),
-    include_str!("home-assistant.toml"),
-    include_str!("journald.toml"),
-    include_str!("rsyslog.toml"),
-    include_str!("nginx.toml"),
-    include_str!("docker.toml"),
-    include_str!("prometheus.toml"),
-    include_str!("grafana.toml"),
-    include_str!("apt.toml"),
-    include_str!("pihole.toml"),
-    include_str!("zigbee2mqtt.toml"),
-    include_str!("firefox.toml"),
+/// All known programs: a word for each, and its TOML.
+const ALL: &[(&str, &str)] = &[
+    ("mariadb", include_str!("mariadb.toml")),
+    ("postgresql", include_str!("postgresql.toml")),
+    ("redis", include_str!("redis.toml")),
+    ("influxdb", include_str!("influxdb.toml")),
+    ("home-assistant", include_str!("home-assistant.toml")),
+    ("journald", include_str!("journald.toml")),
+    ("rsyslog", include_str!("rsyslog.toml")),
+    ("nginx", include_str!("nginx.toml")),
+    ("docker", include_str!("docker.toml")),
+    ("prometheus", include_str!("prometheus.toml")),
+    ("grafana", include_str!("grafana.toml")),
+    ("apt", include_str!("apt.toml")),
+    ("pihole", include_str!("pihole.toml")),
+    ("zigbee2mqtt", include_str!("zigbee2mqtt.toml")),
+    ("firefox", include_str!("firefox.toml")),
 ];
 
 /// The kernel cuts names of processes after so many bytes.
@@ -33,6 +33,9 @@ const COMM_BYTES: usize = 15;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Known {
+    /// A word for it.
+    #[serde(skip)]
+    pub(super) word: &'static str,
     /// Name for people.
     pub(super) name: String,
     /// Names of its processes.
@@ -65,7 +68,7 @@ pub(super) struct Setting {
     #[serde(default)]
     held: Option<String>,
     /// They make the change.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<RemedyStep>,
     /// Data that a crash or a power cut loses then.
     pub(super) lost: String,
     /// Document that says so.
@@ -73,11 +76,6 @@ pub(super) struct Setting {
 }
 
 impl Known {
-    /// A word for it.
-    pub(super) fn subject(&self) -> &str {
-        self.programs.first().map_or(&self.name, |program| program)
-    }
-
     /// Whether a process of this name, or a writer of this file, is the program.
     pub(super) fn is(&self, program: &str, file: &str) -> bool {
         let is_cut = |known: &str| program.len() == COMM_BYTES && known.starts_with(program);
@@ -115,7 +113,52 @@ impl Setting {
 
 /// Returns every known program.
 pub(super) fn all() -> Vec<Known> {
-    ALL.iter().map(|text| toml::from_str(text).expect("a test reads each")).collect()
+    let read = |(word, text): &(&'static str, &str)| {
+        let known: Known = toml::from_str(text).expect("a test reads each");
+        Known { word, ..known }
+    };
+    ALL.iter().map(read).collect()
+}
+
+/// A setting of a known program, with its commands.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KnownSetting {
+    /// A word for the program.
+    pub program: &'static str,
+    /// Its name for people.
+    pub name: String,
+    /// The program and the change, as a title.
+    pub change: String,
+    /// Data that a crash or a power cut loses then.
+    pub lost: String,
+    /// Document that says so.
+    pub source: String,
+    /// Commands that make the change.
+    pub commands: Vec<String>,
+    /// Commands that undo it.
+    pub undo: Vec<String>,
+    /// The same as steps that `doctor --apply` performs.
+    pub steps: Vec<RemedyStep>,
+}
+
+/// Returns the settings of all known programs.
+pub fn known_settings() -> Vec<KnownSetting> {
+    let of = |known: Known| {
+        known.settings.into_iter().map(move |setting| {
+            let commands = super::steps::commands(&setting.steps);
+            KnownSetting {
+                program: known.word,
+                name: known.name.clone(),
+                change: setting.change,
+                lost: setting.lost,
+                source: setting.source,
+                commands: commands.now,
+                undo: commands.undo,
+                steps: setting.steps,
+            }
+        })
+    };
+    all().into_iter().flat_map(of).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Reads without access times.
 
-use super::{Effect, Findings, Proposal, RemedySpec, Step, quoted};
+use super::{Effect, Findings, Proposal, RemedySpec, RemedyStep, quoted};
 use crate::doctor::what_if::Change;
 
 pub(super) const SPEC: RemedySpec =
@@ -17,7 +17,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         let point = quoted(&system.mount);
         let words = "grep -x -e noatime -e relatime || echo strictatime";
         [
-            Step::Command {
+            RemedyStep::Command {
                 run: format!("mount -o remount,noatime {point}"),
                 undo: format!("mount -o remount,OLD {point}"),
                 read: format!("findmnt -n -o VFS-OPTIONS -M {point} | tr , '\\n' | {words}"),
@@ -28,7 +28,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                 },
                 of_user: false,
             },
-            Step::MountOption { point: system.mount.clone(), option: "noatime".to_owned() },
+            RemedyStep::MountOption { point: system.mount.clone(), option: "noatime".to_owned() },
         ]
     };
     vec![Proposal {

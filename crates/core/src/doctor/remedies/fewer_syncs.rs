@@ -1,6 +1,6 @@
 //! A program without its syncs.
 
-use super::{Effect, Findings, MOST, Proposal, RemedySpec, Step, quoted};
+use super::{Effect, Findings, MOST, Proposal, RemedySpec, RemedyStep, quoted};
 use crate::doctor::{database, what_if::Change};
 
 pub(super) const SPEC: RemedySpec = RemedySpec {
@@ -55,15 +55,15 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
 }
 
 /// Returns the steps that run a program so; `None` for a container, which has programs of its own.
-fn steps(program: &str, unit: Option<&str>) -> Option<Vec<Step>> {
-    let install = Step::Needs {
+fn steps(program: &str, unit: Option<&str>) -> Option<Vec<RemedyStep>> {
+    let install = RemedyStep::Needs {
         run: "apt-get install eatmydata".to_owned(),
         unless: "ldconfig -p | grep -q libeatmydata.so".to_owned(),
     };
     let Some(unit) = unit else {
         let undo = quoted(program);
         let run = format!("eatmydata {undo}");
-        return Some(vec![install, Step::Person { run, undo, lasting: false }]);
+        return Some(vec![install, RemedyStep::Person { run, undo, lasting: false }]);
     };
     if unit.starts_with(crate::doctor::files::CONTAINER) {
         return None;
@@ -75,12 +75,12 @@ fn steps(program: &str, unit: Option<&str>) -> Option<Vec<Step>> {
     };
     Some(vec![
         install,
-        Step::File {
+        RemedyStep::File {
             path: format!("/etc/systemd/{folder}/{unit}.d/flashsift.conf"),
             content: "[Service]\nEnvironment=LD_PRELOAD=libeatmydata.so\n".to_owned(),
             new_folder: true,
         },
-        Step::After { run: format!("{systemctl} daemon-reload") },
-        Step::After { run: format!("{systemctl} restart {}", quoted(unit)) },
+        RemedyStep::After { run: format!("{systemctl} daemon-reload") },
+        RemedyStep::After { run: format!("{systemctl} restart {}", quoted(unit)) },
     ])
 }

@@ -1,7 +1,7 @@
 //! The kernel keeps changes in memory for longer: its expiry of dirty pages, and the commit of
 //! ext4's journal, each alone and together.
 
-use super::{Effect, Findings, Proposal, RemedySpec, Step};
+use super::{Effect, Findings, Proposal, RemedySpec, RemedyStep};
 use crate::{
     doctor::what_if::Change,
     study::recommend::{WritebackTimes, time_in_words},
@@ -60,7 +60,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         let word = |us: u64| crate::duration::Exact(us).to_string();
         let expire = format!("dirty-expire={}", word(times.expire_us));
         let commit = format!("commit={}", word(times.commit_us));
-        let set = |set: &[&String], on: &str| Step::WriteBack {
+        let set = |set: &[&String], on: &str| RemedyStep::WriteBack {
             set: set.iter().map(|one| (*one).clone()).collect(),
             on: on.to_owned(),
         };

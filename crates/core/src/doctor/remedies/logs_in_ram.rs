@@ -1,6 +1,6 @@
 //! Logs in memory.
 
-use super::{Findings, MOST, Proposal, RemedySpec, Step};
+use super::{Findings, MOST, Proposal, RemedySpec, RemedyStep};
 use crate::names;
 
 pub(super) const SPEC: RemedySpec =
@@ -37,12 +37,12 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         Proposal {
             price: "a restart or a power cut loses them".to_owned(),
             steps: vec![
-                Step::File {
+                RemedyStep::File {
                     path: "/etc/systemd/journald.conf.d/flashsift.conf".to_owned(),
                     content: "[Journal]\nStorage=volatile\n".to_owned(),
                     new_folder: true,
                 },
-                Step::After { run: "systemctl restart systemd-journald".to_owned() },
+                RemedyStep::After { run: "systemctl restart systemd-journald".to_owned() },
             ],
             ..proposal
         }

@@ -5,7 +5,7 @@ use super::{
     facts::{EntryKind, Inspect, is_within},
     files::Names,
     program,
-    steps::Step,
+    steps::RemedyStep,
     what_if::Change,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,7 +68,7 @@ pub(super) struct Proposal {
     pub(super) title: String,
     pub(super) evidence: String,
     pub(super) price: String,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<RemedyStep>,
     /// Programs that it concerns; empty: all.
     pub(super) programs: Vec<Box<str>>,
     pub(super) effect: Effect,
@@ -276,7 +276,7 @@ impl Group {
                     there now are hidden until it is undone; programs that have them open go on \
                     with them until they are started again"
                     .to_owned(),
-            steps: std::iter::once(Step::Command {
+            steps: std::iter::once(RemedyStep::Command {
                 run: format!("sh -c '{}'", script.replace('\'', r"'\''")),
                 undo: format!("umount {at}"),
                 // Its status is 1 without a mount.
@@ -295,13 +295,13 @@ impl Group {
 
 /// Returns the steps that keep a directory in memory from the next start on. systemd makes the
 /// directories below before services start.
-fn lasting_memory(directory: &str, size_mib: u64) -> Vec<Step> {
+fn lasting_memory(directory: &str, size_mib: u64) -> Vec<RemedyStep> {
     // A path with other characters needs the escapes of fstab, of tmpfiles.d and of sed.
     if !directory.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c)) {
         return Vec::new();
     }
     vec![
-        Step::Output {
+        RemedyStep::Output {
             path: format!("/etc/tmpfiles.d/flashsift{}.conf", directory.replace('/', "-")),
             command: format!(
                 "find {directory} -xdev -mindepth 1 \
@@ -309,7 +309,7 @@ fn lasting_memory(directory: &str, size_mib: u64) -> Vec<Step> {
                  \\( -type l -printf 'L \"%p\" - - - - %l\\n' \\)"
             ),
         },
-        Step::Line {
+        RemedyStep::Line {
             path: "/etc/fstab".to_owned(),
             begins: format!("tmpfs {directory} tmpfs "),
             command: format!(

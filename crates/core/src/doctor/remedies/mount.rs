@@ -1,6 +1,6 @@
 //! flashsift's mount: new files of a directory stay in memory for a while.
 
-use super::{Effect, Findings, Group, MOST, Proposal, RemedySpec, Step, listed, quoted};
+use super::{Effect, Findings, Group, MOST, Proposal, RemedySpec, RemedyStep, listed, quoted};
 use crate::doctor::what_if::{Change, MOUNT_BYTES, MountedWith};
 
 pub(super) const SPEC: RemedySpec = RemedySpec {
@@ -58,9 +58,9 @@ pub(super) fn evidence(findings: &Findings<'_>, group: &Group, directory: &str) 
 }
 
 /// The commands of a mount in place. `options`: with a space before each.
-pub(super) fn steps(directory: &str, options: &str) -> Vec<Step> {
+pub(super) fn steps(directory: &str, options: &str) -> Vec<RemedyStep> {
     let at = quoted(directory);
-    let person = |run: String, undo: String, lasting| Step::Person { run, undo, lasting };
+    let person = |run: String, undo: String, lasting| RemedyStep::Person { run, undo, lasting };
     vec![
         person("# end the programs that use the directory".to_owned(), String::new(), false),
         person(

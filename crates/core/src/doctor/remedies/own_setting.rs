@@ -29,7 +29,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             programs.dedup();
             let files = own.iter().flat_map(|usage| usage.files.iter().copied()).collect();
             proposals.push(Proposal {
-                subject: known.subject().to_owned(),
+                subject: known.word.to_owned(),
                 title: setting.change.clone(),
                 evidence: format!(
                     "{} writes {} and syncs {syncs} times",

@@ -1,6 +1,6 @@
 //! dpkg without syncs.
 
-use super::{Effect, Findings, Proposal, RemedySpec, Step};
+use super::{Effect, Findings, Proposal, RemedySpec, RemedyStep};
 use crate::doctor::what_if::Change;
 
 pub(super) const SPEC: RemedySpec = RemedySpec {
@@ -33,7 +33,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         ),
         price: "a power cut during an installation may leave empty files of that package"
             .to_owned(),
-        steps: vec![Step::File {
+        steps: vec![RemedyStep::File {
             path: "/etc/dpkg/dpkg.cfg.d/flashsift".to_owned(),
             content: "force-unsafe-io\n".to_owned(),
             new_folder: false,

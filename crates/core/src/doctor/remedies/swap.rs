@@ -1,6 +1,6 @@
 //! Swap in compressed memory.
 
-use super::{Effect, Findings, Proposal, RemedySpec, Step, quoted};
+use super::{Effect, Findings, Proposal, RemedySpec, RemedyStep, quoted};
 
 pub(super) const SPEC: RemedySpec =
     RemedySpec { id: "swap-in-ram", what: "swap goes to compressed memory", propose };
@@ -38,6 +38,6 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
     }]
 }
 
-fn person(run: &str, undo: &str, lasting: bool) -> std::option::IntoIter<Step> {
-    Some(Step::Person { run: run.to_owned(), undo: undo.to_owned(), lasting }).into_iter()
+fn person(run: &str, undo: &str, lasting: bool) -> std::option::IntoIter<RemedyStep> {
+    Some(RemedyStep::Person { run: run.to_owned(), undo: undo.to_owned(), lasting }).into_iter()
 }

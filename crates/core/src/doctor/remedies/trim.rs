@@ -1,6 +1,6 @@
 //! Free space is trimmed.
 
-use super::{Effect, Findings, Proposal, RemedySpec, Step};
+use super::{Effect, Findings, Proposal, RemedySpec, RemedyStep};
 
 pub(super) const SPEC: RemedySpec =
     RemedySpec { id: "trim", what: "the device learns which space is free", propose };
@@ -18,7 +18,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
                    device copies deleted data when it collects garbage"
             .to_owned(),
         price: "none; what it saves happens inside the device, so it is not estimated".to_owned(),
-        steps: vec![Step::Command {
+        steps: vec![RemedyStep::Command {
             run: "systemctl enable --now fstrim.timer".to_owned(),
             undo: "systemctl disable --now fstrim.timer".to_owned(),
             // Its status is 1 for a unit that is not enabled.

@@ -1,6 +1,6 @@
 //! SQLite's write-ahead log instead of rollback journals.
 
-use super::{Effect, Findings, MOST, Proposal, RemedySpec, Step, quoted};
+use super::{Effect, Findings, MOST, Proposal, RemedySpec, RemedyStep, quoted};
 use crate::{
     doctor::{Usage, what_if::Change},
     names::{self, Sqlite},
@@ -56,7 +56,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             price: "the database gets two more files beside it while it is open; a program that \
                     sets the mode itself must be changed instead"
                 .to_owned(),
-            steps: vec![Step::Command {
+            steps: vec![RemedyStep::Command {
                 run: format!("sqlite3 {} 'PRAGMA journal_mode=WAL;'", quoted(&database)),
                 undo: format!("sqlite3 {} 'PRAGMA journal_mode=OLD;'", quoted(&database)),
                 read: format!("sqlite3 {} 'PRAGMA journal_mode;'", quoted(&database)),

@@ -1,0 +1,263 @@
+"""Services in a container with systemd, examined by `flashsift doctor` from outside.
+
+The container is that of `checks/remedies`: its root is this machine's, and all that it changes
+lands on an ext4 of its own in memory, which the doctor watches.
+"""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from apps.device_counts import DeviceCounts
+
+CHECK = Path(__file__).resolve().parents[2] / "checks" / "remedies"
+loader = importlib.machinery.SourceFileLoader("remedies", str(CHECK))
+remedies = importlib.util.module_from_spec(importlib.util.spec_from_loader("remedies", loader))
+loader.exec_module(remedies)
+
+# Operations of each service in a load, and the pause after each, s.
+OPERATIONS, PAUSE_S = 240, 0.25
+REPORT = "/srv/report.json"
+
+# As Home Assistant's recorder: a commit each second, here each pause, with a write-ahead log.
+RECORDER = """
+import os, sqlite3, time
+db = sqlite3.connect("/var/lib/ha/home-assistant_v2.db", isolation_level=None)
+db.execute("pragma journal_mode = wal")
+db.execute("create table if not exists states (n integer primary key, state text)")
+db.execute("create index if not exists by_state on states (state)")
+while True:
+    if os.path.exists("/var/lib/ha/go"):
+        for n in range(OPERATIONS):
+            db.execute("insert into states (state) values (?)", (os.urandom(50).hex() * 4,))
+            time.sleep(PAUSE_S)
+        os.rename("/var/lib/ha/go", "/var/lib/ha/done")
+    time.sleep(0.1)
+"""
+
+
+class Service:
+    """A unit with its load. The texts are lines for a shell inside the container."""
+
+    def __init__(self, unit, prepare, load, works, value=None, end=":"):
+        self.unit, self.prepare, self.load, self.works, self.value, self.end = unit, prepare, load, works, value, end
+
+
+def each(command):
+    return f"for n in $(seq {OPERATIONS}); do {command}; sleep {PAUSE_S}; done > /dev/null"
+
+
+CASES = remedies.CASES
+SERVICES = {
+    "nginx": Service("nginx.service", CASES["nginx"].prepare, each(CASES["nginx"].load), CASES["nginx"].works,
+                     CASES["nginx"].value),
+    "mariadb": Service("mariadb.service", CASES["mariadb"].prepare, each(CASES["mariadb"].load),
+                       CASES["mariadb"].works, CASES["mariadb"].value),
+    "redis": Service("redis-server.service", CASES["redis"].prepare,
+                     # Values of 1 KiB.
+                     each("redis-cli set key-$n $(head -c 512 /dev/urandom | od -An -tx1 | tr -d ' \\n')"),
+                     CASES["redis"].works, CASES["redis"].value),
+    "home-assistant": Service(
+        "recorder.service",
+        """mkdir -p /var/lib/ha
+            printf '[Service]\\nExecStart=/usr/bin/python3 /srv/recorder.py\\n' > /etc/systemd/system/recorder.service
+            systemctl daemon-reload; systemctl start recorder""",
+        "rm -f /var/lib/ha/done; touch /var/lib/ha/go; until [ -e /var/lib/ha/done ]; do sleep 0.2; done",
+        """python3 -c 'import sqlite3
+print("yes" * sqlite3.connect("/var/lib/ha/home-assistant_v2.db").execute("select count(*) > -1 from states")
+      .fetchone()[0])'"""),
+    # With a sync each second, which by default is one in five minutes.
+    "journald": Service("systemd-journald.service", CASES["journald"].prepare,
+                        each("logger a message of the load"), CASES["journald"].works, CASES["journald"].value),
+    "rsyslog": Service("rsyslog.service", CASES["rsyslog"].prepare, each("logger a message of the load"),
+                       CASES["rsyslog"].works, CASES["rsyslog"].value),
+}
+
+
+@contextlib.contextmanager
+def machine(names):
+    """A container in which these services have run once."""
+    with tempfile.TemporaryDirectory(dir="/run") as folder:
+        one = remedies.Machine(Path(folder))
+        try:
+            for package in {path for name in names for path in (remedies.PACKAGES / name).glob("*.deb")}:
+                remedies.call("cp", package, one.root / "srv")
+            script = RECORDER.replace("OPERATIONS", str(OPERATIONS)).replace("PAUSE_S", str(PAUSE_S))
+            (one.root / "srv/recorder.py").write_text(script)
+            one.boot()
+            one.run("for package in /srv/*.deb; do [ ! -e $package ] || dpkg --install /srv/*.deb; break; done")
+            for name in names:
+                one.run(SERVICES[name].prepare)
+            works(one, names)
+            run(one, names)
+            yield one
+        finally:
+            with contextlib.suppress(remedies.Failure, subprocess.TimeoutExpired):
+                one.shut_down()
+            remedies.call("umount", one.root)
+            remedies.call("umount", one.disk)
+
+
+def works(one, names):
+    for name in names:
+        if (said := one.run(SERVICES[name].works)) != "yes":
+            raise RuntimeError(f"{name} does not work: {said!r}")
+
+
+def run(one, names, doctor=None):
+    """Runs the loads at the same time. Returns the device's counts and what the doctor says."""
+    remedies.call("sync", "-f", one.disk)
+    device = os.stat(one.disk).st_dev
+    path = Path("/dev") / Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").readlink().name
+    examined = None
+    if doctor:
+        examined = subprocess.Popen(
+            [doctor, "doctor", one.disk, "--for", "1h", "--json", "--top", "1000000", "--last-report",
+             one.folder / "report.json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while "watching" not in (line := examined.stderr.readline()):
+            if not line:
+                raise RuntimeError("doctor did not begin")
+    counts = DeviceCounts(path, f"services-{len(names)}")
+    loads = [subprocess.Popen(["nsenter", "-t", one.leader, "-a", "sh", "-euc", SERVICES[name].load],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}) for name in names]
+    for load in loads:
+        _, said = load.communicate()
+        if load.returncode:
+            raise RuntimeError(f"a load failed: {said[-1000:]}")
+    if examined:
+        examined.send_signal(2)
+        said, errors = examined.communicate()
+        if examined.returncode:
+            raise RuntimeError(f"doctor failed: {errors}")
+        examined = json.loads(said)
+    remedies.call("sync", "-f", one.disk)
+    return counts.end(), examined
+
+
+def applicable(examined):
+    """The remedies that doctor can apply inside, with a promise. The kernel's times stay, since they
+    are those of this whole machine, where others work."""
+    return [one for one in examined["remedies"] if one["id"] == "own-setting" and one.get("saving")
+            and all(step["step"] != "person" for step in one["steps"])]
+
+
+def measured(names, doctor, say):
+    """Everything that the page shows."""
+    alone = {}
+    for name in names:
+        with machine([name]) as one:
+            alone[name], _ = run(one, [name])
+        say(f"{name} alone: {alone[name]}")
+    tried = []
+    with machine(names) as one:
+        before, examined = run(one, names, doctor)
+        chosen = applicable(examined)[:3]
+        say(f"chosen: {[(one['name'], one['saving']) for one in chosen]}")
+        (one.root / REPORT.lstrip("/")).write_text(json.dumps(examined))
+        inside = f"flashsift doctor --last-report {REPORT}"
+        files = tuple(file for name in names if name in CASES for file in CASES[name].files)
+        configuration = one.configuration(files)
+        values = {name: one.run(SERVICES[name].value) for name in names if SERVICES[name].value}
+        # A difference between two equal runs is no saving.
+        again, _ = run(one, names)
+        for remedy in chosen:
+            one.run(f"{inside} --apply {remedy['number']} --yes")
+            works(one, names)
+            after, _ = run(one, names)
+            one.run(f"{inside} --undo {remedy['number']}")
+            works(one, names)
+            tried.append((remedy, after))
+            say(f"{remedy['name']}: {after}")
+        for remedy in chosen:
+            one.run(f"{inside} --apply {remedy['number']} --yes")
+        works(one, names)
+        applied = {name: one.run(SERVICES[name].value) for name in values}
+        one.shut_down()
+        one.boot()
+        for name in names:
+            one.run(f"systemctl start {SERVICES[name].unit}")
+        restarted = {name: one.run(SERVICES[name].value) for name in values}
+        works(one, names)
+        one.run(f"{inside} --undo all")
+        works(one, names)
+        undone = {name: one.run(SERVICES[name].value) for name in values}
+        left = one.configuration(files)
+        differing = sorted(str(path) for path in left.keys() | configuration.keys()
+                           if left.get(path) != configuration.get(path))
+    return {"alone": alone, "before": before, "again": again, "examined": examined, "tried": tried, "values": values,
+            "applied": applied, "restarted": restarted, "undone": undone, "differing": differing}
+
+
+def by_unit(examined, key):
+    sums = {}
+    for writer in examined["writers"]:
+        unit = writer.get("unit") or writer["name"]
+        sums[unit] = sums.get(unit, 0) + writer[key]
+    return sums
+
+
+def mib(count):
+    return f"{count / (1 << 20):.2f}"
+
+
+def report(found):
+    """The section of the page."""
+    examined = found["examined"]
+    data, rest = by_unit(examined, "reached_bytes"), by_unit(examined, "file_system_bytes")
+    names_of = {}
+    for writer in examined["writers"]:
+        names_of.setdefault(writer.get("unit"), []).append(writer["name"])
+    rows = []
+    for name, counts in sorted(found["alone"].items(), key=lambda one: -one[1]["data_written_bytes"]):
+        unit = SERVICES[name].unit
+        truth, said = counts["data_written_bytes"], data.get(unit, 0)
+        rows.append(f"| {name} | {', '.join(names_of.get(unit, ['**not named**']))} | {mib(truth)} | {mib(said)} "
+                    f"| {100 * (said / truth - 1):+.1f} % | {mib(rest.get(unit, 0))} |")
+    before, again = (counts["data_written_bytes"] + counts["metadata_written_bytes"]
+                     for counts in (found["before"], found["again"]))
+    a_day = examined["duration_us"] / 86_400e6
+    tried = []
+    for remedy, after in found["tried"]:
+        promised, low, high = (remedy["saving"][key] * a_day
+                               for key in ("bytes_a_day", "low_bytes_a_day", "high_bytes_a_day"))
+        saved = before - after["data_written_bytes"] - after["metadata_written_bytes"]
+        inside = "inside" if low <= saved <= high else "**outside**"
+        tried.append(f"| {remedy['number']} | {remedy['title']} | {mib(promised)} | {mib(low)} to {mib(high)} "
+                     f"| {mib(saved)} | {inside} |")
+    written = examined["written"]
+    kept = sorted(name for name in found["values"] if found["applied"][name] != found["values"][name])
+    survived = [name for name in kept if found["restarted"][name] == found["applied"][name]]
+    undone = found["undone"] == found["values"]
+    return f"""## Services
+
+Six services run in one container with systemd on an ext4 in memory, and get {OPERATIONS} operations each, one
+each {PAUSE_S} s: {", ".join(found["alone"])}. journald syncs each second. `doctor` watches the ext4 from
+outside. *Alone*: the file data that the block layer counts when a service runs alone. MiB.
+
+| service | as the doctor names it | data alone | data, doctor | error | journal, metadata |
+| --- | --- | ---: | ---: | ---: | ---: |
+{chr(10).join(rows)}
+
+Together, the block layer counts {mib(found["before"]["data_written_bytes"])} MiB of file data, and the doctor
+{mib(written["data_bytes"])}; of journal and metadata {mib(found["before"]["metadata_written_bytes"])} and
+{mib(written["journal_bytes"] + written["metadata_bytes"])}. The same load a second time writes
+{mib(again - before)} MiB more in all.
+
+The remedies of these services with a promise that `doctor --apply` can perform, the first three, each alone.
+The kernel's times were not changed, since they are those of the whole machine. MiB:
+
+| | remedy | promised | 95 % interval | saved | |
+| --- | --- | ---: | ---: | ---: | --- |
+{chr(10).join(tried)}
+
+Every service worked after each `--apply` and each `--undo`. With all three applied, the container was
+restarted: {", ".join(survived) or "none"} of {", ".join(kept) or "none"} had the value still. After
+`--undo all`, the values were {"" if undone else "**not** "}those from before, and
+{"no file of the configuration differed" if not found["differing"] else "these differed: " + ", ".join(found["differing"])}.
+"""
