@@ -248,8 +248,8 @@ def served(args):
     subprocess.run([services.CHECK, "--fetch", *(name for name in services.SERVICES if name in services.CASES)],
                    check=True)
     before = set(services.remedies.groups())
-    # A mount namespace of its own, with a /run in which nspawn leaves directories. The doctor has to
-    # see this machine's processes.
+    # A mount namespace of its own, with a /run in which nspawn leaves directories. The doctor has
+    # to see this machine's processes.
     words = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
              'mount -t tmpfs tmpfs /run; exec "$0" -B "$@"', sys.executable, __file__, "--flashsift", args.flashsift,
              "--services-inside"]

@@ -4,6 +4,7 @@ The container is that of `checks/remedies`: its root is this machine's, and all 
 lands on an ext4 of its own in memory, which the doctor watches.
 """
 
+import concurrent.futures
 import contextlib
 import importlib.machinery
 import importlib.util
@@ -21,7 +22,7 @@ remedies = importlib.util.module_from_spec(importlib.util.spec_from_loader("reme
 loader.exec_module(remedies)
 
 # Operations of each service in a load, and the pause after each, s.
-OPERATIONS, PAUSE_S = 240, 0.25
+OPERATIONS, PAUSE_S = 120, 0.25
 REPORT = "/srv/report.json"
 
 # As Home Assistant's recorder: a commit each second, here each pause, with a write-ahead log.
@@ -31,6 +32,7 @@ db = sqlite3.connect("/var/lib/ha/home-assistant_v2.db", isolation_level=None)
 db.execute("pragma journal_mode = wal")
 db.execute("create table if not exists states (n integer primary key, state text)")
 db.execute("create index if not exists by_state on states (state)")
+open("/var/lib/ha/ready", "w").close()
 while True:
     if os.path.exists("/var/lib/ha/go"):
         for n in range(OPERATIONS):
@@ -48,13 +50,18 @@ class Service:
         self.unit, self.prepare, self.load, self.works, self.value, self.end = unit, prepare, load, works, value, end
 
 
+# A text of 1 KiB, so that each log has many pages.
+LONG = "a-message-of-the-load-" * 48
+
+
 def each(command):
     return f"for n in $(seq {OPERATIONS}); do {command}; sleep {PAUSE_S}; done > /dev/null"
 
 
 CASES = remedies.CASES
 SERVICES = {
-    "nginx": Service("nginx.service", CASES["nginx"].prepare, each(CASES["nginx"].load), CASES["nginx"].works,
+    "nginx": Service("nginx.service", CASES["nginx"].prepare,
+                     each(f"curl -sS http://127.0.0.1:8081/{LONG}$n"), CASES["nginx"].works,
                      CASES["nginx"].value),
     "mariadb": Service("mariadb.service", CASES["mariadb"].prepare, each(CASES["mariadb"].load),
                        CASES["mariadb"].works, CASES["mariadb"].value),
@@ -66,15 +73,15 @@ SERVICES = {
         "recorder.service",
         """mkdir -p /var/lib/ha
             printf '[Service]\\nExecStart=/usr/bin/python3 /srv/recorder.py\\n' > /etc/systemd/system/recorder.service
-            systemctl daemon-reload; systemctl start recorder""",
+            systemctl daemon-reload; systemctl start recorder; until [ -e /var/lib/ha/ready ]; do sleep 0.2; done""",
         "rm -f /var/lib/ha/done; touch /var/lib/ha/go; until [ -e /var/lib/ha/done ]; do sleep 0.2; done",
         """python3 -c 'import sqlite3
 print("yes" * sqlite3.connect("/var/lib/ha/home-assistant_v2.db").execute("select count(*) > -1 from states")
       .fetchone()[0])'"""),
     # With a sync each second, which by default is one in five minutes.
     "journald": Service("systemd-journald.service", CASES["journald"].prepare,
-                        each("logger a message of the load"), CASES["journald"].works, CASES["journald"].value),
-    "rsyslog": Service("rsyslog.service", CASES["rsyslog"].prepare, each("logger a message of the load"),
+                        each(f"logger {LONG}"), CASES["journald"].works, CASES["journald"].value),
+    "rsyslog": Service("rsyslog.service", CASES["rsyslog"].prepare, each(f"logger {LONG}"),
                        CASES["rsyslog"].works, CASES["rsyslog"].value),
 }
 
@@ -122,10 +129,12 @@ def run(one, names, doctor=None):
         while "watching" not in (line := examined.stderr.readline()):
             if not line:
                 raise RuntimeError("doctor did not begin")
-    counts = DeviceCounts(path, f"services-{len(names)}")
+    counts = DeviceCounts(path, "-".join(names))
+    # rsyslog gets the messages of journald's load.
+    loading = [name for name in names if name != "rsyslog" or "journald" not in names]
     loads = [subprocess.Popen(["nsenter", "-t", one.leader, "-a", "sh", "-euc", SERVICES[name].load],
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                              env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}) for name in names]
+                              env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}) for name in loading]
     for load in loads:
         _, said = load.communicate()
         if load.returncode:
@@ -141,19 +150,22 @@ def run(one, names, doctor=None):
 
 
 def applicable(examined):
-    """The remedies that doctor can apply inside, with a promise. The kernel's times stay, since they
-    are those of this whole machine, where others work."""
+    """The remedies that doctor can apply inside, with a promise. The kernel's times stay: they are
+    those of this whole machine, where others work."""
     return [one for one in examined["remedies"] if one["id"] == "own-setting" and one.get("saving")
             and all(step["step"] != "person" for step in one["steps"])]
 
 
 def measured(names, doctor, say):
     """Everything that the page shows."""
-    alone = {}
-    for name in names:
+    def by_itself(name):
         with machine([name]) as one:
-            alone[name], _ = run(one, [name])
-        say(f"{name} alone: {alone[name]}")
+            return run(one, [name])[0]
+
+    # Each has a device of its own.
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        alone = dict(zip(names, pool.map(by_itself, names), strict=True))
+    say(f"alone: {alone}")
     tried = []
     with machine(names) as one:
         before, examined = run(one, names, doctor)
@@ -226,7 +238,7 @@ def report(found):
     for remedy, after in found["tried"]:
         promised, low, high = (remedy["saving"][key] * a_day
                                for key in ("bytes_a_day", "low_bytes_a_day", "high_bytes_a_day"))
-        saved = before - after["data_written_bytes"] - after["metadata_written_bytes"]
+        saved = (before + again) / 2 - after["data_written_bytes"] - after["metadata_written_bytes"]
         inside = "inside" if low <= saved <= high else "**outside**"
         tried.append(f"| {remedy['number']} | {remedy['title']} | {mib(promised)} | {mib(low)} to {mib(high)} "
                      f"| {mib(saved)} | {inside} |")
@@ -249,14 +261,18 @@ Together, the block layer counts {mib(found["before"]["data_written_bytes"])} Mi
 {mib(written["journal_bytes"] + written["metadata_bytes"])}. The same load a second time writes
 {mib(again - before)} MiB more in all.
 
-The remedies of these services with a promise that `doctor --apply` can perform, the first three, each alone.
-The kernel's times were not changed, since they are those of the whole machine. MiB:
+The models count too little of the journal and promise too little: pages of a file from before the watch
+exist from its beginning, so what is appended to it allocates nothing, and its syncs commit nothing. Files
+that are made during a watch, as below, do not have this error.
+
+The remedies of these services with a promise that `doctor --apply` can perform, at most three, each alone.
+*Saved* is beside the mean of the two runs without any. The kernel's times were not changed, since they are those of the whole machine. MiB:
 
 | | remedy | promised | 95 % interval | saved | |
 | --- | --- | ---: | ---: | ---: | --- |
 {chr(10).join(tried)}
 
-Every service worked after each `--apply` and each `--undo`. With all three applied, the container was
+Every service worked after each `--apply` and each `--undo`. With all of them applied, the container was
 restarted: {", ".join(survived) or "none"} of {", ".join(kept) or "none"} had the value still. After
 `--undo all`, the values were {"" if undone else "**not** "}those from before, and
 {"no file of the configuration differed" if not found["differing"] else "these differed: " + ", ".join(found["differing"])}.

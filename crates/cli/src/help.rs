@@ -46,7 +46,14 @@ const COMMON: &[(&[&str], Headed)] = &[
             ("Output", &["output", "for", "max-size", "anonymize"]),
         ],
     ),
-    (&["doctor"], &[("Watch", &["for", "device"]), ("Output", &["top", "json", "report"])]),
+    (
+        &["doctor"],
+        &[
+            ("Watch", &["for", "device", "years"]),
+            ("Remedies", &["apply", "yes", "undo", "prove"]),
+            ("Output", &["top", "json", "report"]),
+        ],
+    ),
     (
         &["tune", "readahead"],
         &[

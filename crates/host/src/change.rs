@@ -231,7 +231,11 @@ pub(crate) fn undo<P: Plan>(
     let mut groups: Vec<Vec<&OpenChange<P>>> = content.by_place().into_values().collect();
     groups.sort_by_key(|changes| {
         let last = changes.last().map(|change| &change.intent);
-        last.map(|intent| (intent.plan.undone_last(), std::cmp::Reverse(intent.id)))
+        last.map(|intent| match intent.plan.undone_last() {
+            false => (false, u64::MAX - intent.id),
+            // In the order in which they were made: a unit is read before it is started again.
+            true => (true, intent.id),
+        })
     });
     for changes in groups {
         let last = changes.last().copied().cloned().expect("each group has a change");

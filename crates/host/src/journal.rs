@@ -48,7 +48,8 @@ pub trait Plan: Clone + Debug + Eq + Serialize + DeserializeOwned {
     fn outlives_restart(&self) -> bool {
         false
     }
-    /// Whether it is undone after the others, the newest of which is undone first.
+    /// Whether it is undone after the others, of which the newest is undone first. Of those that
+    /// come last, the oldest does.
     fn undone_last(&self) -> bool {
         false
     }

@@ -131,7 +131,12 @@ fn step_in_words(change: &SettingChange) -> String {
         }
         place => {
             let (old, new) = (shown(&change.old), shown(&change.new));
-            format!("  set    {place}\n         from {old} to {new}\n")
+            // A setting of the kernel has a name of its own.
+            let of = match change.remedy.as_deref() == Some(&*change.setting) {
+                true => String::new(),
+                false => format!("{} of ", change.setting),
+            };
+            format!("  set    {of}{place}\n         from {old} to {new}\n")
         }
     }
 }
@@ -364,6 +369,7 @@ mod tests {
                     of_user: false,
                 },
                 RemedyStep::After { run: format!("cat {value} >> {}", self.path("reloads")) },
+                RemedyStep::After { run: format!("echo again >> {}", self.path("reloads")) },
             ];
             Remedy {
                 number: 1,
@@ -396,6 +402,8 @@ mod tests {
 
     const CONF: &str = "# sync each\n  sync each\nother\n\tsync each\nlast";
 
+    /// An undo restarted InfluxDB before systemd had read its unit again, so that it kept the
+    /// setting.
     // Promises: Doctor 11, Doctor 12.
     #[test]
     fn applied_and_undone_all_is_as_before_and_programs_are_told() {
@@ -414,11 +422,12 @@ mod tests {
         // A second time nothing is left to do but the reload, and a plan says so.
         assert!(!plan(&machine, &remedy).unwrap().changes.iter().any(is_value));
         let undone = machine.undo(|plan| plan.remedy.is_some(), false).unwrap();
-        assert_eq!(undone.len(), 5);
+        assert_eq!(undone.len(), 6);
         assert_eq!(stage.content(), before);
         assert!(!Path::new(&stage.path("etc/app.d")).exists());
         // The reload came after the value was set, and after it was restored.
-        assert_eq!(fs::read_to_string(stage.path("reloads")).unwrap(), "2\n7\n");
+        let reloads = fs::read_to_string(stage.path("reloads")).unwrap();
+        assert_eq!(reloads, "2\nagain\n7\nagain\n");
         assert!(machine.status().unwrap().0.is_empty());
     }
 
@@ -430,7 +439,7 @@ mod tests {
         let machine = stage.machine();
         machine.apply(&plan(&machine, &stage.remedy()).unwrap().changes).unwrap();
         let lines = fs::read_to_string(&machine.journal).unwrap().lines().count();
-        assert_eq!(lines, 10, "an intent and its end for each of five changes");
+        assert_eq!(lines, 12, "an intent and its end for each of six changes");
         for kept in 0..=lines {
             // A kill before the change of an intent, and after it.
             for is_made in [false, true] {
@@ -497,7 +506,8 @@ mod tests {
         assert!(said.contains("it is wrong"), "{said}");
         assert_eq!(stage.content(), before);
         let last = fs::read_to_string(stage.path("reloads")).unwrap();
-        assert_eq!(last.lines().next_back(), Some("7"), "it reads what is there again");
+        let last: Vec<&str> = last.lines().rev().take(2).collect();
+        assert_eq!(last, ["again", "7"], "it reads what is there again");
     }
 
     #[test]

@@ -159,7 +159,11 @@ pub(super) fn measured_in_words(proof: &Proof) -> String {
         true => format!("{} more", size::share(-share)),
         false => size::share(share),
     };
-    let half = proof.half_width.map_or(String::new(), |half| format!(" ± {}", size::share(half)));
+    let half = match (proof.half_width, &*proof.way) {
+        (Some(half), _) => format!(" ± {}", size::share(half)),
+        (None, "replay") => " (too few windows of time for an interval)".to_owned(),
+        (None, _) => String::new(),
+    };
     let counted = proof
         .counted_share
         .map_or(String::new(), |counted| format!(", {} by the disks' counters", share(counted)));

@@ -29,7 +29,7 @@ pub(super) fn render(outcome: &Outcome, color: bool) -> String {
     if examination.remedies.iter().any(|remedy| remedy.saving.is_some()) {
         let what = "A saving is one of the bytes of all programs, with the journal and metadata: a \
                     sync of one program also commits the changes of others.";
-        out += &text::labelled("", 2, &format!("  {what}"), WIDTH);
+        out += &text::labelled("", 2, what, WIDTH);
     }
     for remedy in &examination.remedies {
         let proof = outcome.proofs.iter().find(|proof| proof.remedy == remedy.name);
@@ -38,7 +38,7 @@ pub(super) fn render(outcome: &Outcome, color: bool) -> String {
     if outcome.is_kept && !examination.remedies.is_empty() {
         let how = "flashsift doctor --apply N shows the steps of a remedy, with --yes it performs \
                    them; --undo N takes them back, --prove N measures the saving.";
-        out += &text::labelled("", 2, &format!("  {how}"), WIDTH);
+        out += &text::labelled("", 2, how, WIDTH);
     }
     if examination.remedies.is_empty() {
         out += "  Nothing that is known here saves 0.5 % of the writes or more.\n";

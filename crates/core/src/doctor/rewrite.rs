@@ -53,7 +53,14 @@ impl Sift for Within<'_> {
         }
     }
     fn handle(&mut self, now: Micros, event: &Event<'_>) {
-        self.inner.handle(now, event);
+        let file = match &event.action {
+            Action::Create(create) => Some(create.file),
+            action => action.file(),
+        };
+        // It would take the file of another directory as one that is in RAM.
+        if file.is_none_or(|file| self.files.contains(&file)) {
+            self.inner.handle(now, event);
+        }
     }
     fn done(&mut self, now: Micros, file: FileId, result: Result<(), Blocked>) {
         self.inner.done(now, file, result);
