@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import itertools
 import json
 import os
 import platform
@@ -212,8 +211,9 @@ def main():
     page = HERE / "RESULTS.md"
     old = page.read_text() if page.exists() else ""
     # Each part begins with its heading and ends with that of the next.
-    begins = [old.find(heading) for heading, _ in PARTS.values()] + [len(old)]
-    parts = [old[begin:end] if 0 <= begin <= end else "" for begin, end in itertools.pairwise(begins)]
+    begins = [begin for heading, _ in PARTS.values() if (begin := old.find(heading)) >= 0] + [len(old)]
+    parts = [old[old.find(heading):min(begin for begin in begins if begin > old.find(heading))]
+             if heading in old else "" for heading, _ in PARTS.values()]
     for at, (name, (_, make)) in enumerate(PARTS.items()):
         if args.only in (None, name):
             parts[at] = wrapped(make(args))
@@ -309,7 +309,8 @@ def settings(_):
     known = sorted(path.stem for path in (HERE.parent.parent / "crates/core/src/doctor/program").glob("*.toml"))
     return f"""{SETTINGS}
 `checks/remedies --reboot`. {about()} Each program of Debian runs as its own unit in a container with systemd, on a new ext4 in memory. *KiB* are what the
-device writes in a load of 10 s: before the setting, with it, and after it was undone. Each setting
+device writes in a load of 10 s: before the setting, with it, and after it was undone. `doctor --apply`
+makes the change and `--undo` takes it back; then the printed commands do. Each setting
 was also there after a restart of the machine, and undone, all files of the configuration were as
 before, with owner and mode. For rsyslog, nginx, Prometheus and apt the ext4 is synced once a second,
 as the kernel would after 30 s, and the load ends with a restart of the program. journald synced each
