@@ -4,10 +4,10 @@ pub(crate) mod backing;
 mod caller;
 pub(crate) mod decisions;
 mod delayed;
+mod delayed_file;
 pub(crate) mod drops;
 mod events;
 pub(crate) mod failures;
-mod file_state;
 mod flash_state;
 mod namespace;
 pub(crate) mod open_files;
@@ -15,6 +15,7 @@ pub(crate) mod opens;
 mod processes;
 pub(crate) mod readers;
 mod reservation;
+mod residence;
 pub(crate) mod sifting;
 pub(crate) mod store;
 mod table;
@@ -30,13 +31,13 @@ use self::delayed::Delayed;
 use self::drops::Drops;
 use self::events::{At, Events};
 use self::failures::Failing;
-use self::file_state::{FileState, Location};
 use self::opens::Opens;
 use self::reservation::Reservation;
+use self::residence::{FileState, Residence};
 use self::store::Store;
-use self::table::{Name, NodeState, Table};
+use self::table::Table;
 use self::temps::is_temporary;
-use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
+use self::types::{Attr, Changes, Config, Ino, Name, ROOT, Status, Time};
 use self::write_back::Staged;
 use self::writes::BlockDevice;
 use flashsift_core::delayed::groups::Groups;
@@ -176,11 +177,7 @@ impl Fs {
 
     /// Subtracts this many lookups, which the kernel has taken back.
     pub fn forget(&self, ino: Ino, lookups: u64) {
-        let mut table = self.table();
-        if let Some(node) = table.node_mut(ino) {
-            node.lookups = node.lookups.saturating_sub(lookups).max(u64::from(ino == ROOT));
-        }
-        table.drop_unused(ino);
+        self.table().forget(ino, lookups);
     }
 
     /// Whether the kernel may still ask for this file.
@@ -214,10 +211,10 @@ impl Fs {
         let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
         let gate = file_state.gate.read();
         let mut table = self.table();
-        let place = file_state.place.read();
+        let place = file_state.place();
         let attr = self.attr_of(&mut table, ino)?;
         let changes = with_stripped(changes, &attr);
-        if matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram)) {
+        if table.is_in_ram(ino) {
             let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
             if uid.is_some() || gid.is_some() {
                 self.store.chown(ino, uid, gid)?;
@@ -229,11 +226,11 @@ impl Fs {
                 self.store.set_times(ino, &times)?;
             }
             file_state.changed();
-            if let Some(delayed) = &place.delayed {
+            if let Some(delayed) = place.residence().delayed() {
                 delayed.touched();
                 self.delayed_changed();
             }
-        } else if let Some(file) = &place.file {
+        } else if let Some(file) = place.file() {
             apply(file, &changes)?;
         } else {
             let path = self.path_of(&mut table, ino)?;
@@ -247,7 +244,7 @@ impl Fs {
         drop(gate);
         drop(epoch);
         let attr = self.attr_of(&mut table, ino);
-        self.release_content(&mut table, ino, file_state);
+        table.release(ino, file_state);
         attr
     }
 
@@ -258,7 +255,7 @@ impl Fs {
     /// The statistics of BACKING cannot be read.
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
-        let files = self.table().named_in_ram.len() as u64;
+        let files = self.table().named_in_ram().len() as u64;
         let bytes = if files == 0 { 0 } else { self.store.content()?.0 };
         let in_ram = self.reservation.needed(files, bytes).div_ceil(all.f_frsize.max(1));
         all.f_bfree = all.f_bfree.saturating_sub(in_ram);
@@ -289,7 +286,7 @@ impl Fs {
         let mut status = self.counters.lock().clone();
         status.read_only = self.is_read_only();
         let table = self.table();
-        status.files_in_ram = table.named_in_ram.len() as u64;
+        status.files_in_ram = table.named_in_ram().len() as u64;
         status.failures = self.failing_now(&table);
         drop(table);
         status.failing_files = status.failures.len() as u64;
@@ -378,9 +375,8 @@ impl Fs {
     /// Counts a lookup by the kernel, and returns the attributes.
     pub(crate) fn looked_up(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
         let attr = self.attr_of(table, ino);
-        match (&attr, table.node_mut(ino)) {
-            (Ok(_), Some(node)) => node.lookups += 1,
-            _ => table.drop_unused(ino),
+        if attr.is_err() || !table.count_lookup(ino) {
+            table.drop_unused(ino);
         }
         attr
     }
@@ -394,16 +390,17 @@ impl Fs {
 
     fn full_attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let open =
-            node.file_state.as_ref().and_then(|file_state| file_state.place.read().file.clone());
+        let open = node.file_state().and_then(|file_state| file_state.place().file().cloned());
         let links = node.names.len() as u32;
-        match node.state.clone() {
-            NodeState::Ram => Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) }),
-            NodeState::Gone(attr) => Ok(match open {
+        match node.residence().clone() {
+            Residence::Ram(_) | Residence::HandedOver | Residence::Delayed(_) => {
+                Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) })
+            }
+            Residence::Gone(attr) => Ok(match open {
                 Some(file) => Attr { nlink: 0, ..Attr::new(ino, &rustix::fs::fstat(&file)?) },
                 None => *attr,
             }),
-            NodeState::Settled(backing_ino) => {
+            Residence::Flash(backing_ino) => {
                 let stat = match open {
                     Some(file) => rustix::fs::fstat(&file)?,
                     None => self.stat_by_name(table, ino, backing_ino)?,
@@ -460,10 +457,10 @@ impl Fs {
             return Ok(dir);
         }
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let backing_ino = match &node.state {
-            NodeState::Settled(backing_ino) => *backing_ino,
-            NodeState::Gone(_) => return Err(Errno::NOENT),
-            NodeState::Ram => return Err(Errno::NOTDIR),
+        let backing_ino = match node.residence() {
+            Residence::Flash(backing_ino) => *backing_ino,
+            Residence::Gone(_) => return Err(Errno::NOENT),
+            _ => return Err(Errno::NOTDIR),
         };
         let (dir, stat) = match node.names.first().cloned() {
             None if ino == ROOT => self.backing.open_root()?,
@@ -481,10 +478,8 @@ impl Fs {
     /// Opens an object of BACKING (file, directory, link …) with `O_PATH`, to change its
     /// attributes.
     pub(crate) fn path_of(&self, table: &mut Table, ino: Ino) -> Result<OwnedFd> {
-        let backing_ino = match table.node(ino).map(|node| &node.state) {
-            Some(NodeState::Settled(backing_ino)) => *backing_ino,
-            _ => return Err(Errno::STALE),
-        };
+        let residence = table.residence(ino);
+        let backing_ino = residence.and_then(Residence::backing_ino).ok_or(Errno::STALE)?;
         if ino == ROOT {
             return self.backing.open_path(&self.backing.root, OsStr::new("."));
         }
@@ -513,32 +508,11 @@ impl Fs {
     /// open.
     pub(crate) fn file_state(&self, table: &mut Table, ino: Ino) -> Result<Arc<FileState>> {
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        if let Some(file_state) = &node.file_state {
+        if let Some(file_state) = node.file_state() {
             return Ok(file_state.clone());
         }
-        let settled = !matches!(node.state, NodeState::Ram);
-        let handed_over = !settled && self.store.handed_over(ino).is_some();
-        let delayed = if settled { None } else { self.delayed.file(ino) };
-        let in_group = delayed.is_some() || settled && self.delay_of_file(table, ino).is_some();
-        let place = Location { file: None, settled, handed_over, delayed };
-        let file_state = Arc::new(match in_group {
-            true => FileState::in_group(place),
-            false => FileState::new(place),
-        });
-        table.node_mut(ino).ok_or(Errno::STALE)?.file_state = Some(file_state.clone());
-        Ok(file_state)
-    }
-
-    /// Releases the shared state, which is dropped with its last user.
-    pub(crate) fn release_content(&self, table: &mut Table, ino: Ino, file_state: Arc<FileState>) {
-        drop(file_state);
-        if let Some(node) = table.node_mut(ino)
-            && node.opens == 0
-            && node.checkpoint.is_none()
-            && node.file_state.as_ref().is_some_and(|file_state| Arc::strong_count(file_state) == 1)
-        {
-            node.file_state = None;
-        }
+        let in_group = !table.is_in_ram(ino) && self.delay_of_file(table, ino).is_some();
+        table.share(ino, in_group).ok_or(Errno::STALE)
     }
 
     /// Records that files in RAM came to this directory or left it.

@@ -8,7 +8,7 @@
 
 use super::Fs;
 use super::failures::{Step, WriteBackError, WriteBackFailures};
-use super::table::{self, NodeState};
+use super::table;
 use super::types::Ino;
 use super::write_back::Job;
 use flashsift_core::event::{FileId, Micros};
@@ -172,10 +172,7 @@ impl Fs {
     }
 
     fn lives_in_ram(&self, file: FileId) -> bool {
-        matches!(
-            self.table().node(table::number(file)).map(|node| &node.state),
-            Some(NodeState::Ram)
-        )
+        self.table().is_in_ram(table::number(file))
     }
 
     /// Reports that this file reached flash without a decision.

@@ -13,18 +13,17 @@
 
 mod adoption;
 mod epoch;
-mod file;
+
 mod names;
 pub(crate) mod recovery;
 
 use super::Fs;
 use super::backing::Backing;
+use super::delayed_file::DelayedFile;
 use super::events;
-use super::file_state::FileState;
-use super::open_files::errno;
-use super::table::{Name, NodeState, Table};
-use super::types::{DelayedStatus, Ino};
-pub(crate) use file::{Change, Covered, DelayedFile};
+use super::residence::FileState;
+use super::table::Table;
+use super::types::{DelayedStatus, Ino, Name};
 use flashsift_core::delayed::groups::{Groups, Temporaries};
 use flashsift_core::delayed::plan::Log;
 use flashsift_core::delayed::record::InodeId;
@@ -90,7 +89,6 @@ pub(crate) struct Closer {
 #[derive(Debug)]
 struct State {
     schedule: Schedule,
-    files: HashMap<Ino, Arc<DelayedFile>>,
     /// Names in BACKING that an epoch depends on may not be durable.
     uncommitted: bool,
     /// When the first sync was that waits.
@@ -124,7 +122,6 @@ impl Delayed {
             }),
             state: Mutex::new(State {
                 schedule: Schedule::new(lose_at_most_us),
-                files: HashMap::new(),
                 uncommitted: false,
                 first_sync_us: None,
                 owner: None,
@@ -158,14 +155,6 @@ impl Delayed {
     /// Whether the mount has a group.
     pub(crate) fn is_used(&self) -> bool {
         !self.groups.is_empty()
-    }
-
-    /// The state of a file in RAM that belongs to a group.
-    pub(crate) fn file(&self, ino: Ino) -> Option<Arc<DelayedFile>> {
-        if !self.is_used() {
-            return None;
-        }
-        self.state.lock().files.get(&ino).cloned()
     }
 
     /// Whether a file of this user may belong to a group. One epoch takes the files of all groups
@@ -209,13 +198,6 @@ impl Delayed {
     pub(crate) fn forget_direct_changes(&self, dir: Ino) {
         if self.is_used() {
             self.state.lock().direct.remove(&dir);
-        }
-    }
-
-    /// Forgets a file that is gone, or that lives in BACKING.
-    pub(crate) fn forget(&self, ino: Ino) {
-        if self.is_used() {
-            self.state.lock().files.remove(&ino);
         }
     }
 }
@@ -343,7 +325,7 @@ impl Fs {
 
     /// The group of an open file, if it has one: adopts the file if BACKING still has it alone.
     pub(crate) fn join_group(&self, ino: Ino, file_state: &FileState) -> Result<()> {
-        if !file_state.is_in_group() || !file_state.place.read().settled {
+        if !file_state.is_in_group() || file_state.is_in_ram() {
             return Ok(());
         }
         self.bound_open_files();
@@ -364,10 +346,14 @@ impl Fs {
         Ok(())
     }
 
-    /// Whether a file in RAM belongs to a group.
-    pub(crate) fn is_delayed(&self, table: &Table, ino: Ino) -> bool {
-        matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram))
-            && self.delayed.file(ino).is_some()
+    /// Those that are files of a group in RAM, and the others.
+    pub(crate) fn partition_delayed<T>(
+        &self,
+        all: Vec<T>,
+        ino: impl Fn(&T) -> Ino,
+    ) -> (Vec<T>, Vec<T>) {
+        let table = self.table();
+        all.into_iter().partition(|one| table.delayed().contains_key(&ino(one)))
     }
 
     /// The loss by a crash now.
@@ -376,8 +362,10 @@ impl Fs {
             return None;
         }
         let now = self.now_us();
+        let table = self.table();
+        let changed: Vec<u64> =
+            table.delayed().values().filter_map(|file| file.unsaved()).collect();
         let state = self.delayed.state.lock();
-        let changed: Vec<u64> = state.files.values().filter_map(|file| file.unsaved()).collect();
         Some(DelayedStatus {
             files: changed.len() as u64,
             bytes: changed.iter().sum(),
@@ -412,8 +400,4 @@ fn open_log(backing: &Backing) -> Result<File> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(&backing.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?;
     Ok(File::from(file))
-}
-
-fn io<T>(done: std::io::Result<T>) -> Result<T> {
-    done.map_err(|error| errno(&error))
 }

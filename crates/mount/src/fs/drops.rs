@@ -11,7 +11,7 @@
 //! which the kernel holds the directory's lock.
 
 use super::Fs;
-use super::table::{NodeState, Table};
+use super::table::Table;
 use super::types::{Attr, Ino, ROOT};
 use flashsift_core::sift::Blocked;
 use parking_lot::{Condvar, Mutex};
@@ -61,8 +61,8 @@ impl Fs {
         let at = self.begin(0);
         let mut table = self.table();
         let names = match table.node(ino) {
-            Some(node) if !matches!(node.state, NodeState::Ram) => return Ok(()),
-            Some(node) if node.opens > 0 => return Err(Blocked::InUse),
+            Some(node) if !node.residence().is_in_ram() => return Ok(()),
+            Some(node) if node.opens() > 0 => return Err(Blocked::InUse),
             Some(node) => node.names.clone(),
             None => return Ok(()),
         };

@@ -4,7 +4,7 @@
 //! through a bounded queue that takes no lock and allocates nothing. An operation queues its event
 //! before it returns, and each delivery empties the queue first. So the events of one file, and of
 //! one name, are in the order in which they took effect. Operations that change a file's bytes hold
-//! the file's own lock ([`FileState::order`](super::file_state::FileState)) until their event is
+//! the file's own lock ([`FileState::order`](super::residence::FileState)) until their event is
 //! queued; reads of a file in RAM share it.
 //!
 //! For files that the kernel reads and writes itself (passthrough), only opens and closes are seen.

@@ -2,7 +2,7 @@
 
 use super::Fs;
 use super::events;
-use super::table::{NodeState, Table};
+use super::table::Table;
 use super::types::{Failure, Ino};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -206,7 +206,7 @@ impl Fs {
 fn prune(failing: &mut Failing, table: &Table) {
     failing.0.retain(|ino, error| {
         let directory = error.step == Step::SyncDirectory;
-        table.node(*ino).is_some_and(|node| directory || matches!(node.state, NodeState::Ram))
+        table.node(*ino).is_some_and(|node| directory || node.residence().is_in_ram())
     });
 }
 

@@ -7,13 +7,14 @@
 use super::Fs;
 use super::backing::{self, HIDDEN, proc_path};
 use super::caller::{User, as_caller};
+use super::delayed_file::DelayedFile;
 use super::events::At;
-use super::file_state::{FileState, Location};
 use super::open_files::asks_for_sync;
 use super::reservation::spare_files;
-use super::table::{self, InRam, Name, NodeState, Table};
+use super::residence::Residence;
+use super::table::{self, InRam, Table};
 use super::temps::is_temporary;
-use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
+use super::types::{Attr, Caller, Entry, Ino, Name, Opened, ROOT};
 use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
 use flashsift_core::sift::{Birth, FILE_COST_BYTES};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
@@ -93,21 +94,16 @@ impl Fs {
         }
         let (ino, id, file) =
             self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
-        let settled = !matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram));
-        let delayed = if settled { None } else { self.delayed.file(ino) };
-        let in_group = delayed.is_some();
-        let place = Location { file: Some(Arc::new(file)), settled, handed_over: false, delayed };
-        let file_state = Arc::new(match in_group {
-            true => FileState::in_group(place),
-            false => FileState::new(place),
-        });
-        if let Some(node) = table.node_mut(ino) {
-            node.opens = 1;
-            node.file_state = Some(file_state.clone());
-        }
+        let file_state = table.share(ino, false).ok_or(Errno::STALE)?;
+        file_state.place_to_move().set_file(Some(Arc::new(file)));
+        table.count_open(ino);
         let open = self.opened(at, ino, id, file_state, true);
         let attr = self.looked_up(&mut table, ino)?;
-        Ok((attr, open, if settled { Opened::Settled { first: true } } else { Opened::InRam }))
+        let opened = match table.is_in_ram(ino) {
+            true => Opened::InRam,
+            false => Opened::Settled { first: true },
+        };
+        Ok((attr, open, opened))
     }
 
     /// In RAM, unless something wants it in BACKING from the start.
@@ -150,7 +146,7 @@ impl Fs {
                     table.born(number);
                     self.name_delayed(table, number, (parent, name))?;
                     if let Some(delay_us) = delay_us {
-                        self.is_born_delayed(number, delay_us);
+                        table.join(number, Arc::new(DelayedFile::new(delay_us, 0)));
                         self.events.ignore(created.file);
                         self.delayed_changed();
                     }
@@ -207,7 +203,7 @@ impl Fs {
         caller: &Caller,
         (dir, name): (Ino, &OsStr),
     ) -> Result<bool> {
-        let (flash, in_ram) = (self.backing.root.as_fd(), table.named_in_ram.len() as u64);
+        let (flash, in_ram) = (self.backing.root.as_fd(), table.named_in_ram().len() as u64);
         let space = table.space_for_name(dir, name);
         let user = User { uid: caller.uid, gid: caller.gid };
         match self.reservation.take_file(in_ram, space, flash, &self.store) {
@@ -237,7 +233,7 @@ impl Fs {
 
     /// Checks that BACKING has an inode to spare that no file in RAM will need.
     fn spare_file(&self, table: &Table) -> Result<()> {
-        match table.named_in_ram.len() {
+        match table.named_in_ram().len() {
             0 => Ok(()),
             in_ram => spare_files(in_ram as u64, self.backing.root.as_fd()).map(drop),
         }
@@ -374,28 +370,28 @@ impl Fs {
                 }
             }
             let node = table.node(ino).ok_or(Errno::STALE)?;
-            match node.state {
-                NodeState::Gone(_) => return Err(Errno::NOENT),
-                NodeState::Ram if node.names.is_empty() => return Err(Errno::NOENT),
-                NodeState::Ram if node.names.len() >= LINKS || dir.apart => {
+            match node.residence() {
+                Residence::Gone(_) => return Err(Errno::NOENT),
+                Residence::Flash(_) => {
+                    return self.link_in_backing(&mut table, at, ino, (parent, name));
+                }
+                _ if node.names.is_empty() => return Err(Errno::NOENT),
+                _ if node.names.len() >= LINKS || dir.apart => {
                     drop(table);
                     self.settle_now(&[ino])?;
                     continue;
                 }
-                NodeState::Ram => {
+                _ => {
                     self.refuse_if_read_only()?;
                     dir.permits(false)?;
                     self.reserve_name(&table, (parent, name))?;
                     self.name_delayed(&mut table, ino, (parent, name))?;
-                    if let Some(file) = self.delayed.file(ino) {
+                    if let Some(file) = table.delayed_file(ino) {
                         file.touched();
                         self.delayed_changed();
                     }
                     self.dir_changed(&mut table, parent);
                     self.renamed_in_ram(ino)?;
-                }
-                NodeState::Settled(_) => {
-                    return self.link_in_backing(&mut table, at, ino, (parent, name));
                 }
             }
             if let Some(file) = table.file(ino) {
@@ -428,7 +424,7 @@ impl Fs {
     /// Whether a file in RAM has as many names, here or in BACKING, as RAM counts.
     pub(crate) fn has_many_names(&self, table: &Table, ino: Ino) -> bool {
         let here = table.node(ino).map_or(0, |node| node.names.len());
-        let below = self.delayed.file(ino).and_then(|file| file.base_file());
+        let below = table.delayed_file(ino).and_then(|file| file.base_file());
         let below = below.and_then(|file| rustix::fs::fstat(&file).ok());
         here >= LINKS || below.is_some_and(|stat| stat.st_nlink as usize >= LINKS)
     }
@@ -506,11 +502,10 @@ impl Fs {
         self.emit_lost(table, at, ino, (parent, name));
         table.unname(ino, parent, name);
         let Some(node) = table.node(ino) else { return Ok(()) };
-        let (named, open) = (!node.names.is_empty(), node.opens > 0);
+        let (named, open) = (!node.names.is_empty(), node.opens() > 0);
         if named {
             return self.renamed_in_ram(ino);
         }
-        table.named_in_ram.remove(&ino);
         if !open {
             self.remove_from_ram(table, at, ino);
         }
@@ -520,13 +515,12 @@ impl Fs {
     /// Deletes a file that never reached flash.
     pub(crate) fn remove_from_ram(&self, table: &mut Table, at: At, ino: Ino) {
         if let Ok(attr) = self.attr_of(table, ino) {
-            table.is_gone(ino, attr);
+            table.vanish(ino, None, attr, None);
         }
         self.counters.lock().never_written += 1;
         // If this fails, the file takes space until the next start; nothing else depends on it.
         let _ = self.store.remove(ino);
         self.forget_kept(table, ino);
-        self.delayed.forget(ino);
         self.emit_end(table, at, ino);
     }
 
@@ -538,15 +532,14 @@ impl Fs {
             table.temps.forget(ino);
         }
         let last = directory || was.st_nlink as u32 <= table.hidden_names(was.st_ino) + 1;
-        let known = matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Settled(known)) if *known == was.st_ino);
-        if known {
+        if table.residence(ino).and_then(Residence::backing_ino) == Some(was.st_ino) {
             self.emit_lost(table, at, ino, (parent, name));
             table.unname(ino, parent, name);
             if last {
-                if table.node(ino).is_some_and(|node| node.opens == 0) {
+                if table.node(ino).is_some_and(|node| node.opens() == 0) {
                     self.emit_end(table, at, ino);
                 }
-                table.is_gone(ino, Attr::new(ino, was));
+                table.vanish(ino, None, Attr::new(ino, was), None);
             }
         } else {
             let forgotten = table.node(ino).is_none();
@@ -786,8 +779,8 @@ impl Fs {
         }
         let known = |table: &Table, backing_ino| {
             let ino = table.known_as(backing_ino);
-            let known = matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Settled(known)) if *known == backing_ino);
-            known.then_some(ino)
+            let known = table.residence(ino).and_then(Residence::backing_ino);
+            (known == Some(backing_ino)).then_some(ino)
         };
         match &there {
             Some(there) if flags.contains(RenameFlags::EXCHANGE) => {
@@ -885,12 +878,10 @@ impl Fs {
             }
             (self.dir(&mut table, ino)?, in_ram, waits)
         };
-        let (delayed, in_ram): (Vec<Ino>, Vec<Ino>) =
-            in_ram.into_iter().partition(|ino| self.delayed.file(*ino).is_some());
+        let (delayed, in_ram) = self.partition_delayed(in_ram, |ino| *ino);
         for ino in delayed {
-            if let Some(file) = self.delayed.file(ino) {
-                self.sync_delayed(&file)?;
-            }
+            let file = self.table().delayed_file(ino);
+            file.map_or(Ok(()), |file| self.sync_delayed(&file))?;
         }
         if waits {
             return self.sync_removals(ino);

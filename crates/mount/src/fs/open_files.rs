@@ -2,13 +2,13 @@
 
 use super::Fs;
 use super::caller::{User, as_user};
-use super::delayed::{Change, Covered};
+use super::delayed_file::{Change, Covered};
 use super::events::At;
-use super::file_state::{FileState, Location};
 use super::opens::Open;
 use super::reservation::EXTENT_BYTES;
-use super::table::{NodeState, Table};
-use super::types::{Access, Ino, Opened};
+use super::residence::{FileState, Place, Residence};
+use super::table::{Node, Table};
+use super::types::{Access, Ino, Opened, errno};
 use super::write_back::Job;
 use flashsift_core::event::{Action, FileId, OpenId};
 use flashsift_core::page::PAGE_BYTES;
@@ -67,35 +67,33 @@ impl Fs {
         if let Some(file) = table.file(ino) {
             return Ok(file);
         }
-        let place = file_state.place.read();
-        let size = rustix::fs::fstat(place.file.as_ref().ok_or(Errno::BADF)?)?.st_size as u64;
+        let place = file_state.place();
+        let size = rustix::fs::fstat(place.file().ok_or(Errno::BADF)?)?.st_size as u64;
         Ok(self.introduce(table, at, ino, size))
     }
 
     /// The file is open once more, if only for this program itself.
     fn hold(&self, table: &mut Table, ino: Ino) -> Result<(Arc<FileState>, Opened)> {
         let file_state = self.file_state(table, ino)?;
-        let mut place = file_state.place.write();
+        let mut place = file_state.place_to_move();
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let (is, opens) = (node.state.clone(), node.opens);
-        if place.file.is_none() {
-            place.file = Some(match is {
-                NodeState::Ram => self.store.open(ino)?,
-                NodeState::Settled(backing_ino) => {
+        let (is, opens) = (node.residence().clone(), node.opens());
+        if place.file().is_none() {
+            place.set_file(Some(match is {
+                Residence::Flash(backing_ino) => {
                     Arc::new(self.open_settled(table, ino, backing_ino)?)
                 }
-                NodeState::Gone(_) => return Err(Errno::STALE),
-            });
+                Residence::Gone(_) => return Err(Errno::STALE),
+                _ => self.store.open(ino)?,
+            }));
         }
-        let opened = if place.settled && !file_state.is_in_group() {
-            Opened::Settled { first: opens == 0 && self.names_are_durable(table, ino) }
-        } else {
+        let opened = if place.residence().is_in_ram() || file_state.is_in_group() {
             Opened::InRam
+        } else {
+            Opened::Settled { first: opens == 0 && self.names_are_durable(table, ino) }
         };
-        if let Some(node) = table.node_mut(ino) {
-            node.opens += 1;
-        }
         drop(place);
+        table.count_open(ino);
         Ok((file_state, opened))
     }
 
@@ -144,15 +142,15 @@ impl Fs {
 
     /// Number of opens of a file.
     pub(crate) fn count_opens(&self, ino: Ino) -> u32 {
-        self.table().node(ino).map_or(0, |node| node.opens)
+        self.table().node(ino).map_or(0, Node::opens)
     }
 
     /// The open file on flash, which the kernel may read and write without us; `None` for a file in
     /// RAM.
     pub fn settled_file(&self, open: OpenId) -> Option<Arc<File>> {
         let open = self.opens.get(open)?;
-        let place = open.file_state.place.read();
-        if place.settled { place.file.clone() } else { None }
+        let place = open.file_state.place();
+        place.file().filter(|_| !place.residence().is_in_ram()).cloned()
     }
 
     /// Records that this open has passthrough. `writes`: it may write.
@@ -206,21 +204,18 @@ impl Fs {
 
     /// It is open once less.
     fn unhold(&self, table: &mut Table, at: At, ino: Ino) {
-        let Some(node) = table.node_mut(ino) else { return };
-        node.opens = node.opens.saturating_sub(1);
-        if node.opens > 0 {
+        if table.count_close(ino) != Some(0) {
             return;
         }
-        if let Some(file_state) = &node.file_state {
-            file_state.place.write().file = None;
-            if Arc::strong_count(file_state) == 1 && node.checkpoint.is_none() {
-                node.file_state = None;
-            }
+        if let Some(file_state) = table.node(ino).and_then(Node::file_state) {
+            file_state.place_to_move().set_file(None);
         }
-        if matches!(node.state, NodeState::Ram) && node.names.is_empty() {
+        table.release_unused(ino);
+        let Some(node) = table.node(ino) else { return };
+        if node.residence().is_in_ram() && node.names.is_empty() {
             self.remove_from_ram(table, at, ino);
         } else {
-            if matches!(node.state, NodeState::Gone(_)) {
+            if matches!(node.residence(), Residence::Gone(_)) {
                 self.emit_end(table, at, ino);
             }
             table.drop_unused(ino);
@@ -250,7 +245,7 @@ impl Fs {
         // On flash a read does not wait for a slow write, so a read may follow a truncation that it
         // overlaps.
         let _order = stays.is_some().then(|| it.file_state.order.read());
-        let delayed = stays.as_ref().and_then(|place| place.delayed.clone());
+        let delayed = stays.as_ref().and_then(|place| place.residence().delayed().cloned());
         let mut read = match &delayed {
             Some(delayed) => delayed.read(&file, offset, bytes)?,
             None => 0,
@@ -339,10 +334,10 @@ impl Fs {
     fn continues_on_flash(&self, user: User, open: &Open) -> bool {
         let flash = self.backing.root.as_fd();
         user.may_use_reserved()
-            && !open.file_state.place.read().settled
+            && open.file_state.is_in_ram()
             && self.reservation.has_space_for_root(flash, &self.store)
             && self.settle(&[Job::later(open.ino)]).is_ok()
-            && open.file_state.place.read().settled
+            && !open.file_state.is_in_ram()
     }
 
     fn owner_of(&self, open: &Open) -> Result<User> {
@@ -365,9 +360,9 @@ impl Fs {
         act: impl Fn(&File) -> Result<T>,
         emit: impl Fn(&File, &T),
     ) -> Result<T> {
-        let in_order = |file: &File, place: Option<&Location>| {
+        let in_order = |file: &File, place: Option<&Place>| {
             let _order = file_state.order.write();
-            let done = match place.and_then(|place| place.delayed.as_ref()) {
+            let done = match place.and_then(|place| place.residence().delayed()) {
                 Some(delayed) => delayed.change(file, change, || act(file)),
                 None => act(file),
             };
@@ -396,7 +391,8 @@ impl Fs {
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
             }
-            if !stays.handed_over {
+            let handed_over = matches!(stays.residence(), Residence::HandedOver);
+            if !handed_over {
                 if !asked_for_room && self.files_leave_too_little(bytes)? {
                     drop(stays);
                     drop(gate);
@@ -410,15 +406,15 @@ impl Fs {
                 self.reservation.take(bytes, self.backing.root.as_fd(), &self.store)?;
             }
             // The bytes of a file that was handed over take blocks of flash at once.
-            let done = match stays.handed_over {
+            let done = match handed_over {
                 true => as_user(user, || in_order(&file, None)),
                 false => in_order(&file, Some(&*stays)),
             };
             file_state.changed();
-            if stays.delayed.is_some() {
+            if stays.residence().delayed().is_some() {
                 self.delayed_changed();
             }
-            if stays.handed_over || !matches!(done, Err(Errno::NOSPC)) {
+            if handed_over || !matches!(done, Err(Errno::NOSPC)) {
                 return done;
             }
             drop(stays);
@@ -514,28 +510,30 @@ impl Fs {
     }
 
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {
-        let delayed = open.file_state.place.read().delayed.clone();
+        let delayed = open.file_state.place().residence().delayed().cloned();
         if let Some(delayed) = delayed {
             self.note_delayed_sync(open.ino);
             return self.sync_delayed(&delayed);
         }
-        let was_in_ram = !open.file_state.place.read().settled;
+        let was_in_ram = open.file_state.is_in_ram();
         self.settle_synced(&[open.ino])?;
-        let place = open.file_state.place.read().clone();
         // Not held meanwhile: a sync may take long, and a file on flash does not move.
-        match &place.file {
+        let (file, in_ram) = {
+            let (file, stays) = open.file_state.open()?;
+            (file, stays.is_some())
+        };
+        match in_ram {
             // The file has no name, so no process can open it after a crash.
-            Some(_) if !place.settled => Ok(()),
-            Some(file) => match open.file_state.synced().filter(|_| was_in_ram) {
+            true => Ok(()),
+            false => match open.file_state.synced().filter(|_| was_in_ram) {
                 // The write-back, which came after this request, has made it durable, or could not.
                 Some(done) => done,
                 // It makes no name durable.
                 None if data_only && self.are_names_durable(open.ino) => {
-                    self.fdatasync_in_backing(file)
+                    self.fdatasync_in_backing(&file)
                 }
-                None => self.fsync_settled(open.ino, file),
+                None => self.fsync_settled(open.ino, &file),
             },
-            None => Err(Errno::BADF),
         }
     }
 
@@ -580,7 +578,7 @@ impl Fs {
         let change = Change::Allocate { offset, len, flags };
         let of = (it.ino, &*it.file_state);
         let done = self.change_bytes(user, of, change, takes, end, allocate, saw);
-        if done == Err(Errno::OPNOTSUPP) && !it.file_state.place.read().settled {
+        if done == Err(Errno::OPNOTSUPP) && it.file_state.is_in_ram() {
             // tmpfs knows only some of what BACKING may know.
             self.settle(&[Job::later(it.ino)])?;
             return self.change_bytes(user, of, change, takes, end, allocate, saw).map(drop);
@@ -615,7 +613,7 @@ impl Fs {
     pub fn seek(&self, open: OpenId, offset: u64, hole: bool) -> Result<u64> {
         let it = self.at_open(open)?;
         let (file, stays) = it.file_state.open()?;
-        if stays.is_some_and(|place| place.delayed.is_some()) {
+        if stays.is_some_and(|place| place.residence().delayed().is_some()) {
             // A hole in RAM may be data in BACKING. Everything counts as data.
             let size = rustix::fs::fstat(&file)?.st_size as u64;
             return match offset < size {
@@ -630,8 +628,4 @@ impl Fs {
 /// Whether the flags of `open` require every write to be durable.
 pub(crate) fn asks_for_sync(flags: i32) -> bool {
     OFlags::from_bits_retain(flags as u32).intersects(OFlags::SYNC | OFlags::DSYNC)
-}
-
-pub(crate) fn errno(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

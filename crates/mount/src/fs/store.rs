@@ -10,8 +10,7 @@
 
 use super::backing::proc_path;
 use super::caller::with_exact_mode;
-use super::open_files::errno;
-use super::types::Ino;
+use super::types::{Ino, errno};
 use flashsift_core::sift::FILE_COST_BYTES;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};

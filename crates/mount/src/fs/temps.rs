@@ -192,7 +192,7 @@ impl Fs {
             return Err(Errno::NOSPC);
         }
         // A record takes no inode that a file in RAM will need.
-        spare_files(table.named_in_ram.len() as u64 + 1, self.backing.root.as_fd())?;
+        spare_files(table.named_in_ram().len() as u64 + 1, self.backing.root.as_fd())?;
         let path = path_of(table, dir).ok_or(Errno::STALE)?;
         self.record_path(table, &path)?;
         table.temps.dirs.insert(dir, 0);

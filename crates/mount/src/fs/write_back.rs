@@ -25,8 +25,8 @@ mod placing;
 use super::Fs;
 use super::backing::{OpenDir, keep_time};
 use super::failures::{Failed, In, Step, WriteBackError, WriteBackFailures};
-use super::file_state::FileState;
-use super::table::{NodeState, Table};
+use super::residence::{FileState, Residence};
+use super::table::Table;
 use super::temps::Temp;
 use super::types::Ino;
 use super::volume::begin_flush;
@@ -136,7 +136,7 @@ impl Fs {
         let _ = self.end_due_epoch(self.now_us().max(now_us));
         // The times of directories that the kernel still knows can wait: files come and go there,
         // and each time would be a write.
-        self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
+        self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups() == 0));
         (self.counters.lock().settled - before, done)
     }
 
@@ -164,8 +164,12 @@ impl Fs {
     pub fn write_back_all(&self) -> Result<(), WriteBackFailures> {
         let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::Epoch, errno };
         self.end_epoch(Ending::Asked).map_err(failed)?;
-        let mut all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
-        all.retain(|ino| self.delayed.file(*ino).is_none());
+        let all: Vec<Ino> = {
+            let table = self.table();
+            let others =
+                table.named_in_ram().iter().filter(|ino| !table.delayed().contains_key(ino));
+            others.copied().collect()
+        };
         self.emit(self.begin(0), Action::SyncAll);
         let done = self.perform();
         self.wait_until_performed(&all);
@@ -184,7 +188,7 @@ impl Fs {
     /// The files among these that are in RAM and have a name.
     fn named_of(&self, files: &[Ino]) -> Vec<Ino> {
         let table = self.table();
-        files.iter().copied().filter(|ino| table.named_in_ram.contains(ino)).collect()
+        files.iter().copied().filter(|ino| table.named_in_ram().contains(ino)).collect()
     }
 
     /// Sets the times of wanted directories to the last change by a file in RAM.
@@ -231,12 +235,8 @@ impl Fs {
 
     /// Whether every name that this file got by its write-back outlives a power cut.
     pub(crate) fn names_are_durable(&self, table: &Table, ino: Ino) -> bool {
-        match table.node(ino).map(|node| &node.state) {
-            Some(NodeState::Settled(backing_ino)) => {
-                table.do_names_last(*backing_ino, self.committed_after())
-            }
-            _ => true,
-        }
+        let backing_ino = table.residence(ino).and_then(Residence::backing_ino);
+        backing_ino.is_none_or(|known| table.do_names_last(known, self.committed_after()))
     }
 
     /// Time after which the kernel has committed a name on its own.
@@ -249,9 +249,7 @@ impl Fs {
     pub(crate) fn fsync_settled(&self, ino: Ino, file: &File) -> Result<(), Errno> {
         self.fsync_in_backing(file, true)?;
         let mut table = self.table();
-        if let Some(NodeState::Settled(backing_ino)) =
-            table.node(ino).map(|node| node.state.clone())
-        {
+        if let Some(backing_ino) = table.residence(ino).and_then(Residence::backing_ino) {
             table.names_last(backing_ino);
         }
         Ok(())
@@ -288,8 +286,7 @@ impl Fs {
     pub(crate) fn settle(&self, jobs: &[Job]) -> Result<(), WriteBackFailures> {
         let mut tried: Vec<Ino> = jobs.iter().map(|job| job.ino).collect();
         let mut failed = Vec::new();
-        let (delayed, jobs): (Vec<Job>, Vec<Job>) =
-            jobs.iter().copied().partition(|job| self.delayed.file(job.ino).is_some());
+        let (delayed, jobs) = self.partition_delayed(jobs.to_vec(), |job| job.ino);
         if !delayed.is_empty()
             && let Err(errno) = self.end_epoch(Ending::Asked)
         {
@@ -358,7 +355,7 @@ impl Fs {
             }
             let mut table = self.table();
             for placed in batch.placed {
-                self.release_content(&mut table, placed.job.ino, placed.file_state);
+                table.release(placed.job.ino, placed.file_state);
                 table.drop_unused(placed.job.ino);
             }
             let committed =

@@ -4,7 +4,6 @@ use super::Fs;
 use super::backing::proc_path;
 use super::caller::{User, as_user, keeps_setgid};
 use super::reservation::ATTRIBUTES_BYTES;
-use super::table::NodeState;
 use super::types::{Caller, Changes, Ino};
 use super::write_back::Job;
 use rustix::fs::{Mode, XattrFlags};
@@ -54,9 +53,8 @@ impl Fs {
     fn attributes(&self, ino: Ino) -> Result<Where> {
         let mut table = self.table();
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let open =
-            node.file_state.as_ref().and_then(|file_state| file_state.place.read().file.clone());
-        if matches!(node.state, NodeState::Ram) {
+        let open = node.file_state().and_then(|file_state| file_state.place().file().cloned());
+        if node.residence().is_in_ram() {
             let held = self.store.handed_over(ino);
             let path = self.store.path(ino);
             return Ok(Where { path, _open: None, _handed_over: held, in_ram: true });
@@ -66,7 +64,7 @@ impl Fs {
                 .as_ref()
                 .try_clone()
                 .map(OwnedFd::from)
-                .map_err(|error| super::open_files::errno(&error))?,
+                .map_err(|error| super::types::errno(&error))?,
             None => self.path_of(&mut table, ino)?,
         };
         let path_of_it = proc_path(&path);
@@ -179,8 +177,8 @@ impl Fs {
                 self.reservation.take_exactly(ATTRIBUTES_BYTES, flash, &self.store)?;
                 self.table().add_attributes(ino);
             }
-            let place = file_state.place.read();
-            if at.in_ram == place.settled && at.in_ram {
+            let place = file_state.place();
+            if at.in_ram && !place.residence().is_in_ram() {
                 // The file was written back just now.
                 continue;
             }
@@ -197,7 +195,7 @@ impl Fs {
                 continue;
             }
             // Attributes are no part of epochs: the file in BACKING gets them as well.
-            let base = place.delayed.as_ref().and_then(|delayed| delayed.base_file());
+            let base = place.residence().delayed().and_then(|delayed| delayed.base_file());
             if let Some(base) = base {
                 as_user(user, || change(&proc_path(&base)))?;
             }
@@ -206,7 +204,7 @@ impl Fs {
                 false => as_user(user, || change(&at.path)),
             };
             file_state.changed();
-            if let Some(delayed) = &place.delayed {
+            if let Some(delayed) = place.residence().delayed() {
                 delayed.extended();
             }
             drop(place);
@@ -226,7 +224,7 @@ impl Fs {
         };
         let mut table = self.table();
         table.close_dir(ino);
-        self.release_content(&mut table, ino, file_state);
+        table.release(ino, file_state);
         done
     }
 }

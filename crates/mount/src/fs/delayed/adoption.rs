@@ -1,13 +1,13 @@
 //! Files that join a group or leave it.
 
-use super::DelayedFile;
-use super::file::{Base, Left};
 use super::recovery::born_ns;
 use crate::fs::Fs;
 use crate::fs::backing::proc_path;
+use crate::fs::delayed_file::{Base, DelayedFile, Left};
 use crate::fs::events::At;
-use crate::fs::table::{NodeState, Table};
-use crate::fs::types::{Ino, Time};
+use crate::fs::residence::Residence;
+use crate::fs::table::{Node, Table};
+use crate::fs::types::Ino;
 use crate::fs::xattrs;
 use flashsift_core::event::Micros;
 use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
@@ -16,21 +16,15 @@ use std::fs::File;
 use std::sync::Arc;
 
 impl Fs {
-    /// Registers a new file of a group.
-    pub(crate) fn is_born_delayed(&self, ino: Ino, delay_us: Micros) -> Arc<DelayedFile> {
-        let file = Arc::new(DelayedFile::new(delay_us, 0));
-        self.delayed.state.lock().files.insert(ino, file.clone());
-        file
-    }
-
     /// Makes a file in RAM that is no file of a group yet one of this group.
-    pub(super) fn joins_from_ram(&self, table: &Table, ino: Ino, delay_us: Micros) -> Result<()> {
+    pub(super) fn joins_from_ram(
+        &self,
+        table: &mut Table,
+        ino: Ino,
+        delay_us: Micros,
+    ) -> Result<()> {
         let size = self.store.stat(ino)?.st_size as u64;
-        let joined = Arc::new(DelayedFile::new(delay_us, size));
-        if let Some(file_state) = table.node(ino).and_then(|node| node.file_state.clone()) {
-            file_state.place.write().delayed = Some(joined.clone());
-        }
-        self.delayed.state.lock().files.insert(ino, joined);
+        table.join(ino, Arc::new(DelayedFile::new(delay_us, size)));
         if let Some(file) = table.file(ino) {
             // The sifter need not care any more.
             self.is_on_flash(file);
@@ -46,21 +40,20 @@ impl Fs {
     ///
     /// RAM has no space; the file cannot be read.
     pub(crate) fn adopt(&self, table: &mut Table, ino: Ino) -> Result<bool> {
-        let Some(NodeState::Settled(backing_ino)) = table.node(ino).map(|node| node.state.clone())
-        else {
-            return Ok(self.is_delayed(table, ino));
+        let Some(backing_ino) = table.residence(ino).and_then(Residence::backing_ino) else {
+            return Ok(table.delayed().contains_key(&ino));
         };
         let Some(delay_us) = self.delay_of_file(table, ino) else { return Ok(false) };
         if self.delayed.was_changed_outside(backing_ino) {
             return Ok(false);
         }
-        let file_state = table.node(ino).and_then(|node| node.file_state.clone());
+        let file_state = table.node(ino).and_then(Node::file_state).cloned();
         // Another kind of open may be under way, whose writes we do not see.
         if file_state.as_ref().is_some_and(|file_state| !file_state.is_in_group()) {
             return Ok(false);
         }
-        let mut place = file_state.as_ref().map(|file_state| file_state.place.write());
-        let file = match place.as_ref().and_then(|place| place.file.clone()) {
+        let mut place = file_state.as_ref().map(|file_state| file_state.place_to_move());
+        let file = match place.as_ref().and_then(|place| place.file().cloned()) {
             Some(file) => file,
             None => match self.open_settled(table, ino, backing_ino) {
                 Ok(file) => Arc::new(file),
@@ -103,14 +96,7 @@ impl Fs {
         let counted = self.delayed.open_files.clone();
         let base = Base { file, ino: backing_ino, born_ns, names, left, counted };
         let adopted = Arc::new(DelayedFile::with_base(delay_us, base, stat.st_size as u64));
-        table.is_adopted(ino, backing_ino);
-        if let Some(place) = &mut place {
-            let is_open = place.file.is_some();
-            place.file = is_open.then(|| Arc::new(ram));
-            place.settled = false;
-            place.delayed = Some(adopted.clone());
-        }
-        self.delayed.state.lock().files.insert(ino, adopted);
+        table.adopt(ino, place.as_deref_mut(), adopted, Arc::new(ram));
         self.events.ignore(id);
         self.events.with_account(|account, _| account.is_in_ram(id));
         Ok(true)
@@ -119,9 +105,9 @@ impl Fs {
     /// Ends the life in RAM of a file of a group that BACKING has as it is. The gate is held
     /// exclusively. Returns whether it lives in BACKING now.
     pub(super) fn release_delayed(&self, table: &mut Table, ino: Ino) -> Result<bool> {
-        let Some(file) = self.delayed.file(ino) else { return Ok(true) };
+        let Some(file) = table.delayed_file(ino) else { return Ok(true) };
         let Some(node) = table.node(ino) else { return Ok(false) };
-        let (names, file_state) = (node.names.clone(), node.file_state.clone());
+        let names = node.names.clone();
         let pages = file.pages.read();
         let Some(base) = pages.base.clone() else { return Ok(false) };
         let same = names.iter().all(|name| base.names.contains(name))
@@ -133,19 +119,7 @@ impl Fs {
         drop(pages);
         let was = self.store.stat(ino)?;
         let settled = rustix::fs::fstat(&base.file)?;
-        let ctime =
-            |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
-        table.has_settled(ino, base.ino, ctime(&was), ctime(&settled));
-        table.got_names(base.ino);
-        if let Some(file_state) = file_state {
-            let mut place = file_state.place.write();
-            if place.file.is_some() {
-                place.file = Some(base.file.clone());
-            }
-            place.settled = true;
-            place.delayed = None;
-        }
-        self.delayed.forget(ino);
+        table.settle(ino, None, base.file, (&was, &settled));
         self.store.remove(ino)?;
         if let Some(id) = table.file(ino) {
             self.events.with_account(|account, _| account.left_ram(id));

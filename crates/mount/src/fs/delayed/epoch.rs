@@ -1,15 +1,15 @@
 //! The end of an epoch.
 
-use super::file::{Base, DelayedFile, Left};
 use super::recovery::{
     apply_change, born_ns, open_in_any_case, remove, remove_hidden, set_attributes, write_pages,
 };
-use super::{Closer, hidden_name, io, open_log};
+use super::{Closer, hidden_name, open_log};
 use crate::fs::Fs;
 use crate::fs::backing::{INHERITED, keep_time, open_beneath};
-use crate::fs::table::{Name, Names, Table};
+use crate::fs::delayed_file::{Base, DelayedFile, Left};
+use crate::fs::table::Table;
 use crate::fs::temps::path_of;
-use crate::fs::types::Ino;
+use crate::fs::types::{Ino, Name, Names, io};
 use crate::fs::write_back::copies::copy;
 use flashsift_core::delayed::changes::Changes;
 use flashsift_core::delayed::plan::{
@@ -197,8 +197,11 @@ impl Fs {
         if let Some(captured) = closer.unapplied.take() {
             self.apply_epoch(closer, captured)?;
         }
-        let is_empty = self.delayed.state.lock().files.is_empty();
-        if is_empty && self.table().all_whiteouts().is_empty() {
+        let is_empty = {
+            let table = self.table();
+            table.delayed().is_empty() && table.all_whiteouts().is_empty()
+        };
+        if is_empty {
             let _ = self.delayed.state.lock().schedule.taken(false);
             return Ok(());
         }
@@ -242,15 +245,13 @@ impl Fs {
         self.log_file(closer)?;
         let growing = {
             let table = self.table();
-            let files: Vec<Arc<DelayedFile>> =
-                self.delayed.state.lock().files.values().cloned().collect();
             let grows = |file: &Arc<DelayedFile>| {
                 let pages = file.pages.read();
                 let base = pages.base.as_ref()?;
                 let below = pages.changes.below();
                 (pages.changes.size() > below).then(|| (reference(&table, base), below))
             };
-            files.iter().filter_map(grows).collect()
+            table.delayed().values().filter_map(grows).collect()
         };
         let prepared = closer.log.prepare(growing, closer.held.len() > HELD);
         self.checkpoint(closer, &prepared.checkpoint)?;
@@ -288,7 +289,7 @@ impl Fs {
         closer.log.checkpointed();
         closer.deferred.clear();
         let gate = self.delayed.gate.write();
-        for file in self.delayed.state.lock().files.values() {
+        for file in self.table().delayed().values() {
             file.pages.write().deferred = Extents::default();
         }
         closer.placed.clear();
@@ -332,7 +333,7 @@ impl Fs {
     /// A capture of 12,000 new files took more than a second.
     fn stage_new_files(&self, whole: bool) -> StagedFiles {
         let mut staged = StagedFiles::new();
-        let candidates = self.candidates(&self.table());
+        let candidates = Self::candidates(&self.table());
         let is_new = |candidate: &&Candidate| {
             let pages = candidate.file.pages.read();
             let standing = Standing { synced: pages.synced, moved: false };
@@ -391,7 +392,7 @@ impl Fs {
         let mut table = self.table();
         let mut rest = false;
         let mut candidates = Vec::new();
-        for candidate in self.candidates(&table) {
+        for candidate in Self::candidates(&table) {
             if let Some(ino) = candidate.file.notices_changes_outside() {
                 self.delayed.state.lock().changed_outside.insert(ino);
                 let name = candidate.names.first().and_then(|(dir, name)| path(&table, *dir, name));
@@ -444,10 +445,9 @@ impl Fs {
     }
 
     /// The files of the group that have a name.
-    fn candidates(&self, table: &Table) -> Vec<Candidate> {
-        let state = self.delayed.state.lock();
+    fn candidates(table: &Table) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = Vec::new();
-        for (ino, file) in &state.files {
+        for (ino, file) in table.delayed() {
             let Some(node) = table.node(*ino).filter(|node| !node.names.is_empty()) else {
                 continue;
             };
@@ -464,7 +464,6 @@ impl Fs {
                 names: node.names.clone(),
             });
         }
-        all.sort_by_key(|candidate| candidate.ino);
         all
     }
 
@@ -876,7 +875,7 @@ impl Fs {
 
     /// Files that BACKING has as they are leave RAM, and so do pages of others.
     fn leave_ram(&self) {
-        let all: Vec<Ino> = self.delayed.state.lock().files.keys().copied().collect();
+        let all: Vec<Ino> = self.table().delayed().keys().copied().collect();
         for some in all.chunks(AT_ONCE) {
             let _gate = self.delayed.gate.write();
             let mut table = self.table();
@@ -885,8 +884,8 @@ impl Fs {
     }
 
     fn leaves_ram(&self, table: &mut Table, ino: Ino) {
-        if table.node(ino).is_some_and(|node| node.opens > 0) {
-            self.drop_clean_pages(ino);
+        if table.node(ino).is_some_and(|node| node.opens() > 0) {
+            self.drop_clean_pages(table, ino);
         } else if let Err(error) = self.release_delayed(table, ino) {
             tracing::debug!("a file stays in RAM: {error}");
         }
@@ -908,8 +907,8 @@ impl Fs {
         }
     }
 
-    fn drop_clean_pages(&self, ino: Ino) {
-        let Some(file) = self.delayed.file(ino) else { return };
+    fn drop_clean_pages(&self, table: &Table, ino: Ino) {
+        let Some(file) = table.delayed_file(ino) else { return };
         let mut pages = file.pages.write();
         if pages.base.is_some() && !pages.in_flight {
             // If this fails, they stay.

@@ -2,9 +2,9 @@
 
 use crate::fs::Fs;
 use crate::fs::events::{self, At};
-use crate::fs::file_state::FileState;
-use crate::fs::table::{Name, NodeState, Table};
-use crate::fs::types::{Attr, Ino};
+use crate::fs::residence::{FileState, Residence};
+use crate::fs::table::Table;
+use crate::fs::types::{Attr, Ino, Name};
 use rustix::fs::{FileType, RenameFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ impl Fs {
             return Ok(None);
         }
         if let Some(in_ram) = table.in_ram(dir, name) {
-            return Ok(self.is_delayed(table, in_ram.ino).then_some(in_ram.ino));
+            return Ok(table.delayed().contains_key(&in_ram.ino).then_some(in_ram.ino));
         }
         if self.delay_us(table, dir, name).is_none() {
             return Ok(None);
@@ -72,20 +72,15 @@ impl Fs {
         name: &OsStr,
     ) -> Result<()> {
         let Some(in_ram) = table.in_ram(dir, name) else { return Ok(()) };
-        let below = in_ram.hides.is_some() || self.is_in_flight(in_ram.ino);
+        let below = in_ram.hides.is_some() || is_in_flight(table, in_ram.ino);
         self.remove_name_in_ram(table, at, dir, name)?;
         if below {
             table.white_out(dir, &Name::from(name));
         }
-        if let Some(file) = self.delayed.file(in_ram.ino) {
+        if let Some(file) = table.delayed_file(in_ram.ino) {
             file.touched();
         }
         Ok(())
-    }
-
-    /// Whether an epoch that contains this file is being written: BACKING may get its names.
-    fn is_in_flight(&self, ino: Ino) -> bool {
-        self.delayed.file(ino).is_some_and(|file| file.pages.read().in_flight)
     }
 
     /// Moves a name of a file of a group within the groups. `false`: this is no such move.
@@ -110,9 +105,7 @@ impl Fs {
             Some(source) => source,
             // A file in RAM that is none of a group becomes one by its name.
             None => match table.in_ram(from.0, from.1) {
-                Some(in_ram) if in_ram.hides.is_none() && self.joins(table, in_ram.ino) => {
-                    in_ram.ino
-                }
+                Some(in_ram) if in_ram.hides.is_none() && may_join(table, in_ram.ino) => in_ram.ino,
                 _ => return Ok(false),
             },
         };
@@ -147,7 +140,7 @@ impl Fs {
         if there.is_some() {
             into.permits_removal_of(to.1)?;
         }
-        if !self.is_delayed(table, source) {
+        if !table.delayed().contains_key(&source) {
             self.joins_from_ram(table, source, delay_us)?;
         }
         if replaced.is_none() {
@@ -157,7 +150,7 @@ impl Fs {
         }
         self.emit_rename(table, at, table.file(source), from, to);
         let in_ram = table.in_ram(from.0, from.1).ok_or(Errno::STALE)?;
-        let below = in_ram.hides.is_some() || self.is_in_flight(source);
+        let below = in_ram.hides.is_some() || is_in_flight(table, source);
         table.remove_in_ram(from.0, from.1);
         table.unname(source, from.0, from.1);
         if below {
@@ -168,7 +161,7 @@ impl Fs {
         self.dir_changed(table, from.0);
         self.dir_changed(table, to.0);
         self.store.touch(source)?;
-        if let Some(file) = self.delayed.file(source) {
+        if let Some(file) = table.delayed_file(source) {
             file.touched();
         }
         self.delayed_changed();
@@ -214,20 +207,6 @@ impl Fs {
         Ok(())
     }
 
-    /// Whether a file in RAM may become a file of a group: it has one name, and was not handed
-    /// over.
-    fn joins(&self, table: &Table, ino: Ino) -> bool {
-        let node = table.node(ino);
-        self.store.handed_over(ino).is_none()
-            && node.is_some_and(|node| {
-                let in_group = node
-                    .file_state
-                    .as_ref()
-                    .is_none_or(|file_state| file_state.place.read().file.is_none());
-                node.names.len() == 1 && node.checkpoint.is_none() && in_group
-            })
-    }
-
     /// Whether an operation on these names concerns files of a group, and cannot be part of an
     /// epoch.
     pub(crate) fn crosses_group(&self, table: &mut Table, names: &[(Ino, &OsStr)]) -> Result<bool> {
@@ -239,7 +218,7 @@ impl Fs {
                 return Ok(true);
             }
             if let Some(in_ram) = table.in_ram(*dir, name) {
-                if self.is_delayed(table, in_ram.ino) {
+                if table.delayed().contains_key(&in_ram.ino) {
                     return Ok(true);
                 }
                 continue;
@@ -275,7 +254,7 @@ impl Fs {
                     free = false;
                 }
                 if let Some(in_ram) = table.in_ram(*dir, name)
-                    && self.is_delayed(&table, in_ram.ino)
+                    && table.delayed().contains_key(&in_ram.ino)
                 {
                     free &= self.release_delayed(&mut table, in_ram.ino)?;
                 }
@@ -294,10 +273,7 @@ impl Fs {
         }
         let mut in_ram = table.all_in_ram(dir).peekable();
         let any = in_ram.peek().is_some() || table.has_whiteouts(dir);
-        any && in_ram.all(|(_, in_ram)| {
-            matches!(table.node(in_ram.ino).map(|node| &node.state), Some(NodeState::Ram))
-                && self.delayed.file(in_ram.ino).is_some()
-        })
+        any && in_ram.all(|(_, in_ram)| table.delayed().contains_key(&in_ram.ino))
     }
 }
 
@@ -316,7 +292,7 @@ impl Fs {
         if in_group && self.delay_of_file(table, ino).is_some() && self.adopt(table, ino)? {
             return Ok(false);
         }
-        Ok(table.is_whiteout(dir, name) || self.is_delayed(table, ino))
+        Ok(table.is_whiteout(dir, name) || table.delayed().contains_key(&ino))
     }
 
     /// Lets a file live in BACKING, and gives it a further name there. `None`: another thread has
@@ -333,8 +309,8 @@ impl Fs {
         names.push(to);
         self.between_epochs(&names, |table| {
             let there = table.in_ram(to.0, to.1).is_some();
-            match table.node(ino).map(|node| &node.state) {
-                Some(NodeState::Settled(_)) if !there => {
+            match table.residence(ino) {
+                Some(Residence::Flash(_)) if !there => {
                     self.link_in_backing(table, at, ino, to).map(Some)
                 }
                 _ => Ok(None),
@@ -369,4 +345,19 @@ impl Fs {
         }
         least.map_or(Ok(()), |delay_us| self.sync_waits(delay_us))
     }
+}
+
+/// Whether an epoch that contains this file is being written: BACKING may get its names.
+fn is_in_flight(table: &Table, ino: Ino) -> bool {
+    table.delayed_file(ino).is_some_and(|file| file.pages.read().in_flight)
+}
+
+/// Whether a file in RAM may become a file of a group: it has one name and no copy in BACKING, and
+/// no process has it open.
+fn may_join(table: &Table, ino: Ino) -> bool {
+    table.node(ino).is_some_and(|node| {
+        matches!(node.residence(), Residence::Ram(None))
+            && node.names.len() == 1
+            && node.file_state().is_none_or(|file_state| file_state.place().file().is_none())
+    })
 }

@@ -1,7 +1,8 @@
 //! Applying the entries of a log after a crash, before anything else is done in BACKING.
 
 use super::super::backing::open_beneath;
-use super::{LOG, hidden_name, io};
+use super::super::types::io;
+use super::{LOG, hidden_name};
 use flashsift_core::delayed::record::{
     Attributes, FileChange, FileRef, InodeId, Loss, Record, is_of_other_version, recovery,
 };

@@ -3,11 +3,10 @@
 use super::super::Fs;
 use super::super::backing::proc_path;
 use super::super::failures::{Failed, In, Step};
-use super::super::file_state::FileState;
-use super::super::open_files::errno;
-use super::super::table::{Checkpoint, NodeState, Table};
+use super::super::residence::{Checkpoint, FileState, Residence};
+use super::super::table::Table;
 use super::super::temps::Temp;
-use super::super::types::Ino;
+use super::super::types::{Ino, errno};
 use super::{Job, KEPT, Staged};
 use rustix::fs::{Gid, Mode, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
@@ -27,7 +26,9 @@ impl Fs {
         let (file_state, named_in, checkpoint) = {
             let mut table = self.table();
             let named_in = match table.node(ino) {
-                Some(node) if matches!(node.state, NodeState::Ram) => {
+                Some(node)
+                    if matches!(node.residence(), Residence::Ram(_) | Residence::HandedOver) =>
+                {
                     node.names.first().map(|name| name.0)
                 }
                 _ => return Ok(None),
@@ -58,7 +59,7 @@ impl Fs {
         let kept = self.kept.lock().remove(&ino);
         if let Some(kept) = kept {
             if kept.changes == changes && !job.large && !nameless {
-                self.release_content(&mut self.table(), ino, file_state);
+                self.table().release(ino, file_state);
                 return Ok(Some(Staged { job, ..kept }));
             }
             self.discard(kept);
@@ -131,7 +132,8 @@ impl Fs {
         file_state: &FileState,
     ) -> Option<(Checkpoint, File)> {
         let node = table.node(ino)?;
-        let checkpoint = node.checkpoint.filter(|known| known.changes == file_state.changes())?;
+        let checkpoint =
+            node.residence().checkpoint().filter(|known| known.changes == file_state.changes())?;
         let [(dir, name)] = &node.names[..] else { return None };
         let (dir, name) = (*dir, name.clone());
         let in_ram = table.in_ram(dir, &name)?;
@@ -165,7 +167,7 @@ impl Fs {
     pub(super) fn discard(&self, copy: Staged) {
         let mut table = self.table();
         self.remove_temp(&mut table, &copy.temp);
-        self.release_content(&mut table, copy.job.ino, copy.file_state);
+        table.release(copy.job.ino, copy.file_state);
     }
 }
 

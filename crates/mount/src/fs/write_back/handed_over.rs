@@ -3,14 +3,14 @@
 
 use super::super::Fs;
 use super::super::failures::{Failed, In, Step, WriteBackFailures};
-use super::super::table::NodeState;
+use super::super::residence::Residence;
 use super::super::temps::Temp;
 use super::super::types::Ino;
 use super::{Job, Outcome, Staged, TRIES};
 
 impl Fs {
     pub(super) fn is_handed_over(&self, ino: Ino) -> bool {
-        self.store.handed_over(ino).is_some()
+        matches!(self.table().residence(ino), Some(Residence::HandedOver))
     }
 
     /// Moves a file's bytes to BACKING's page cache, without a name and without a flush.
@@ -35,9 +35,9 @@ impl Fs {
     pub(super) fn replace_by(&self, copy: &Staged) -> Result<Outcome, Failed> {
         let ino = copy.job.ino;
         let mut table = self.table();
-        let mut place = copy.file_state.place.write();
-        let is_in_ram = matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram));
-        if copy.itself || matches!(copy.temp, Temp::Placed) || !is_in_ram {
+        let mut place = copy.file_state.place_to_move();
+        let is_in_ram = matches!(table.residence(ino), Some(Residence::Ram(_)));
+        if matches!(copy.temp, Temp::Placed) || !is_in_ram {
             return Ok(Outcome::Nothing);
         }
         if copy.file_state.changes() != copy.changes {
@@ -45,15 +45,9 @@ impl Fs {
         }
         self.copy_times(ino, &copy.file)?;
         self.store.hand_over(ino, copy.file.clone()).step(Step::Copy)?;
-        if place.file.is_some() {
-            place.file = Some(copy.file.clone());
-        }
-        place.handed_over = true;
+        table.hand_over(ino, &mut place, copy.file.clone());
         self.account_unflushed(ino, copy.bytes);
         self.account_leaving(ino);
-        if let Some(node) = table.node_mut(ino) {
-            node.checkpoint = None;
-        }
         let due_us = self.now_us().saturating_add(self.unnamed_us);
         self.handed_over.lock().push_back((due_us, ino));
         Ok(Outcome::Kept)

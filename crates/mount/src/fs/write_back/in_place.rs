@@ -8,7 +8,7 @@
 use super::super::Fs;
 use super::super::backing::keep_time;
 use super::super::failures::{Failed, In, Step};
-use super::super::table::NodeState;
+use super::super::residence::Residence;
 use super::super::volume::Kind;
 use super::copies::copy;
 use super::{Batch, Job, Outcome};
@@ -28,13 +28,14 @@ impl Fs {
             return Ok(Outcome::Nothing);
         }
         let mut table = self.table();
-        let Some(node) = table.node(ino).filter(|node| matches!(node.state, NodeState::Ram)) else {
+        let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
+        if !matches!(node.residence(), Residence::Ram(_)) {
             return Ok(Outcome::Nothing);
-        };
+        }
         let [(parent, name)] = &node.names[..] else { return Ok(Outcome::Nothing) };
         let (parent, name) = (*parent, name.clone());
         let is_new = table.in_ram(parent, &name).is_some_and(|in_ram| in_ram.hides.is_none());
-        if !is_new || self.store.handed_over(ino).is_some() {
+        if !is_new {
             return Ok(Outcome::Nothing);
         }
         let dir = self.dir(&mut table, parent).step(Step::Open)?;
@@ -45,7 +46,7 @@ impl Fs {
             return Ok(Outcome::Nothing);
         }
         // Writers wait for this lock, so the copy is complete.
-        let mut place = file_state.place.write();
+        let mut place = file_state.place_to_move();
         let source = self.store.open_to_copy(ino).step(Step::Open)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | self.backing.without_atime();
@@ -65,16 +66,14 @@ impl Fs {
         let (bytes, was) = done?;
         table.dir_times.remove(&parent);
         self.delayed.direct_change(parent);
-        let open = table.node(ino).is_some_and(|node| node.opens > 0);
-        self.records_place(&mut table, job, &file_state, &file, &was, batch)?;
-        self.moves_to_backing(ino, &mut place, open.then(|| file.clone()));
+        self.settles(&mut table, (job, &file_state), &mut place, &file, &was, batch)?;
         drop(place);
         self.account_flushed(job, Some(bytes));
         let mut counters = self.counters.lock();
         counters.settled += 1;
         counters.settled_bytes += bytes;
         drop(counters);
-        self.release_content(&mut table, ino, file_state);
+        table.release(ino, file_state);
         table.drop_unused(ino);
         Ok(Outcome::Settled)
     }

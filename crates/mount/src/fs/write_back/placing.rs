@@ -3,10 +3,10 @@
 use super::super::Fs;
 use super::super::backing::keep_time;
 use super::super::failures::{Failed, In, Step};
-use super::super::file_state::{FileState, Location};
-use super::super::table::{Checkpoint, InRam, Name, NodeState, Table};
+use super::super::residence::{Checkpoint, FileState, Place, Residence};
+use super::super::table::{InRam, Table};
 use super::super::temps::Temp;
-use super::super::types::{Attr, Ino, Time};
+use super::super::types::{Attr, Ino, Name};
 use super::{Batch, Dirs, Job, Outcome, Placed, Staged};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ impl Fs {
             _ => (),
         }
         drop(counters);
-        self.release_content(&mut table, copy.job.ino, copy.file_state);
+        table.release(copy.job.ino, copy.file_state);
         // The kernel may have forgotten it while it lived in RAM.
         table.drop_unused(copy.job.ino);
         outcome
@@ -64,15 +64,16 @@ impl Fs {
         batch: &mut Batch,
     ) -> Result<Outcome, Failed> {
         let ino = copy.job.ino;
-        let mut place = copy.file_state.place.write();
+        let mut place = copy.file_state.place_to_move();
         let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
-        if !matches!(node.state, NodeState::Ram) {
+        if !matches!(node.residence(), Residence::Ram(_) | Residence::HandedOver) {
             return Ok(Outcome::Nothing);
         }
         if copy.file_state.changes() != copy.changes {
             return Ok(Outcome::Changed);
         }
-        let (names, open) = (node.names.clone(), node.opens > 0);
+        let (names, is_in_ram) =
+            (node.names.clone(), matches!(node.residence(), Residence::Ram(_)));
         let was = match copy.itself {
             true => self.store.stat(ino).step(Step::Open)?,
             false => self.copy_times(ino, &copy.file)?,
@@ -82,7 +83,8 @@ impl Fs {
             // Only processes that have the file open know of it.
             self.remove_temp(table, &copy.temp);
             let about = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
-            table.is_gone(ino, Attr::new(ino, &about));
+            table.vanish(ino, Some(&mut place), Attr::new(ino, &about), Some(copy.file.clone()));
+            self.has_left_ram(ino);
         } else {
             if about.st_nlink == 0 && !matches!(copy.temp, Temp::Unnamed) {
                 // An application has removed the directory that the copy was in, or its names.
@@ -94,49 +96,43 @@ impl Fs {
                 // The file has got another name since, or none.
                 return Ok(Outcome::Changed);
             }
-            if copy.job.keep && names.len() == 1 && !copy.itself {
+            if copy.job.keep && names.len() == 1 && is_in_ram {
                 self.hides(table, ino, &names, about.st_ino);
-                if let Some(node) = table.node_mut(ino) {
-                    let changes = copy.changes;
-                    node.checkpoint = Some(Checkpoint { backing_ino: about.st_ino, changes });
-                }
+                let (backing_ino, changes) = (about.st_ino, copy.changes);
+                table.keep_copy(ino, &mut place, Checkpoint { backing_ino, changes });
                 return Ok(Outcome::Kept);
             }
-            self.records_place(table, copy.job, &copy.file_state, &copy.file, &was, batch)?;
+            let of = (copy.job, &copy.file_state);
+            self.settles(table, of, &mut place, &copy.file, &was, batch)?;
         }
-        self.moves_to_backing(ino, &mut place, open.then(|| copy.file.clone()));
         Ok(Outcome::Settled)
     }
 
-    /// Ends the file's life in RAM. `file`: its content in BACKING, if an application has it open.
-    pub(super) fn moves_to_backing(&self, ino: Ino, place: &mut Location, file: Option<Arc<File>>) {
-        place.file = file;
-        place.settled = true;
+    /// Ends the file's life in RAM.
+    fn has_left_ram(&self, ino: Ino) {
         self.left_ram(ino);
         // If this fails, the file is unreachable, and deleted with the mount.
         let _ = self.store.remove(ino);
     }
 
-    /// Records that a file has its names in BACKING, where it has this state in RAM.
-    pub(super) fn records_place(
+    /// Lets a file live in BACKING, where this file has its names. `was` are its attributes in RAM.
+    pub(super) fn settles(
         &self,
         table: &mut Table,
-        job: Job,
-        file_state: &Arc<FileState>,
+        (job, file_state): (Job, &Arc<FileState>),
+        place: &mut Place,
         file: &Arc<File>,
         was: &rustix::fs::Stat,
         batch: &mut Batch,
     ) -> Result<(), Failed> {
         let settled = rustix::fs::fstat(file).step(Step::Rename)?;
-        let ctime =
-            |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
-        let backing_ino = settled.st_ino;
-        table.has_settled(job.ino, backing_ino, ctime(was), ctime(&settled));
-        table.got_names(backing_ino);
+        table.settle(job.ino, Some(place), file.clone(), (was, &settled));
         if job.durable || !self.backing.volume.is_ordered() {
-            let (file_state, file) = (file_state.clone(), file.clone());
+            let (backing_ino, file_state, file) =
+                (settled.st_ino, file_state.clone(), file.clone());
             batch.placed.push(Placed { job, backing_ino, file_state, file });
         }
+        self.has_left_ram(job.ino);
         Ok(())
     }
 

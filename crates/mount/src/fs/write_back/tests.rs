@@ -2,7 +2,6 @@
 
 use super::Job;
 use crate::fs::reservation::EXTENT_BYTES;
-use crate::fs::table::NodeState;
 use crate::{Access, Caller, Changes, Config, Fs, Ino, ROOT, Store};
 use flashsift_core::event::OpenId;
 use rustix::fs::RenameFlags;
@@ -51,7 +50,7 @@ impl Bed {
     }
 
     fn is_in_ram(&self, ino: Ino) -> bool {
-        matches!(self.fs.table().node(ino).map(|node| &node.state), Some(NodeState::Ram))
+        self.fs.table().is_in_ram(ino)
     }
 
     /// `false`, with the reason printed, where files without a name are impossible.

@@ -1,7 +1,6 @@
 //! The pages of a file in RAM of which BACKING has an older version.
 
-use super::io;
-use crate::fs::table::Names;
+use super::types::{Names, io};
 use flashsift_core::delayed::changes::Changes;
 use flashsift_core::delayed::record::InodeId;
 use flashsift_core::event::Micros;
@@ -35,7 +34,7 @@ pub(super) struct Base {
     pub(super) names: Names,
     /// As the mount left it: no other process may change it.
     pub(super) left: Left,
-    /// One of the descriptors that [`Delayed`](super::Delayed) counts.
+    /// One of the descriptors that [`Delayed`](super::delayed::Delayed) counts.
     #[expect(dead_code, reason = "counted by its clones")]
     pub(super) counted: Arc<()>,
 }
