@@ -2,17 +2,15 @@
 
 pub(crate) mod backing;
 mod caller;
-pub(crate) mod decisions;
+pub(crate) mod decider;
 mod delayed;
 mod delayed_file;
 pub(crate) mod drops;
-mod events;
 pub(crate) mod failures;
 mod flash_state;
 mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;
-mod processes;
 pub(crate) mod readers;
 mod reservation;
 mod residence;
@@ -27,9 +25,9 @@ mod writes;
 mod xattrs;
 
 use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
+use self::decider::{At, Decider};
 use self::delayed::Delayed;
 use self::drops::Drops;
-use self::events::{At, Events};
 use self::failures::Failing;
 use self::opens::Opens;
 use self::reservation::Reservation;
@@ -41,7 +39,7 @@ use self::types::{Attr, Changes, Config, Ino, Name, ROOT, Status, Time};
 use self::write_back::Staged;
 use self::writes::BlockDevice;
 use flashsift_core::delayed::groups::Groups;
-use flashsift_core::event::{Action, Micros};
+use flashsift_core::event::{Action, Event, Micros};
 use flashsift_core::sift::account::Account;
 use flashsift_core::sift::{KeepConfig, live::Live};
 use parking_lot::{Mutex, MutexGuard};
@@ -53,7 +51,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Failures that a status holds: it has to fit into 64 KiB.
 const FAILURES_SHOWN: usize = 100;
@@ -75,8 +73,6 @@ pub struct Fs {
     pub(crate) budget_bytes: u64,
     /// The RAM that files may take now: less than `budget_bytes` while memory is short.
     pub(crate) allowed_bytes: AtomicU64,
-    /// The program in the foreground, as far as it is known.
-    pub(crate) foreground: Mutex<String>,
     table: Mutex<Table>,
     /// Open files by number, so that reads and writes need no table.
     pub(crate) opens: Opens,
@@ -84,7 +80,7 @@ pub struct Fs {
     pub(crate) counters: Mutex<Status>,
     /// Held by the thread that frees space in RAM.
     pub(crate) making_room: Mutex<()>,
-    pub(crate) events: Events,
+    pub(crate) decider: Decider,
     /// Locked after the table.
     pub(crate) failing: Mutex<Failing>,
     /// Copies that could not get their names, by file. Locked after the table.
@@ -97,8 +93,6 @@ pub struct Fs {
     device: Option<BlockDevice>,
     pub(crate) drops: Drops,
     pub(crate) delayed: Delayed,
-    /// The sifter drops files, and wants to know the content of files that are closed.
-    pub(crate) sifts: AtomicBool,
     /// Opens of files, and their time in microseconds.
     pub(crate) open_times: [AtomicU64; 2],
 }
@@ -132,19 +126,17 @@ impl Fs {
             store,
             budget_bytes,
             allowed_bytes: AtomicU64::new(budget_bytes),
-            foreground: Mutex::default(),
             opens: Opens::default(),
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
             device,
-            events: Events::new(clock, Account::new(config.flusher), sift),
+            decider: Decider::new(clock, Account::new(config.flusher), sift),
             failing: Mutex::default(),
             kept: Mutex::default(),
             handed_over: Mutex::default(),
             unnamed_us,
             drops: Drops::default(),
             delayed,
-            sifts: AtomicBool::new(false),
             open_times: Default::default(),
         })
     }
@@ -156,11 +148,32 @@ impl Fs {
 
     /// Time since this file system began, µs, by a clock that runs on through suspend.
     pub fn now_us(&self) -> u64 {
-        self.events.now()
+        self.decider.now()
     }
 
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock()
+    }
+
+    /// Every event goes here from now on, one after the other. To be called before the file system
+    /// is used.
+    pub fn observe(&self, sink: impl FnMut(&Event<'_>) + Send + 'static) {
+        self.decider.observe(sink);
+    }
+
+    /// Wall-clock time of the stream's time 0, µs since 1970.
+    pub fn epoch_us(&self) -> u64 {
+        self.decider.epoch_us()
+    }
+
+    /// CLOCK_BOOTTIME at the stream's time 0, µs.
+    pub fn boot_us(&self) -> u64 {
+        self.decider.boot_us()
+    }
+
+    /// Delivers the events that are still queued.
+    pub fn deliver_events(&self) {
+        self.decider.deliver();
     }
 
     /// Looks up a name. Each successful lookup has to be [forgotten](Fs::forget) once.
@@ -205,7 +218,7 @@ impl Fs {
         self.refuse_if_read_only()?;
         let file_state = self.file_state(&mut self.table(), ino)?;
         if let Some(size) = changes.size {
-            self.resize(self.begin(tid), ino, size)?;
+            self.resize(self.decider.begin(tid), ino, size)?;
         }
         self.join_group(ino, &file_state)?;
         let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
@@ -301,9 +314,9 @@ impl Fs {
         }
         let allowed = self.allowed_bytes.load(Ordering::Relaxed);
         status.allowed_bytes = (allowed < self.budget_bytes).then_some(allowed);
-        status.foreground.clone_from(&self.foreground.lock());
+        status.foreground = self.decider.foreground();
         status.delayed = self.delayed_status();
-        status.sift = self.sift_status();
+        status.sift = self.decider.sift_status();
         status.writes = Some(self.writes(self.store.content().ok().map(|(used, _)| used)));
         status
     }
@@ -333,7 +346,7 @@ impl Fs {
     /// Recomputes the redundant state and compares it; for tests.
     pub fn check(&self) {
         self.table().check();
-        self.events.with_stream(|decisions, _| decisions.check());
+        self.decider.check();
     }
 
     /// The inode number of a name; creates its node if there is none.
@@ -348,7 +361,8 @@ impl Fs {
         {
             // The event stream may not know the name yet. The thread is not known here.
             let at = At { us: self.now_us(), tid: 0 };
-            self.emit_name(table, at, (parent, name), |name| Action::Bind { file, name });
+            let path = table.writes((parent, name));
+            self.decider.emit_name(at, path, |name| Action::Bind { file, name });
         }
         Ok(ino)
     }
@@ -578,3 +592,6 @@ fn times(changes: &Changes) -> Option<Timestamps> {
         last_modification: time(changes.mtime),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,10 +20,9 @@ pub(crate) mod recovery;
 use super::Fs;
 use super::backing::Backing;
 use super::delayed_file::DelayedFile;
-use super::events;
 use super::residence::FileState;
 use super::table::Table;
-use super::types::{DelayedStatus, Ino, Name};
+use super::types::{DelayedStatus, Ino, Name, USED_AFTER_US};
 use flashsift_core::delayed::groups::{Groups, Temporaries};
 use flashsift_core::delayed::plan::Log;
 use flashsift_core::delayed::record::InodeId;
@@ -38,9 +37,6 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Time after which a pattern that nothing has matched is named, µs.
-pub(crate) const USED_AFTER_US: Micros = 60_000_000;
 
 /// The log in the hidden directory.
 pub(crate) const LOG: &str = "epochs";
@@ -209,9 +205,7 @@ impl Fs {
         if !self.delayed.is_used() {
             return None;
         }
-        let mut path = String::new();
-        events::path(table, dir, name, &mut path);
-        let delay_us = self.delayed.delay_us(&path)?;
+        let delay_us = self.delayed.delay_us(&table.path(dir, name))?;
         let dir = self.dir(table, dir).ok()?;
         // Only BACKING can make such a file.
         let special = dir.default_acl || dir.apart || dir.inherits || dir.synchronous;
@@ -242,7 +236,7 @@ impl Fs {
             (before, schedule.deadline())
         };
         if before != after {
-            self.wake_for_epoch();
+            self.decider.wake();
         }
     }
 
@@ -270,9 +264,7 @@ impl Fs {
     }
 
     fn note_delayed_name(&self, table: &mut Table, dir: Ino, name: &OsStr) {
-        let mut path = String::new();
-        events::path(table, dir, name, &mut path);
-        self.delayed.groups.delayed(&path);
+        self.delayed.groups.delayed(&table.path(dir, name));
     }
 
     /// A sync waits for the end of the epoch, for at most this long, µs.
@@ -289,16 +281,9 @@ impl Fs {
             return self.end_epoch(Ending::Synced);
         }
         if before != after {
-            self.wake_for_epoch();
+            self.decider.wake();
         }
         Ok(())
-    }
-
-    /// Wakes the thread that waits for decisions.
-    fn wake_for_epoch(&self) {
-        // Held, so that the thread either sees the new deadline or waits already.
-        let _stream = self.events.stream.lock();
-        self.events.waits.decided();
     }
 
     /// Ends the epoch if it is due.

@@ -1,7 +1,6 @@
 //! Files that could not be written back, each with the step that failed and the answer to it.
 
 use super::Fs;
-use super::events;
 use super::table::Table;
 use super::types::{Failure, Ino};
 use rustix::io::Errno;
@@ -211,11 +210,10 @@ fn prune(failing: &mut Failing, table: &Table) {
 }
 
 fn named(table: &Table, ino: Ino, Failed { step, errno }: Failed) -> WriteBackError {
-    let mut path = String::new();
-    match table.node(ino).and_then(|node| node.names.first()) {
-        Some((dir, name)) => events::path(table, *dir, name, &mut path),
-        None if ino == super::types::ROOT => path.push('/'),
-        None => path.push_str("a file without a name"),
-    }
+    let path = match table.node(ino).and_then(|node| node.names.first()) {
+        Some((dir, name)) => table.path(*dir, name),
+        None if ino == super::types::ROOT => "/".to_owned(),
+        None => "a file without a name".to_owned(),
+    };
     WriteBackError { path, step, errno }
 }

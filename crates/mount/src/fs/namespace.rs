@@ -7,8 +7,8 @@
 use super::Fs;
 use super::backing::{self, HIDDEN, proc_path};
 use super::caller::{User, as_caller};
+use super::decider::At;
 use super::delayed_file::DelayedFile;
-use super::events::At;
 use super::open_files::asks_for_sync;
 use super::reservation::spare_files;
 use super::residence::Residence;
@@ -77,7 +77,7 @@ impl Fs {
         flags: i32,
     ) -> Result<(Attr, OpenId, Opened)> {
         permitted(parent, name)?;
-        let at = self.begin_open(caller.tid);
+        let at = self.decider.begin_open(caller.tid);
         let opening = OFlags::from_bits_retain(flags as u32);
         self.make_room_for_file();
         let mut table = self.table();
@@ -131,7 +131,9 @@ impl Fs {
             .filter(|_| masked.bits() & 0o6000 == 0 && self.delayed.admits(caller.uid));
         let birth = match delay_us {
             Some(_) => Birth::Ram,
-            None => self.birth(table, at, created.name, |name| created.with(name, owner, masked)),
+            None => self
+                .decider
+                .birth(at, table.writes(created.name), |name| created.with(name, owner, masked)),
         };
         // An inherited access control list or flag is BACKING's to make.
         let in_ram = birth == Birth::Ram && !dir.default_acl && !dir.apart && !dir.inherits;
@@ -147,13 +149,13 @@ impl Fs {
                     self.name_delayed(table, number, (parent, name))?;
                     if let Some(delay_us) = delay_us {
                         table.join(number, Arc::new(DelayedFile::new(delay_us, 0)));
-                        self.events.ignore(created.file);
+                        self.decider.ignore(created.file);
                         self.delayed_changed();
                     }
                     self.dir_changed(table, parent);
                     self.counters.lock().born += 1;
-                    self.account_birth(number);
-                    self.emit_create(table, at, created.name, |name| {
+                    self.decider.is_in_ram(created.file);
+                    self.decider.emit_create(at, table.writes(created.name), |name| {
                         created.with(name, owner, masked)
                     });
                     return Ok((number, created.file, file));
@@ -184,9 +186,10 @@ impl Fs {
         table.identify_as(ino, number);
         let owner = FileOwner { uid: stat.st_uid, gid: stat.st_gid };
         let mode = Mode::from_raw_mode(stat.st_mode);
-        self.emit_create(table, at, created.name, |name| created.with(name, owner, mode));
+        let path = table.writes(created.name);
+        self.decider.emit_create(at, path, |name| created.with(name, owner, mode));
         if birth == Birth::Ram && delay_us.is_none() {
-            self.is_on_flash(created.file);
+            self.decider.is_on_flash(created.file);
         }
         Ok((ino, created.file, File::from(file)))
     }
@@ -266,7 +269,7 @@ impl Fs {
             table.drop_unused(ino);
             return Err(Errno::EXIST);
         }
-        let at = self.begin_open(caller.tid);
+        let at = self.decider.begin_open(caller.tid);
         let (ino, ..) = self.make_file(&mut table, at, caller, parent, name, mode, false)?;
         self.looked_up(&mut table, ino)
     }
@@ -350,7 +353,7 @@ impl Fs {
     /// `EEXIST`, `EMLINK`, and the errors of BACKING's file system.
     pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
         permitted(parent, name)?;
-        let at = self.begin(tid);
+        let at = self.decider.begin(tid);
         self.bound_open_files();
         loop {
             let mut table = self.table();
@@ -395,7 +398,8 @@ impl Fs {
                 }
             }
             if let Some(file) = table.file(ino) {
-                self.emit_name(&table, at, (parent, name), |name| Action::Link { file, name });
+                let path = table.writes((parent, name));
+                self.decider.emit_name(at, path, |name| Action::Link { file, name });
             }
             return self.looked_up(&mut table, ino);
         }
@@ -416,7 +420,8 @@ impl Fs {
         rustix::fs::linkat(rustix::fs::CWD, proc_path(&path), &dir, name, flags)?;
         table.name(ino, parent, &Name::from(name));
         if let Some(file) = table.file(ino) {
-            self.emit_name(table, at, (parent, name), |name| Action::Link { file, name });
+            let path = table.writes((parent, name));
+            self.decider.emit_name(at, path, |name| Action::Link { file, name });
         }
         self.looked_up(table, ino)
     }
@@ -455,7 +460,7 @@ impl Fs {
         if let Some(answer) = self.announced(tid, parent, name) {
             return answer;
         }
-        let at = self.begin(tid);
+        let at = self.decider.begin(tid);
         let mut table = self.table();
         let dir = self.dir(&mut table, parent)?;
         if self.unlink_delayed(&mut table, at, parent, name)? {
@@ -502,7 +507,7 @@ impl Fs {
         self.emit_lost(table, at, ino, (parent, name));
         table.unname(ino, parent, name);
         let Some(node) = table.node(ino) else { return Ok(()) };
-        let (named, open) = (!node.names.is_empty(), node.opens() > 0);
+        let (named, open) = (!node.names.is_empty(), node.opens > 0);
         if named {
             return self.renamed_in_ram(ino);
         }
@@ -536,7 +541,7 @@ impl Fs {
             self.emit_lost(table, at, ino, (parent, name));
             table.unname(ino, parent, name);
             if last {
-                if table.node(ino).is_some_and(|node| node.opens() == 0) {
+                if table.node(ino).is_some_and(|node| node.opens == 0) {
                     self.emit_end(table, at, ino);
                 }
                 table.vanish(ino, None, Attr::new(ino, was), None);
@@ -556,9 +561,31 @@ impl Fs {
         }
     }
 
+    /// The file has no name and no open any more.
+    pub(crate) fn emit_end(&self, table: &mut Table, at: At, ino: Ino) {
+        if let Some(file) = table.end_file(ino) {
+            self.decider.emit(at, Action::Gone { file });
+        }
+    }
+
+    /// The file's identity in the stream; a file that existed before is introduced by its names and
+    /// its size.
+    pub(crate) fn introduce(&self, table: &mut Table, at: At, ino: Ino, size: u64) -> FileId {
+        if let Some(file) = table.file(ino) {
+            return file;
+        }
+        let file = table.identify(ino);
+        for (dir, name) in table.node(ino).map(|node| &node.names[..]).unwrap_or_default() {
+            let path = table.writes((*dir, name));
+            self.decider.emit_name(at, path, |name| Action::Bind { file, name });
+        }
+        self.decider.emit(at, Action::Size { file, size });
+        file
+    }
+
     fn emit_lost(&self, table: &Table, at: At, ino: Ino, name: (Ino, &OsStr)) {
         if let Some(file) = table.file(ino) {
-            self.emit_name(table, at, name, |name| Action::Unbind { file, name });
+            self.decider.emit_name(at, table.writes(name), |name| Action::Unbind { file, name });
         }
     }
 
@@ -597,7 +624,7 @@ impl Fs {
             }
             done => done?,
         }
-        self.lost_name(&mut table, self.begin(0), parent, name, &stat);
+        self.lost_name(&mut table, self.decider.begin(0), parent, name, &stat);
         drop(closer);
         Ok(())
     }
@@ -616,7 +643,7 @@ impl Fs {
         flags: RenameFlags,
     ) -> Result<()> {
         permitted(to.0, to.1)?;
-        let at = self.begin(tid);
+        let at = self.decider.begin(tid);
         self.bound_open_files();
         loop {
             let mut table = self.table();
@@ -704,7 +731,8 @@ impl Fs {
             // The file stays in BACKING, but it is hidden from now on.
             self.lost_name(table, at, to.0, to.1, stat);
         }
-        self.emit_rename(table, at, table.file(source.ino), from, to);
+        let file = table.file(source.ino);
+        self.decider.emit_rename(at, file, table.writes(from), table.writes(to));
         table.remove_in_ram(from.0, from.1);
         table.unname(source.ino, from.0, from.1);
         let hides = hidden.and_then(|stat| NonZero::new(stat.st_ino));
@@ -815,7 +843,7 @@ impl Fs {
     ) {
         let file = table.file(table.known_as(was.st_ino));
         if file.is_some() || FileType::from_raw_mode(was.st_mode) == FileType::Directory {
-            self.emit_rename(table, at, file, from, to);
+            self.decider.emit_rename(at, file, table.writes(from), table.writes(to));
         }
     }
 
@@ -867,14 +895,15 @@ impl Fs {
     ///
     /// A file in RAM below it cannot be written back, or the directory cannot be synced.
     pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
-        let at = self.begin(tid);
+        let at = self.decider.begin(tid);
         self.account_directory_sync();
         let (dir, in_ram, waits) = {
             let mut table = self.table();
             let waits = self.is_delayed_directory(&table, ino);
             let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
             for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
-                self.emit(at, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
+                self.decider
+                    .emit(at, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
             }
             (self.dir(&mut table, ino)?, in_ram, waits)
         };

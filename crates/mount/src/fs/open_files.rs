@@ -2,8 +2,8 @@
 
 use super::Fs;
 use super::caller::{User, as_user};
+use super::decider::At;
 use super::delayed_file::{Change, Covered};
-use super::events::At;
 use super::opens::Open;
 use super::reservation::EXTENT_BYTES;
 use super::residence::{FileState, Place, Residence};
@@ -29,7 +29,7 @@ impl Fs {
     ///
     /// `ESTALE`: the file is gone from BACKING. The errors of opening it there.
     pub fn open(&self, tid: u32, ino: Ino) -> Result<(OpenId, Opened)> {
-        let at = self.begin_open(tid);
+        let at = self.decider.begin_open(tid);
         let mut table = self.table();
         let (file_state, opened) = self.hold(&mut table, ino)?;
         match self.identity(&mut table, at, ino, &file_state) {
@@ -52,7 +52,7 @@ impl Fs {
     ) -> OpenId {
         let open =
             self.opens.insert(Open { ino, file, file_state, passthrough: AtomicBool::new(false) });
-        self.emit(at, Action::Open { file, open: Some(open), created });
+        self.decider.emit(at, Action::Open { file, open: Some(open), created });
         open
     }
 
@@ -77,7 +77,7 @@ impl Fs {
         let file_state = self.file_state(table, ino)?;
         let mut place = file_state.place_to_move();
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let (is, opens) = (node.residence().clone(), node.opens());
+        let (is, opens) = (node.residence().clone(), node.opens);
         if place.file().is_none() {
             place.set_file(Some(match is {
                 Residence::Flash(backing_ino) => {
@@ -142,7 +142,7 @@ impl Fs {
 
     /// Number of opens of a file.
     pub(crate) fn count_opens(&self, ino: Ino) -> u32 {
-        self.table().node(ino).map_or(0, Node::opens)
+        self.table().node(ino).map_or(0, |node| node.opens)
     }
 
     /// The open file on flash, which the kernel may read and write without us; `None` for a file in
@@ -165,12 +165,12 @@ impl Fs {
 
     /// Ends an open. Returns whether it had passthrough.
     pub fn release(&self, tid: u32, open: OpenId) -> bool {
-        let at = self.begin(tid);
+        let at = self.decider.begin(tid);
         let content = self.content_key(open);
         let mut table = self.table();
         let Some(ended) = self.opens.get(open) else { return false };
         // The number is free for others after its close.
-        self.emit(at, Action::Close { file: ended.file, open: Some(open) });
+        self.decider.emit(at, Action::Close { file: ended.file, open: Some(open) });
         drop(self.opens.remove(open));
         let (ino, passthrough) = (ended.ino, ended.passthrough.load(Ordering::Relaxed));
         let file = ended.file;
@@ -178,16 +178,14 @@ impl Fs {
         self.unhold(&mut table, at, ino);
         drop(table);
         if let Some(content) = content {
-            self.events.with_stream(|known, now| {
-                known.call(|sift| sift.closed(now, file, content));
-            });
+            self.decider.closed(file, content);
         }
         passthrough
     }
 
     /// The content of an open file in RAM, if a sifter wants to know it.
     fn content_key(&self, open: OpenId) -> Option<ContentKey> {
-        if !self.sifts.load(Ordering::Relaxed) {
+        if !self.decider.wants_content() {
             return None;
         }
         let open = self.opens.get(open)?;
@@ -239,7 +237,7 @@ impl Fs {
         offset: u64,
         bytes: &mut [u8],
     ) -> Result<usize> {
-        let at = self.begin(access.tid);
+        let at = self.decider.begin(access.tid);
         let it = self.at_open(open)?;
         let (file, stays) = it.file_state.open()?;
         // On flash a read does not wait for a slow write, so a read may follow a truncation that it
@@ -260,7 +258,7 @@ impl Fs {
             }
         }
         let (file, open, len) = (it.file, Some(open), read as u64);
-        self.emit(
+        self.decider.emit(
             at,
             match access.is_direct() {
                 true => Action::Direct { file, open, offset, len, write: false },
@@ -279,7 +277,7 @@ impl Fs {
     /// what it keeps for root; `EROFS` if BACKING is read-only, unless the kernel had accepted the
     /// bytes before; `EFBIG`; any error of the sync or of BACKING.
     pub fn write(&self, access: Access, open: OpenId, offset: u64, bytes: &[u8]) -> Result<usize> {
-        let at = self.begin(access.tid);
+        let at = self.decider.begin(access.tid);
         let it = self.at_open(open)?;
         let sync = asks_for_sync(access.flags);
         let user = match access.cached {
@@ -296,7 +294,7 @@ impl Fs {
             let offset = offset + written as u64;
             let saw = |_: &File, len: &usize| {
                 let (file, open, len) = (it.file, Some(open), *len as u64);
-                self.emit(
+                self.decider.emit(
                     at,
                     match access.is_direct() {
                         true => Action::Direct { file, open, offset, len, write: true },
@@ -481,7 +479,7 @@ impl Fs {
             let cut = |file: &File| rustix::fs::ftruncate(file, size);
             let of = (ino, &*file_state);
             self.change_bytes(User::ROOT, of, Change::Resize(size), 0, size, cut, |_, ()| {
-                self.emit(at, Action::Truncate { file, size })
+                self.decider.emit(at, Action::Truncate { file, size })
             })
         });
         if done.is_ok() && size == 0 {
@@ -501,8 +499,8 @@ impl Fs {
     /// file is truncated to nothing or closed by all: the kernel itself reports it only once.
     pub fn fsync(&self, tid: u32, open: OpenId, data_only: bool) -> Result<()> {
         let it = self.at_open(open)?;
-        self.emit(
-            self.begin(tid),
+        self.decider.emit(
+            self.decider.begin(tid),
             Action::Sync { file: it.file, offset: 0, len: u64::MAX, data_only },
         );
         self.make_durable_now(&it, data_only)?;
@@ -554,7 +552,7 @@ impl Fs {
         len: u64,
         mode: u32,
     ) -> Result<()> {
-        let at = self.begin(access.tid);
+        let at = self.decider.begin(access.tid);
         let user = User { uid: access.uid, gid: access.gid };
         self.refuse_if_read_only()?;
         let it = self.at_open(open)?;
@@ -596,12 +594,13 @@ impl Fs {
         [before, after]: [u64; 2],
     ) {
         if flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
-            self.emit(at, Action::Punch { file, offset, len });
+            self.decider.emit(at, Action::Punch { file, offset, len });
         } else if flags.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE) {
-            self.emit(at, Action::Punch { file, offset, len: before.saturating_sub(offset) });
+            self.decider
+                .emit(at, Action::Punch { file, offset, len: before.saturating_sub(offset) });
         }
         if before != after {
-            self.emit(at, Action::Truncate { file, size: after });
+            self.decider.emit(at, Action::Truncate { file, size: after });
         }
     }
 

@@ -1,62 +1,24 @@
-//! Switching the sifter of a mount, and its status.
+//! Performing the decisions of the sifter, and switching it.
 
 use super::Fs;
-use super::delayed::USED_AFTER_US;
-use super::failures::WriteBackFailures;
+use super::decider::decisions::{Performing, SiftNotice};
+pub use super::decider::sifting::SiftWish;
+use super::failures::{Step, WriteBackError, WriteBackFailures};
 use super::readers::Reader;
-use super::types::{Ino, RehearsalStatus, SiftStatus};
+use super::table;
+use super::types::Ino;
+use super::write_back::Job;
 use flashsift_core::delayed::schedule::Ending;
-use flashsift_core::event::{Action, MaybeOwned, Micros};
-use flashsift_core::sift::SetupError;
-use flashsift_core::sift::live::{LiveMode, LiveSifter};
-use flashsift_core::study::rehearsal::Rehearsal;
+
+use flashsift_core::sift::live::LiveSifter;
+use flashsift_core::sift::{Blocked, Decision, Reason, SetupError};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 
 /// The longest attribute that the kernel takes, bytes.
 const ATTRIBUTE_BYTES_MAX: usize = 1 << 16;
-
-/// A user's wish for the sifter of a mount.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SiftWish {
-    /// It drops nothing, and shows what it would have dropped.
-    #[default]
-    Rehearse,
-    /// It drops files.
-    On,
-    /// Files wait in RAM, and none is dropped.
-    Off,
-    /// New files are created on flash.
-    Plain,
-}
-
-impl SiftWish {
-    /// Every wish.
-    pub const ALL: [SiftWish; 4] =
-        [SiftWish::Rehearse, SiftWish::On, SiftWish::Off, SiftWish::Plain];
-
-    /// Returns the name, as users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            SiftWish::Rehearse => "dry-run",
-            SiftWish::On => "on",
-            SiftWish::Off => "off",
-            SiftWish::Plain => "plain",
-        }
-    }
-
-    /// Returns the wish of this name.
-    pub fn new(name: &str) -> Option<SiftWish> {
-        SiftWish::ALL.into_iter().find(|wish| wish.name() == name)
-    }
-
-    fn mode(self) -> LiveMode {
-        match self {
-            SiftWish::On => LiveMode::Sift,
-            SiftWish::Off | SiftWish::Rehearse => LiveMode::Keep,
-            SiftWish::Plain => LiveMode::Plain,
-        }
-    }
-}
 
 /// The reason for which a mount's sifter cannot be changed.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +41,92 @@ pub enum SiftError {
 }
 
 impl Fs {
+    /// Sends every message between the sifter and the mount to this sink from now on, in order.
+    pub fn observe_decisions(&self, sink: impl FnMut(SiftNotice) + Send + 'static) {
+        self.decider.observe_decisions(sink);
+    }
+
+    /// Performs the pending decisions.
+    ///
+    /// # Errors
+    ///
+    /// The files among them that could not be written back.
+    pub(crate) fn perform(&self) -> Result<(), WriteBackFailures> {
+        let mut failed = Vec::new();
+        let is_in_ram = |file| self.table().is_in_ram(table::number(file));
+        while let Some(mut performing) = self.decider.take(&is_in_ram) {
+            if let Err(failures) = self.perform_these(&mut performing) {
+                failed.extend(failures.into_all());
+            }
+        }
+        WriteBackFailures::from_all(failed)
+    }
+
+    fn perform_these(&self, performing: &mut Performing<'_>) -> Result<(), WriteBackFailures> {
+        let mut jobs: Vec<Job> = Vec::new();
+        let mut by_file: HashMap<Ino, usize> = HashMap::new();
+        let mut closes = false;
+        for decision in &performing.decisions {
+            match *decision {
+                Decision::WriteBack { file, keep_in_ram: keep, why } => {
+                    let (durable, large) = (why == Reason::Sync, why == Reason::Large);
+                    let ino = table::number(file);
+                    // Two decisions on one file are performed as one.
+                    match by_file.entry(ino) {
+                        Entry::Occupied(known) => {
+                            let job = &mut jobs[*known.get()];
+                            job.durable |= durable;
+                            job.keep &= keep;
+                            job.large &= large;
+                        }
+                        Entry::Vacant(new) => {
+                            new.insert(jobs.len());
+                            jobs.push(Job { ino, durable, keep, large });
+                        }
+                    }
+                }
+                Decision::Drop { file, .. } => {
+                    let result = self.drop_file(table::number(file));
+                    performing.results.insert(file, result);
+                }
+                Decision::CloseEpoch => closes = true,
+            }
+        }
+        let done = self.settle(&jobs);
+        performing.results.extend(jobs.iter().map(|job| (table::file_id(job.ino), Ok(()))));
+        for (ino, error) in done.as_ref().err().into_iter().flat_map(WriteBackFailures::by_file) {
+            // The sifter knows no directories.
+            if by_file.contains_key(&ino) {
+                performing
+                    .results
+                    .insert(table::file_id(ino), Err(blocked(error.step, error.errno)));
+            }
+        }
+        if closes {
+            let failed =
+                |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
+            done.and(self.backing.sync_all(false).map_err(|errno| failed(errno).into()))
+        } else {
+            done
+        }
+    }
+
+    /// When a decision by time is due, µs.
+    pub fn next_due_us(&self) -> Option<u64> {
+        self.decider.next_deadline().into_iter().chain(self.delayed.deadline()).min()
+    }
+
+    /// Waits until there is something to perform. `false` after [`Fs::end_decisions`].
+    pub fn wait_for_decisions(&self) -> bool {
+        let others = || self.next_name_us().into_iter().chain(self.delayed.deadline()).min();
+        self.decider.wait(others)
+    }
+
+    /// [`Fs::wait_for_decisions`] returns from now on.
+    pub fn end_decisions(&self) {
+        self.decider.end();
+    }
+
     /// Chooses the sifter and what it does from now on. Files in the RAM of the one before are
     /// written to flash first.
     ///
@@ -89,7 +137,7 @@ impl Fs {
         {
             // A creation asks where the file is to live, and reports it, under this lock.
             let _table = self.table();
-            self.events.with_stream(|known, now| known.call(|sift| sift.choose(now, chosen)))?;
+            self.decider.choose(chosen)?;
         }
         self.perform()?;
         self.switch_sifter(wish)
@@ -101,34 +149,22 @@ impl Fs {
     ///
     /// There is no sifter; or files that it had in RAM could not be written back.
     pub fn switch_sifter(&self, wish: SiftWish) -> Result<(), SiftError> {
-        {
-            if wish == SiftWish::On && !self.announces_drops() {
-                return Err(SiftError::NotAnnounced);
-            }
+        if wish == SiftWish::On && !self.drops.are_announced() {
+            return Err(SiftError::NotAnnounced);
+        }
+        let known = {
             let _table = self.table();
-            let mut stream = self.events.stream.lock();
-            self.events.deliver_queued(&mut stream);
-            let now = stream.now(self.events.now());
-            let chosen = stream.decisions.sift.chosen().cloned().ok_or(SiftError::NoSifter)?;
-            stream.rehearsal = match wish {
-                SiftWish::Rehearse => match stream.rehearsal.take() {
-                    Some(begun) if begun.is_of(&chosen) => Some(begun),
-                    _ => {
-                        let settings = stream.account_settings();
-                        Some(Box::new(Rehearsal::new(now, chosen, settings)?))
-                    }
-                },
-                _ => None,
-            };
-            self.sifts.store(wish == SiftWish::On, Ordering::Relaxed);
-            stream.decisions.call(|sift| sift.switch(now, wish.mode()));
+            self.decider.switch(wish)?
+        };
+        if !known {
+            return Err(SiftError::NoSifter);
         }
         Ok(self.perform()?)
     }
 
     /// Ends a suspension of the sifter.
     pub fn reset_sifter(&self) {
-        self.events.with_stream(|known, _| known.call(|sift| sift.reset()));
+        self.decider.reset();
     }
 
     /// Changes the RAM that files may take, bytes, up to what the mount began with. Files leave it
@@ -140,7 +176,7 @@ impl Fs {
     pub fn set_budget(&self, budget_bytes: u64) -> Result<(), WriteBackFailures> {
         let bytes = budget_bytes.min(self.budget_bytes);
         self.allowed_bytes.store(bytes, Ordering::Relaxed);
-        self.events.with_stream(|known, now| known.call(|sift| sift.resize(now, bytes)));
+        self.decider.resize(bytes);
         if self.held_bytes() > bytes {
             // A failure is logged there, and the epoch is tried again.
             let _ = self.end_epoch(Ending::Asked);
@@ -160,17 +196,13 @@ impl Fs {
 
     /// Reports the share of time in which processes wait for memory, parts per million.
     pub fn memory_is_stalled(&self, stalled_ppm: u32) {
-        self.emit(self.begin(0), Action::MemoryPressure { stalled_ppm });
-        self.events.deliver();
+        self.decider.memory_is_stalled(stalled_ppm);
     }
 
     /// Reports the program in the foreground, by its name in `/proc/PID/comm`; empty: there is
     /// none.
     pub fn set_foreground(&self, program: &str) {
-        let app = MaybeOwned::owned_str(program);
-        self.emit(self.begin(0), Action::Foreground { app });
-        self.events.deliver();
-        program.clone_into(&mut self.foreground.lock());
+        self.decider.set_foreground(program);
     }
 
     /// The last decisions of the sifter as JSON, the newest first, without the first ones: those
@@ -194,46 +226,15 @@ impl Fs {
     /// Explains a file in the sifter's RAM, as JSON.
     pub(crate) fn explain(&self, ino: Ino) -> Option<Vec<u8>> {
         let file = self.table().file(ino)?;
-        let explained = self.events.with_stream(|known, now| known.sift.explain_held(now, file))?;
-        serde_json::to_vec(&explained).ok()
-    }
-
-    /// The state of the sifter, if one was chosen.
-    pub(crate) fn sift_status(&self) -> Option<SiftStatus> {
-        let mut stream = self.events.stream.lock();
-        self.events.deliver_queued(&mut stream);
-        let now = stream.now(self.events.now());
-        let rehearsal = stream.rehearsal.as_mut().map(|rehearsal| status_of(rehearsal, now));
-        let sift = &stream.decisions.sift;
-        let chosen = sift.chosen()?;
-        let suspended = sift.suspended_until(now).map(|until| (until - now) / 1_000_000);
-        Some(SiftStatus {
-            sifter: chosen.sifter.label(),
-            mode: sift.mode(),
-            rehearsal,
-            suspended_s: suspended,
-            budget_bytes: chosen.budget_bytes,
-            unused: match now >= USED_AFTER_US
-                && (sift.mode() == LiveMode::Sift || stream.rehearsal.is_some())
-            {
-                true => chosen.droppable.unmatched().into_iter().map(str::to_owned).collect(),
-                false => Vec::new(),
-            },
-            counts: sift.counts(),
-            directories: sift.directories(),
-            programs: sift.programs(),
-        })
+        serde_json::to_vec(&self.decider.explain(file)?).ok()
     }
 }
 
-fn status_of(rehearsal: &mut Rehearsal, now: Micros) -> RehearsalStatus {
-    let seen = rehearsal.result(now);
-    RehearsalStatus {
-        since_s: seen.since_us / 1_000_000,
-        stock_bytes: seen.stock_bytes,
-        kept_bytes: seen.kept_bytes,
-        kept_share: seen.kept.map(|kept| [kept.share, kept.low, kept.high]),
-        fetched_again_bytes: seen.fetched_again_bytes,
-        dropped: seen.dropped,
+/// The reason that the sifter is given for an error.
+fn blocked(step: Step, errno: Errno) -> Blocked {
+    match (step, errno) {
+        (Step::CopyUnchanged, _) => Blocked::Changing,
+        (_, Errno::NOSPC | Errno::DQUOT) => Blocked::NoSpace,
+        _ => Blocked::Failed,
     }
 }

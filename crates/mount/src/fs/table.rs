@@ -19,11 +19,13 @@ use super::residence::{Checkpoint, FileState, Place, Residence, Resident};
 use super::temps::Temps;
 use super::types::{Attr, Ino, Name, Names, ROOT, Time};
 use flashsift_core::event::FileId;
+use flashsift_core::names::escape_into;
 use rustix::fs::Stat;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,8 +72,8 @@ pub(crate) struct Node {
     /// The known names; for a file in RAM, all of them.
     pub(crate) names: Names,
     /// Lookups that the kernel has not yet taken back.
-    lookups: u64,
-    opens: u32,
+    pub(crate) lookups: u64,
+    pub(crate) opens: u32,
     /// Number of names in this directory that other nodes have.
     holds: u32,
     /// A file in RAM for whose attributes space on flash is reserved.
@@ -92,14 +94,6 @@ impl Node {
             extents: 0,
             file,
         }
-    }
-
-    pub(crate) fn lookups(&self) -> u64 {
-        self.lookups
-    }
-
-    pub(crate) fn opens(&self) -> u32 {
-        self.opens
     }
 
     pub(crate) fn residence(&self) -> &Residence {
@@ -285,6 +279,31 @@ impl Table {
     /// A file in RAM belongs to a group from now on.
     pub(crate) fn join(&mut self, ino: Ino, file: Arc<DelayedFile>) {
         self.moves(ino, None, Residence::Delayed(file), None);
+    }
+
+    /// The path of a name from the mounted directory on; bytes that are not UTF-8 as `\\xNN`.
+    pub(crate) fn path(&self, dir: Ino, name: &OsStr) -> String {
+        let mut path = String::new();
+        self.write_path(dir, name, &mut path);
+        path
+    }
+
+    /// Writes the path of a name.
+    pub(crate) fn writes<'a>(
+        &'a self,
+        (dir, name): (Ino, &'a OsStr),
+    ) -> impl FnOnce(&mut String) + 'a {
+        move |into| self.write_path(dir, name, into)
+    }
+
+    fn write_path(&self, dir: Ino, name: &OsStr, into: &mut String) {
+        if dir != ROOT
+            && let Some((parent, name)) = self.node(dir).and_then(|node| node.names.first())
+        {
+            self.write_path(*parent, name, into);
+        }
+        into.push('/');
+        escape_into(name.as_bytes(), into);
     }
 
     pub(crate) fn next_number(&mut self) -> Ino {

@@ -16,6 +16,9 @@ pub type Ino = u64;
 /// The directory that is mounted.
 pub const ROOT: Ino = 1;
 
+/// Time after which a pattern that nothing has matched is named, µs.
+pub(crate) const USED_AFTER_US: u64 = 60_000_000;
+
 pub(crate) type Name = Arc<OsStr>;
 
 /// Directories and what a file is called there. Nearly all have a single name.

@@ -26,12 +26,12 @@ use super::Fs;
 use super::backing::{OpenDir, keep_time};
 use super::failures::{Failed, In, Step, WriteBackError, WriteBackFailures};
 use super::residence::{FileState, Residence};
-use super::table::Table;
+use super::table::{Table, file_id};
 use super::temps::Temp;
 use super::types::Ino;
 use super::volume::begin_flush;
 use flashsift_core::delayed::schedule::Ending;
-use flashsift_core::event::Action;
+use flashsift_core::event::{Action, FileId};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -130,13 +130,14 @@ impl Fs {
     /// The files that could not be written back, which stay in RAM.
     pub fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
         let before = self.counters.lock().settled;
-        let done = self.decide_by_time(now_us);
+        self.decider.handle_deadline(now_us);
+        let done = self.perform();
         let done = done.and(self.settle_handed_over(self.now_us().max(now_us)));
         // A failure is logged there, and the epoch is tried again.
         let _ = self.end_due_epoch(self.now_us().max(now_us));
         // The times of directories that the kernel still knows can wait: files come and go there,
         // and each time would be a write.
-        self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups() == 0));
+        self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
         (self.counters.lock().settled - before, done)
     }
 
@@ -170,9 +171,9 @@ impl Fs {
                 table.named_in_ram().iter().filter(|ino| !table.delayed().contains_key(ino));
             others.copied().collect()
         };
-        self.emit(self.begin(0), Action::SyncAll);
+        self.decider.emit(self.decider.begin(0), Action::SyncAll);
         let done = self.perform();
-        self.wait_until_performed(&all);
+        self.decider.wait_until_performed(&ids(&all));
         done?;
         let left = self.named_of(&all);
         if !left.is_empty() {
@@ -223,7 +224,7 @@ impl Fs {
         if !in_ram {
             return Ok(());
         }
-        self.wait_until_performed(files);
+        self.decider.wait_until_performed(&ids(files));
         for ino in self.named_of(files) {
             match self.failure_of(ino) {
                 Some(errno) => return Err(errno),
@@ -274,7 +275,8 @@ impl Fs {
             return Ok(());
         }
         let before = self.counters.lock().settled;
-        let done = self.decide_for_space(bytes);
+        self.decider.need_space(bytes);
+        let done = self.perform();
         // A file that cannot be written back does not keep the others from freeing space.
         match self.counters.lock().settled > before {
             true => Ok(()),
@@ -412,11 +414,12 @@ impl Fs {
             }
         }
         for copy in flushed.iter().filter(|copy| !copy.flushed) {
+            let id = file_id(copy.job.ino);
             match (copy.nameless, copy.itself) {
                 (true, true) => (),
-                (true, false) => self.account_unflushed(copy.job.ino, copy.bytes),
-                (false, true) => self.account_flushed(copy.job, None),
-                (false, false) => self.account_flushed(copy.job, Some(copy.bytes)),
+                (true, false) => self.decider.hands_over(id, copy.bytes),
+                (false, true) => self.decider.flushes(id, copy.job.durable),
+                (false, false) => self.decider.copied(copy.bytes, copy.job.durable),
             }
         }
         for (copy, error) in lost {
@@ -471,6 +474,10 @@ impl Fs {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         self.fsync_in_backing(rustix::fs::openat(dir, ".", flags, Mode::empty())?, synced)
     }
+}
+
+fn ids(files: &[Ino]) -> Vec<FileId> {
+    files.iter().map(|ino| file_id(*ino)).collect()
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@
 
 use super::Fs;
 use super::types::{Device, Model, Writes};
-use super::write_back::Job;
-use super::{table, types::Ino};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::sift::account::WrittenData;
 use rustix::io::Result;
@@ -80,30 +78,6 @@ fn written_bytes(stat: &Path) -> Option<u64> {
 }
 
 impl Fs {
-    /// A file was created in RAM.
-    pub(crate) fn account_birth(&self, ino: Ino) {
-        self.events.with_account(|account, _| account.is_in_ram(table::file_id(ino)));
-    }
-
-    /// From now on the file's writes go to BACKING.
-    pub(crate) fn account_leaving(&self, ino: Ino) {
-        self.events.with_account(|account, _| account.left_ram(table::file_id(ino)));
-    }
-
-    /// A copy of this many bytes is in BACKING's page cache, not flushed.
-    pub(crate) fn account_unflushed(&self, ino: Ino, bytes: u64) {
-        let file = table::file_id(ino);
-        self.events.with_account(|account, now_us| account.handed_over(now_us, file, bytes));
-    }
-
-    /// A copy of this many bytes was flushed; `None`: the file itself, which was handed over.
-    pub(crate) fn account_flushed(&self, job: Job, copied_bytes: Option<u64>) {
-        self.events.with_account(|account, now_us| match copied_bytes {
-            Some(bytes) => account.copied(bytes, job.durable),
-            None => account.flushes(now_us, table::file_id(job.ino), job.durable),
-        });
-    }
-
     /// An application synced a directory.
     pub(crate) fn account_directory_sync(&self) {
         add(&self.backing.flushes.directories);
@@ -129,7 +103,7 @@ impl Fs {
     /// Returns the figures since the mount began.
     pub(crate) fn writes(&self, in_ram_bytes: Option<u64>) -> Writes {
         let (totals, settings, now_us) = self
-            .events
+            .decider
             .with_account(|account, now_us| (account.totals(now_us), account.settings(), now_us));
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let flushes = &self.backing.flushes;

@@ -3,8 +3,8 @@
 use super::recovery::born_ns;
 use crate::fs::Fs;
 use crate::fs::backing::proc_path;
+use crate::fs::decider::At;
 use crate::fs::delayed_file::{Base, DelayedFile, Left};
-use crate::fs::events::At;
 use crate::fs::residence::Residence;
 use crate::fs::table::{Node, Table};
 use crate::fs::types::Ino;
@@ -27,8 +27,8 @@ impl Fs {
         table.join(ino, Arc::new(DelayedFile::new(delay_us, size)));
         if let Some(file) = table.file(ino) {
             // The sifter need not care any more.
-            self.is_on_flash(file);
-            self.events.ignore(file);
+            self.decider.is_on_flash(file);
+            self.decider.ignore(file);
         }
         Ok(())
     }
@@ -97,8 +97,8 @@ impl Fs {
         let base = Base { file, ino: backing_ino, born_ns, names, left, counted };
         let adopted = Arc::new(DelayedFile::with_base(delay_us, base, stat.st_size as u64));
         table.adopt(ino, place.as_deref_mut(), adopted, Arc::new(ram));
-        self.events.ignore(id);
-        self.events.with_account(|account, _| account.is_in_ram(id));
+        self.decider.ignore(id);
+        self.decider.is_in_ram(id);
         Ok(true)
     }
 
@@ -122,8 +122,8 @@ impl Fs {
         table.settle(ino, None, base.file, (&was, &settled));
         self.store.remove(ino)?;
         if let Some(id) = table.file(ino) {
-            self.events.with_account(|account, _| account.left_ram(id));
-            self.events.unignore(id);
+            self.decider.leaves_ram(id);
+            self.decider.unignore(id);
         }
         table.drop_unused(ino);
         Ok(true)

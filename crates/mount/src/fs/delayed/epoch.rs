@@ -300,7 +300,7 @@ impl Fs {
 
     /// Counts bytes that went to BACKING.
     fn wrote_below(&self, bytes: u64) {
-        self.events.with_account(|account, _| account.copied(bytes, false));
+        self.decider.copied(bytes, false);
         self.counters.lock().settled_bytes += bytes;
     }
 
@@ -884,7 +884,7 @@ impl Fs {
     }
 
     fn leaves_ram(&self, table: &mut Table, ino: Ino) {
-        if table.node(ino).is_some_and(|node| node.opens() > 0) {
+        if table.node(ino).is_some_and(|node| node.opens > 0) {
             self.drop_clean_pages(table, ino);
         } else if let Err(error) = self.release_delayed(table, ino) {
             tracing::debug!("a file stays in RAM: {error}");

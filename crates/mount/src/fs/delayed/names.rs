@@ -1,7 +1,7 @@
 //! Names of files of a group: they change in the table alone, until their epoch ends.
 
 use crate::fs::Fs;
-use crate::fs::events::{self, At};
+use crate::fs::decider::At;
 use crate::fs::residence::{FileState, Residence};
 use crate::fs::table::Table;
 use crate::fs::types::{Attr, Ino, Name};
@@ -148,7 +148,7 @@ impl Fs {
         } else {
             self.remove_delayed_name(table, at, to.0, to.1)?;
         }
-        self.emit_rename(table, at, table.file(source), from, to);
+        self.decider.emit_rename(at, table.file(source), table.writes(from), table.writes(to));
         let in_ram = table.in_ram(from.0, from.1).ok_or(Errno::STALE)?;
         let below = in_ram.hides.is_some() || is_in_flight(table, source);
         table.remove_in_ram(from.0, from.1);
@@ -176,9 +176,7 @@ impl Fs {
         to: (Ino, &OsStr),
         delay_us: u64,
     ) {
-        let [mut old, mut new] = [String::new(), String::new()];
-        events::path(table, from.0, from.1, &mut old);
-        events::path(table, to.0, to.1, &mut new);
+        let [old, new] = [from, to].map(|(dir, name)| table.path(dir, name));
         if self.delayed.temporaries.lock().renamed(&old, &new, delay_us) {
             tracing::debug!("{old}: files with such names become files of a group: {new}");
         }

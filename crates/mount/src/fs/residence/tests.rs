@@ -88,7 +88,7 @@ struct Life {
     is: &'static str,
     named: bool,
     opens: u32,
-    /// What those read who have it open.
+    /// The bytes that its readers get.
     bytes: Arc<File>,
 }
 

@@ -4,6 +4,7 @@
 use super::super::Fs;
 use super::super::failures::{Failed, In, Step, WriteBackFailures};
 use super::super::residence::Residence;
+use super::super::table::file_id;
 use super::super::temps::Temp;
 use super::super::types::Ino;
 use super::{Job, Outcome, Staged, TRIES};
@@ -46,8 +47,8 @@ impl Fs {
         self.copy_times(ino, &copy.file)?;
         self.store.hand_over(ino, copy.file.clone()).step(Step::Copy)?;
         table.hand_over(ino, &mut place, copy.file.clone());
-        self.account_unflushed(ino, copy.bytes);
-        self.account_leaving(ino);
+        self.decider.hands_over(file_id(ino), copy.bytes);
+        self.decider.leaves_ram(file_id(ino));
         let due_us = self.now_us().saturating_add(self.unnamed_us);
         self.handed_over.lock().push_back((due_us, ino));
         Ok(Outcome::Kept)

@@ -68,7 +68,7 @@ impl Fs {
         self.delayed.direct_change(parent);
         self.settles(&mut table, (job, &file_state), &mut place, &file, &was, batch)?;
         drop(place);
-        self.account_flushed(job, Some(bytes));
+        self.decider.copied(bytes, job.durable);
         let mut counters = self.counters.lock();
         counters.settled += 1;
         counters.settled_bytes += bytes;

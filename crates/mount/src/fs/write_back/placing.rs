@@ -4,7 +4,7 @@ use super::super::Fs;
 use super::super::backing::keep_time;
 use super::super::failures::{Failed, In, Step};
 use super::super::residence::{Checkpoint, FileState, Place, Residence};
-use super::super::table::{InRam, Table};
+use super::super::table::{InRam, Table, file_id};
 use super::super::temps::Temp;
 use super::super::types::{Attr, Ino, Name};
 use super::{Batch, Dirs, Job, Outcome, Placed, Staged};
@@ -110,7 +110,8 @@ impl Fs {
 
     /// Ends the file's life in RAM.
     fn has_left_ram(&self, ino: Ino) {
-        self.left_ram(ino);
+        self.decider.leaves_ram(file_id(ino));
+        self.decider.is_on_flash(file_id(ino));
         // If this fails, the file is unreachable, and deleted with the mount.
         let _ = self.store.remove(ino);
     }
