@@ -1,7 +1,9 @@
 //! The file system's logic: what each request means for the table of names, BACKING and the store.
 
 pub(crate) mod backing;
+pub(crate) mod beneath;
 mod caller;
+mod copying;
 pub(crate) mod decider;
 mod delayed;
 mod delayed_file;
@@ -12,11 +14,13 @@ mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;
 pub(crate) mod readers;
+mod recovery;
 mod reservation;
 mod residence;
 pub(crate) mod sifting;
 pub(crate) mod store;
 mod table;
+mod temporary;
 mod temps;
 pub(crate) mod types;
 mod volume;
@@ -24,7 +28,8 @@ mod write_back;
 mod writes;
 mod xattrs;
 
-use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
+use self::backing::{Backing, OpenDir};
+use self::beneath::{HIDDEN, proc_path};
 use self::decider::{At, Decider};
 use self::delayed::Delayed;
 use self::drops::Drops;
@@ -34,10 +39,10 @@ use self::reservation::Reservation;
 use self::residence::{FileState, Residence};
 use self::store::Store;
 use self::table::Table;
-use self::temps::is_temporary;
+use self::temporary::is_temporary;
 use self::types::{Attr, Changes, Config, Ino, Name, ROOT, Status, Time};
 use self::write_back::Staged;
-use self::writes::BlockDevice;
+use self::writes::{BlockDevice, figures};
 use flashsift_core::delayed::groups::Groups;
 use flashsift_core::event::{Action, Event, Micros};
 use flashsift_core::sift::account::Account;
@@ -215,7 +220,7 @@ impl Fs {
     /// `ESTALE` if the file is not known; `EROFS` if BACKING is read-only; for a new size the
     /// errors of a write; any error of BACKING or of the store.
     pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         let file_state = self.file_state(&mut self.table(), ino)?;
         if let Some(size) = changes.size {
             self.resize(self.decider.begin(tid), ino, size)?;
@@ -289,7 +294,7 @@ impl Fs {
     ///
     /// `ENODATA`: it cannot be known, as the mount uses a mount of BACKING that has no place.
     pub(crate) fn backing_path(&self) -> Result<Vec<u8>> {
-        let link = backing::proc_path(&self.backing.root);
+        let link = proc_path(&self.backing.root);
         let path = rustix::fs::readlink(link, Vec::new())?.into_bytes();
         if path == b"/" { Err(Errno::NODATA) } else { Ok(path) }
     }
@@ -297,7 +302,7 @@ impl Fs {
     /// The state of the mount.
     pub fn status(&self) -> Status {
         let mut status = self.counters.lock().clone();
-        status.read_only = self.is_read_only();
+        status.read_only = self.backing.is_read_only();
         let table = self.table();
         status.files_in_ram = table.named_in_ram().len() as u64;
         status.failures = self.failing_now(&table);
@@ -317,7 +322,9 @@ impl Fs {
         status.foreground = self.decider.foreground();
         status.delayed = self.delayed_status();
         status.sift = self.decider.sift_status();
-        status.writes = Some(self.writes(self.store.content().ok().map(|(used, _)| used)));
+        let used = self.store.content().ok().map(|(used, _)| used);
+        let flushes = &self.backing.flushes;
+        status.writes = Some(figures(&self.decider, flushes, self.device.as_ref(), used));
         status
     }
 

@@ -15,10 +15,10 @@ mod adoption;
 mod epoch;
 
 mod names;
-pub(crate) mod recovery;
 
 use super::Fs;
 use super::backing::Backing;
+use super::beneath::LOG;
 use super::delayed_file::DelayedFile;
 use super::residence::FileState;
 use super::table::Table;
@@ -37,9 +37,6 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// The log in the hidden directory.
-pub(crate) const LOG: &str = "epochs";
 
 /// The files of the groups. All groups of a mount have their epochs together.
 #[derive(Debug)]
@@ -209,7 +206,7 @@ impl Fs {
         let dir = self.dir(table, dir).ok()?;
         // Only BACKING can make such a file.
         let special = dir.default_acl || dir.apart || dir.inherits || dir.synchronous;
-        (!special && !self.is_synchronous()).then_some(delay_us)
+        (!special && !self.backing.is_synchronous()).then_some(delay_us)
     }
 
     /// The same for a file, all of whose names have to be in a group.
@@ -372,11 +369,6 @@ impl Fs {
 fn open_share() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX))
-}
-
-/// The number of a hidden name.
-fn hidden_name(number: u64) -> String {
-    format!("{number:x}")
 }
 
 /// Opens the log, or creates it.

@@ -136,7 +136,7 @@ impl Fs {
             Some(node) => node.names.clone(),
             None => return Ok(()),
         };
-        if self.is_read_only() {
+        if self.backing.is_read_only() {
             return Err(Blocked::Failed);
         }
         let refused = |errno: Errno| {

@@ -5,7 +5,8 @@
 //! change both together, the file is written back first.
 
 use super::Fs;
-use super::backing::{self, HIDDEN, proc_path};
+use super::backing;
+use super::beneath::{HIDDEN, proc_path};
 use super::caller::{User, as_caller};
 use super::decider::At;
 use super::delayed_file::DelayedFile;
@@ -13,7 +14,7 @@ use super::open_files::asks_for_sync;
 use super::reservation::spare_files;
 use super::residence::Residence;
 use super::table::{self, InRam, Table};
-use super::temps::is_temporary;
+use super::temporary::is_temporary;
 use super::types::{Attr, Caller, Entry, Ino, Name, Opened, ROOT};
 use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
 use flashsift_core::sift::{Birth, FILE_COST_BYTES};
@@ -118,12 +119,12 @@ impl Fs {
         mode: u32,
         sync: bool,
     ) -> Result<(Ino, FileId, File)> {
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         let dir = self.dir(table, parent)?;
         let number = table.next_number();
         let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
         let gid = dir.gid.unwrap_or(caller.gid);
-        let sync = sync || dir.synchronous || self.is_synchronous();
+        let sync = sync || dir.synchronous || self.backing.is_synchronous();
         let created = Created { file: table::file_id(number), name: (parent, name), sync };
         let owner = FileOwner { uid: caller.uid, gid };
         let delay_us = self
@@ -385,7 +386,7 @@ impl Fs {
                     continue;
                 }
                 _ => {
-                    self.refuse_if_read_only()?;
+                    self.backing.refuse_if_read_only()?;
                     dir.permits(false)?;
                     self.reserve_name(&table, (parent, name))?;
                     self.name_delayed(&mut table, ino, (parent, name))?;
@@ -467,7 +468,7 @@ impl Fs {
             return Ok(());
         }
         if table.in_ram(parent, name).is_some() {
-            self.refuse_if_read_only()?;
+            self.backing.refuse_if_read_only()?;
             dir.permits(true)?;
             return self.unlink_in_ram(&mut table, at, parent, name);
         }
@@ -712,7 +713,7 @@ impl Fs {
         if target.is_some_and(|target| target.ino == source.ino) {
             return Ok(());
         }
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         self.dir(table, from.0)?.permits(true)?;
         new_dir.permits(target.is_some() || hidden.is_some())?;
         if hidden.is_some() {
@@ -896,7 +897,7 @@ impl Fs {
     /// A file in RAM below it cannot be written back, or the directory cannot be synced.
     pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
         let at = self.decider.begin(tid);
-        self.account_directory_sync();
+        self.backing.flushes.directory_synced();
         let (dir, in_ram, waits) = {
             let mut table = self.table();
             let waits = self.is_delayed_directory(&table, ino);
@@ -922,7 +923,6 @@ impl Fs {
             // The names could become durable without the content of their files.
             self.backing.sync_all(true)?;
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        self.fsync_in_backing(rustix::fs::openat(&dir, ".", flags, Mode::empty())?, true)
+        self.backing.fsync_dir(&dir, true)
     }
 }

@@ -109,7 +109,7 @@ impl Fs {
         if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
             return Ok(());
         }
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         let Some(file) = self.settled_file(open) else { return Ok(()) };
         let ours = rustix::fs::fcntl_getfl(&file)?;
         let appends = ours.contains(OFlags::APPEND) && !flags.contains(OFlags::APPEND);
@@ -156,7 +156,7 @@ impl Fs {
     /// Records that this open has passthrough. `writes`: it may write.
     pub(crate) fn set_passed_through(&self, open: OpenId, writes: bool) {
         if writes {
-            self.account_unseen_open();
+            self.backing.flushes.unseen_open();
         }
         if let Some(open) = self.opens.get(open) {
             open.passthrough.store(true, Ordering::Relaxed);
@@ -286,7 +286,7 @@ impl Fs {
             true => self.owner_of(&it)?,
         };
         if !access.cached {
-            self.refuse_if_read_only()?;
+            self.backing.refuse_if_read_only()?;
         }
         let mut written = 0;
         while written < bytes.len() {
@@ -528,7 +528,7 @@ impl Fs {
                 Some(done) => done,
                 // It makes no name durable.
                 None if data_only && self.are_names_durable(open.ino) => {
-                    self.fdatasync_in_backing(&file)
+                    self.backing.fdatasync(&file)
                 }
                 None => self.fsync_settled(open.ino, &file),
             },
@@ -554,7 +554,7 @@ impl Fs {
     ) -> Result<()> {
         let at = self.decider.begin(access.tid);
         let user = User { uid: access.uid, gid: access.gid };
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         let it = self.at_open(open)?;
         let flags = FallocateFlags::from_bits_retain(mode);
         let takes = if flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::COLLAPSE_RANGE)

@@ -6,7 +6,7 @@
 //! of all others count.
 
 use super::Fs;
-use super::backing::open_beneath;
+use super::beneath::open_beneath;
 use super::types::Status;
 use flashsift_core::names::unescape;
 use flashsift_core::sift::live::LiveDecision;

@@ -8,7 +8,7 @@
 //! BACKING's file system, whose page cache has its bytes until the kernel writes them. It counts
 //! for the store in every other respect.
 
-use super::backing::proc_path;
+use super::beneath::proc_path;
 use super::caller::with_exact_mode;
 use super::types::{Ino, errno};
 use flashsift_core::sift::FILE_COST_BYTES;

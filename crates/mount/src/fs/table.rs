@@ -16,7 +16,7 @@ use super::backing::OpenDir;
 use super::delayed_file::DelayedFile;
 use super::reservation::{ATTRIBUTES_BYTES, EXTENT_BYTES, Metadata};
 use super::residence::{Checkpoint, FileState, Place, Residence, Resident};
-use super::temps::Temps;
+use super::temporary::Temps;
 use super::types::{Attr, Ino, Name, Names, ROOT, Time};
 use flashsift_core::event::FileId;
 use flashsift_core::names::escape_into;

@@ -17,7 +17,7 @@
 //! Writers are not blocked during the copy; if the file changes meanwhile, the copy is repeated.
 //! After [`TRIES`] failed attempts the file's writers wait for the last one.
 
-pub(crate) mod copies;
+mod copies;
 mod handed_over;
 mod in_place;
 mod placing;
@@ -32,12 +32,11 @@ use super::types::Ino;
 use super::volume::begin_flush;
 use flashsift_core::delayed::schedule::Ending;
 use flashsift_core::event::{Action, FileId};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Copies of a changing file that are tried before its writers have to wait.
 const TRIES: u32 = 3;
@@ -237,18 +236,12 @@ impl Fs {
     /// Whether every name that this file got by its write-back outlives a power cut.
     pub(crate) fn names_are_durable(&self, table: &Table, ino: Ino) -> bool {
         let backing_ino = table.residence(ino).and_then(Residence::backing_ino);
-        backing_ino.is_none_or(|known| table.do_names_last(known, self.committed_after()))
-    }
-
-    /// Time after which the kernel has committed a name on its own.
-    fn committed_after(&self) -> Option<Duration> {
-        let volume = &self.backing.volume;
-        volume.is_ordered().then(|| volume.committed_after())
+        backing_ino.is_none_or(|known| table.do_names_last(known, self.backing.committed_after()))
     }
 
     /// Makes content and names of a file on flash durable.
     pub(crate) fn fsync_settled(&self, ino: Ino, file: &File) -> Result<(), Errno> {
-        self.fsync_in_backing(file, true)?;
+        self.backing.fsync(file, true)?;
         let mut table = self.table();
         if let Some(backing_ino) = table.residence(ino).and_then(Residence::backing_ino) {
             table.names_last(backing_ino);
@@ -361,7 +354,7 @@ impl Fs {
                 table.drop_unused(placed.job.ino);
             }
             let committed =
-                self.committed_after().and_then(|after| Instant::now().checked_sub(after));
+                self.backing.committed_after().and_then(|after| Instant::now().checked_sub(after));
             if let Some(committed) = committed {
                 table.all_names_last(committed);
             }
@@ -405,7 +398,7 @@ impl Fs {
             let synced = staged.iter().any(|copy| copy.job.durable);
             let done = match &staged[..] {
                 [] => Ok(()),
-                [one] => self.fsync_in_backing(&one.file, synced),
+                [one] => self.backing.fsync(&one.file, synced),
                 _ => self.backing.sync_all(synced),
             };
             match done.step(Step::Sync) {
@@ -438,9 +431,9 @@ impl Fs {
             .backing
             .volume
             .one_sync_covers_earlier()
-            .then(|| self.fsync_in_backing(&last.file, true));
+            .then(|| self.backing.fsync(&last.file, true));
         for placed in &waited {
-            let done = last.unwrap_or_else(|| self.fsync_in_backing(&placed.file, true));
+            let done = last.unwrap_or_else(|| self.backing.fsync(&placed.file, true));
             placed.file_state.set_synced(done);
             match done.step(Step::Sync) {
                 Ok(()) => self.table().names_last(placed.backing_ino),
@@ -455,7 +448,7 @@ impl Fs {
         let synced = batch.placed.iter().any(|placed| placed.job.durable);
         for (ino, dir) in &batch.dirs {
             batch.tried.push(*ino);
-            let done = self.sync_dir(dir, synced);
+            let done = self.backing.fsync_dir(dir, synced);
             durable = durable.and(done);
             if let Err(error) = done.step(Step::SyncDirectory) {
                 batch.failed.push((*ino, error));
@@ -467,12 +460,6 @@ impl Fs {
                 self.table().names_last(placed.backing_ino);
             }
         }
-    }
-
-    /// Makes the names in a directory durable.
-    fn sync_dir(&self, dir: &Arc<OpenDir>, synced: bool) -> Result<(), Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        self.fsync_in_backing(rustix::fs::openat(dir, ".", flags, Mode::empty())?, synced)
     }
 }
 

@@ -1,34 +1,19 @@
 //! Extended attributes, access control lists among them.
 
 use super::Fs;
-use super::backing::proc_path;
+use super::beneath::proc_path;
 use super::caller::{User, as_user, keeps_setgid};
+use super::copying::{XATTR_BYTES, xattr_names, xattr_value};
 use super::reservation::ATTRIBUTES_BYTES;
 use super::types::{Caller, Changes, Ino};
 use super::write_back::Job;
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Limit of a value, and of all names together, bytes.
-const BYTES: usize = 64 << 10;
-
-pub(crate) fn names(path: &Path) -> Result<Vec<CString>> {
-    let mut list = vec![0; BYTES];
-    let len = rustix::fs::listxattr(path, &mut list[..])?;
-    Ok(split_names(&list[..len]))
-}
-
-pub(crate) fn value(path: &Path, name: impl rustix::path::Arg) -> Result<Vec<u8>> {
-    let mut value = vec![0; BYTES];
-    let len = rustix::fs::getxattr(path, name, &mut value[..])?;
-    value.truncate(len);
-    Ok(value)
-}
 
 /// Limit of the attributes of a file in RAM, bytes, of which each also counts a fixed overhead.
 /// ext4 limits them to a block and the rest of the inode; its smallest blocks are 1 KiB.
@@ -36,8 +21,8 @@ const BYTES_IN_RAM: usize = 800;
 const BYTES_EACH: usize = 24;
 
 fn bytes_in_use(path: &Path) -> Result<usize> {
-    names(path)?.iter().try_fold(0, |sum, name| {
-        Ok(sum + BYTES_EACH + name.count_bytes() + value(path, name)?.len())
+    xattr_names(path)?.iter().try_fold(0, |sum, name| {
+        Ok(sum + BYTES_EACH + name.count_bytes() + xattr_value(path, name)?.len())
     })
 }
 
@@ -77,7 +62,7 @@ impl Fs {
     ///
     /// `ENODATA`: there is no such attribute. `EOPNOTSUPP`, `EACCES`.
     pub fn get_xattr(&self, ino: Ino, name: &OsStr) -> Result<Vec<u8>> {
-        self.look(ino, |path| value(path, name))
+        self.look(ino, |path| xattr_value(path, name))
     }
 
     /// The names of all attributes, each with a terminating zero byte.
@@ -87,7 +72,7 @@ impl Fs {
     /// `EOPNOTSUPP`, and the errors of reading the file's attributes.
     pub fn list_xattr(&self, ino: Ino) -> Result<Vec<u8>> {
         self.look(ino, |path| {
-            let mut list = vec![0; BYTES];
+            let mut list = vec![0; XATTR_BYTES];
             let len = rustix::fs::listxattr(path, &mut list[..])?;
             list.truncate(len);
             Ok(list)
@@ -166,7 +151,7 @@ impl Fs {
         adds: usize,
         change: impl Fn(&Path) -> Result<()>,
     ) -> Result<()> {
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         let file_state = self.file_state(&mut self.table(), ino)?;
         let done = loop {
             let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
@@ -227,12 +212,4 @@ impl Fs {
         table.release(ino, file_state);
         done
     }
-}
-
-/// Names of extended attributes as the kernel gives them.
-fn split_names(list: &[u8]) -> Vec<CString> {
-    list.split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-        .filter_map(|name| CString::new(name).ok())
-        .collect()
 }

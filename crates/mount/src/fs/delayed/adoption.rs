@@ -1,18 +1,16 @@
 //! Files that join a group or leave it.
 
-use super::recovery::born_ns;
 use crate::fs::Fs;
-use crate::fs::backing::proc_path;
+use crate::fs::copying::copy_attributes;
 use crate::fs::decider::At;
 use crate::fs::delayed_file::{Base, DelayedFile, Left};
+use crate::fs::recovery::born_ns;
 use crate::fs::residence::Residence;
 use crate::fs::table::{Node, Table};
 use crate::fs::types::Ino;
-use crate::fs::xattrs;
 use flashsift_core::event::Micros;
-use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, Result};
-use std::fs::File;
 use std::sync::Arc;
 
 impl Fs {
@@ -128,25 +126,4 @@ impl Fs {
         table.drop_unused(ino);
         Ok(true)
     }
-}
-
-fn copy_attributes(from: &File, stat: &rustix::fs::Stat, ram: &File) -> Result<()> {
-    rustix::fs::ftruncate(ram, stat.st_size as u64)?;
-    let path = proc_path(from);
-    let names = match xattrs::names(&path) {
-        Err(Errno::OPNOTSUPP) => Vec::new(),
-        names => names?,
-    };
-    for name in names {
-        let value = xattrs::value(&path, &name)?;
-        rustix::fs::fsetxattr(ram, &name, &value, XattrFlags::empty())?;
-    }
-    let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
-    rustix::fs::futimens(
-        ram,
-        &Timestamps {
-            last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
-            last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
-        },
-    )
 }

@@ -1,16 +1,17 @@
 //! The end of an epoch.
 
-use super::recovery::{
+use super::{Closer, open_log};
+use crate::fs::Fs;
+use crate::fs::backing::{INHERITED, keep_time};
+use crate::fs::beneath::{LOG, hidden_name, open_beneath};
+use crate::fs::copying::{copy, set_times};
+use crate::fs::delayed_file::{Base, DelayedFile, Left};
+use crate::fs::recovery::{
     apply_change, born_ns, open_in_any_case, remove, remove_hidden, set_attributes, write_pages,
 };
-use super::{Closer, hidden_name, open_log};
-use crate::fs::Fs;
-use crate::fs::backing::{INHERITED, keep_time, open_beneath};
-use crate::fs::delayed_file::{Base, DelayedFile, Left};
 use crate::fs::table::Table;
 use crate::fs::temps::path_of;
 use crate::fs::types::{Ino, Name, Names, io};
-use crate::fs::write_back::copies::copy;
 use flashsift_core::delayed::changes::Changes;
 use flashsift_core::delayed::plan::{
     DeferredPages, EpochFile, EpochPlan, EpochStep, FileKey, Standing, is_written_anew,
@@ -22,7 +23,7 @@ use flashsift_core::delayed::schedule::{Ending, Schedule};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::structure::Extents;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
-use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -156,7 +157,7 @@ impl Fs {
         if closer.file.take().is_some() {
             // In place first: the log may be the only place that has it.
             self.backing.sync_all(false)?;
-            rustix::fs::unlinkat(&self.backing.hidden, super::LOG, AtFlags::empty())?;
+            rustix::fs::unlinkat(&self.backing.hidden, LOG, AtFlags::empty())?;
         }
         Ok(())
     }
@@ -241,7 +242,7 @@ impl Fs {
     }
 
     fn prepare_epoch(&self, closer: &mut Closer) -> Result<()> {
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         self.log_file(closer)?;
         let growing = {
             let table = self.table();
@@ -951,13 +952,6 @@ fn attributes(stat: &rustix::fs::Stat) -> Attributes {
         gid: stat.st_gid,
         modified: (stat.st_mtime, stat.st_mtime_nsec as u32),
     }
-}
-
-fn set_times(file: &File, was: &rustix::fs::Stat) -> Result<()> {
-    let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
-    let last_access = time(was.st_atime, was.st_atime_nsec as i64);
-    let last_modification = time(was.st_mtime, was.st_mtime_nsec as i64);
-    rustix::fs::futimens(file, &Timestamps { last_access, last_modification })
 }
 
 /// The path of a name from BACKING on.

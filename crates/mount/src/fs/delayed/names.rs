@@ -48,7 +48,7 @@ impl Fs {
         if self.delayed_at(table, dir, name)?.is_none() {
             return Ok(false);
         }
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         let open = self.dir(table, dir)?;
         open.permits(true)?;
         if table.in_ram(dir, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
@@ -133,7 +133,7 @@ impl Fs {
         if replaced == Some(source) {
             return Ok(true);
         }
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         self.dir(table, from.0)?.permits(true)?;
         let into = self.dir(table, to.0)?;
         into.permits(replaced.is_some())?;

@@ -1,22 +1,17 @@
 //! Copies of files in RAM that have no final name yet.
 
 use super::super::Fs;
-use super::super::backing::proc_path;
+use super::super::copying::{copy, set_times};
 use super::super::failures::{Failed, In, Step};
 use super::super::residence::{Checkpoint, FileState, Residence};
 use super::super::table::Table;
 use super::super::temps::Temp;
-use super::super::types::{Ino, errno};
+use super::super::types::Ino;
 use super::{Job, KEPT, Staged};
-use rustix::fs::{Gid, Mode, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 use std::fs::File;
 use std::num::NonZero;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-
-/// Size of one copy step, bytes.
-const CHUNK: usize = 256 << 10;
 
 impl Fs {
     /// Copies the file's content and attributes, but not its names and times; `None` if it is not
@@ -148,18 +143,13 @@ impl Fs {
     /// Gives a copy the times of its file.
     pub(super) fn copy_times(&self, ino: Ino, to: &File) -> Result<rustix::fs::Stat, Failed> {
         let was = self.store.stat(ino).step(Step::Open)?;
-        let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
-        let times = Timestamps {
-            last_access: time(was.st_atime, was.st_atime_nsec as i64),
-            last_modification: time(was.st_mtime, was.st_mtime_nsec as i64),
-        };
         let has = rustix::fs::fstat(to).step(Step::Copy)?;
         let of = |stat: &rustix::fs::Stat| {
             (stat.st_atime, stat.st_atime_nsec, stat.st_mtime, stat.st_mtime_nsec)
         };
         // A checkpoint that is current costs no write.
         if of(&has) != of(&was) {
-            rustix::fs::futimens(to, &times).step(Step::Copy)?;
+            set_times(to, &was).step(Step::Copy)?;
         }
         Ok(was)
     }
@@ -169,46 +159,4 @@ impl Fs {
         self.remove_temp(&mut table, &copy.temp);
         table.release(copy.job.ino, copy.file_state);
     }
-}
-
-/// Copies content, owner, mode and attributes. Returns the number of bytes.
-pub(crate) fn copy(source: &File, target: &File) -> Result<u64, Errno> {
-    let stat = rustix::fs::fstat(source)?;
-    let size = stat.st_size as u64;
-    let mut bytes = vec![0; CHUNK.min(size as usize)];
-    let (mut at, mut copied) = (0, 0);
-    while at < size {
-        // Holes stay holes.
-        let data = match rustix::fs::seek(source, SeekFrom::Data(at)) {
-            Ok(data) => data,
-            Err(Errno::NXIO) => break,
-            Err(error) => return Err(error),
-        };
-        let end = rustix::fs::seek(source, SeekFrom::Hole(data))?.min(size);
-        at = data;
-        while at < end {
-            let len = bytes.len().min((end - at) as usize);
-            let read = source.read_at(&mut bytes[..len], at).map_err(|error| errno(&error))?;
-            if read == 0 {
-                // The file was truncated meanwhile: this copy is invalid.
-                return Ok(copied);
-            }
-            target.write_all_at(&bytes[..read], at).map_err(|error| errno(&error))?;
-            at += read as u64;
-            copied += read as u64;
-        }
-    }
-    // Without a hole at the end it is long enough: ext4 would journal a block more.
-    if at < size {
-        rustix::fs::ftruncate(target, size)?;
-    }
-    rustix::fs::fchown(target, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
-    rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
-    // Accessed by descriptor, since the name may disappear meanwhile.
-    let path = proc_path(source);
-    for name in super::super::xattrs::names(&path)? {
-        let value = super::super::xattrs::value(&path, &name)?;
-        rustix::fs::fsetxattr(target, &name, &value, rustix::fs::XattrFlags::empty())?;
-    }
-    Ok(copied)
 }

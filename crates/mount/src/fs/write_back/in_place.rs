@@ -7,10 +7,10 @@
 
 use super::super::Fs;
 use super::super::backing::keep_time;
+use super::super::copying::copy;
 use super::super::failures::{Failed, In, Step};
 use super::super::residence::Residence;
 use super::super::volume::Kind;
-use super::copies::copy;
 use super::{Batch, Job, Outcome};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;

@@ -1,8 +1,7 @@
 //! Applying the entries of a log after a crash, before anything else is done in BACKING.
 
-use super::super::backing::open_beneath;
-use super::super::types::io;
-use super::{LOG, hidden_name};
+use super::beneath::{HIDDEN, LOG, hidden_name, open_beneath};
+use super::types::io;
 use flashsift_core::delayed::record::{
     Attributes, FileChange, FileRef, InodeId, Loss, Record, is_of_other_version, recovery,
 };
@@ -46,7 +45,7 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
         tracing::error!(
             "after a crash, {}/{LOG} can only be applied by the version of flashsift that wrote \
              it: mount the directory with that once",
-            super::super::backing::HIDDEN
+            HIDDEN
         );
         return Err(Errno::PROTONOSUPPORT);
     }
@@ -57,7 +56,7 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
     })?;
     if let Some(damage) = found.damage {
         let (at, later) = (damage.at, damage.later);
-        let log = format!("{}/{LOG}", super::super::backing::HIDDEN);
+        let log = format!("{}/{LOG}", HIDDEN);
         let is = format!(
             "{log}: the log of delayed syncs is damaged at byte {at}, before {later} whole entries"
         );
@@ -110,7 +109,7 @@ fn keep_damaged(dirs: Directories<'_>) -> Result<()> {
             Err(Errno::EXIST) => number += 1,
             Err(error) => return Err(error),
             Ok(()) => {
-                let hidden = super::super::backing::HIDDEN;
+                let hidden = HIDDEN;
                 tracing::warn!(
                     "the damaged log is kept as {hidden}/{kept}: delete it when you like"
                 );
