@@ -7,6 +7,7 @@ mod copying;
 pub(crate) mod decider;
 mod delayed;
 mod delayed_file;
+mod directories;
 pub(crate) mod drops;
 pub(crate) mod failures;
 mod flash_state;
@@ -28,31 +29,30 @@ mod write_back;
 mod writes;
 mod xattrs;
 
-use self::backing::{Backing, OpenDir};
-use self::beneath::{HIDDEN, proc_path};
-use self::decider::{At, Decider};
+use self::backing::Backing;
+use self::beneath::proc_path;
+use self::decider::Decider;
 use self::delayed::Delayed;
 use self::drops::Drops;
 use self::failures::Failing;
+use self::namespace::Namespace;
 use self::opens::Opens;
 use self::reservation::Reservation;
-use self::residence::{FileState, Residence};
+use self::residence::FileState;
 use self::store::Store;
 use self::table::Table;
-use self::temporary::is_temporary;
-use self::types::{Attr, Changes, Config, Ino, Name, ROOT, Status, Time};
+use self::types::{Attr, Changes, Config, Ino, Status, Time};
 use self::write_back::Staged;
 use self::writes::{BlockDevice, figures};
 use flashsift_core::delayed::groups::Groups;
-use flashsift_core::event::{Action, Event, Micros};
+use flashsift_core::event::{Event, Micros};
 use flashsift_core::sift::account::Account;
 use flashsift_core::sift::{KeepConfig, live::Live};
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, StatVfs, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -72,20 +72,20 @@ const UNNAMED_US: Micros = 30_000_000;
 /// returns another file's content.
 #[derive(Debug)]
 pub struct Fs {
-    pub(crate) backing: Backing,
-    pub(crate) store: Store,
+    pub(crate) backing: Arc<Backing>,
+    pub(crate) store: Arc<Store>,
     /// The most RAM that files may take, bytes.
     pub(crate) budget_bytes: u64,
     /// The RAM that files may take now: less than `budget_bytes` while memory is short.
     pub(crate) allowed_bytes: AtomicU64,
-    table: Mutex<Table>,
+    names: Arc<Mutex<Namespace>>,
     /// Open files by number, so that reads and writes need no table.
     pub(crate) opens: Opens,
     pub(crate) reservation: Reservation,
     pub(crate) counters: Mutex<Status>,
     /// Held by the thread that frees space in RAM.
     pub(crate) making_room: Mutex<()>,
-    pub(crate) decider: Decider,
+    pub(crate) decider: Arc<Decider>,
     /// Locked after the table.
     pub(crate) failing: Mutex<Failing>,
     /// Copies that could not get their names, by file. Locked after the table.
@@ -110,8 +110,12 @@ impl Fs {
     ///
     /// The store or BACKING cannot be examined, or BACKING cannot be prepared for the mount.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
+        Fs::over(Backing::new(backing, config.noatime)?, store, config)
+    }
+
+    fn over(backing: Backing, store: Store, config: Config) -> Result<Fs> {
         let budget_bytes = store.usage()?.1;
-        let backing = Backing::new(backing, config.noatime)?;
+        let (backing, store) = (Arc::new(backing), Arc::new(store));
         let keep = KeepConfig {
             lose_at_most_us: config.lose_at_most_us,
             budget_bytes,
@@ -124,8 +128,11 @@ impl Fs {
         let groups = Groups::new(&config.delayed);
         let delayed = Delayed::new(groups, &config.settled, config.lose_at_most_us);
         let device = BlockDevice::new(&backing.root);
+        let decider = Arc::new(Decider::new(clock, Account::new(config.flusher), sift));
+        let table = Table::new(backing.root_ino, reservation.metadata.clone());
+        let names = Namespace::new(table, backing.clone(), store.clone(), decider.clone());
         Ok(Fs {
-            table: Mutex::new(Table::new(backing.root_ino, reservation.metadata.clone())),
+            names: Arc::new(Mutex::new(names)),
             reservation,
             backing,
             store,
@@ -135,7 +142,7 @@ impl Fs {
             counters: Mutex::new(Status { schema: 1, ..Status::default() }),
             making_room: Mutex::new(()),
             device,
-            decider: Decider::new(clock, Account::new(config.flusher), sift),
+            decider,
             failing: Mutex::default(),
             kept: Mutex::default(),
             handed_over: Mutex::default(),
@@ -156,8 +163,8 @@ impl Fs {
         self.decider.now()
     }
 
-    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
+    pub(crate) fn table(&self) -> MutexGuard<'_, Namespace> {
+        self.names.lock()
     }
 
     /// Every event goes here from now on, one after the other. To be called before the file system
@@ -189,8 +196,8 @@ impl Fs {
     /// BACKING.
     pub fn lookup(&self, parent: Ino, name: &OsStr) -> Result<Attr> {
         let mut table = self.table();
-        let ino = self.find(&mut table, parent, name)?;
-        self.looked_up(&mut table, ino)
+        let ino = table.find(parent, name)?;
+        table.looked_up(ino)
     }
 
     /// Subtracts this many lookups, which the kernel has taken back.
@@ -210,7 +217,7 @@ impl Fs {
     /// `ESTALE`: the file is gone from BACKING. Errors of reading its attributes.
     pub fn attr(&self, ino: Ino) -> Result<Attr> {
         let mut table = self.table();
-        self.attr_of(&mut table, ino)
+        table.attr_of(ino)
     }
 
     /// Performs `chmod`, `chown`, `truncate` and `utimensat`.
@@ -230,7 +237,7 @@ impl Fs {
         let gate = file_state.gate.read();
         let mut table = self.table();
         let place = file_state.place();
-        let attr = self.attr_of(&mut table, ino)?;
+        let attr = table.attr_of(ino)?;
         let changes = with_stripped(changes, &attr);
         if table.is_in_ram(ino) {
             let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
@@ -251,7 +258,7 @@ impl Fs {
         } else if let Some(file) = place.file() {
             apply(file, &changes)?;
         } else {
-            let path = self.path_of(&mut table, ino)?;
+            let path = table.path_of(ino)?;
             apply(&path, &changes)?;
             table.close_dir(ino);
             if changes.mtime.is_some() {
@@ -261,7 +268,7 @@ impl Fs {
         drop(place);
         drop(gate);
         drop(epoch);
-        let attr = self.attr_of(&mut table, ino);
+        let attr = table.attr_of(ino);
         table.release(ino, file_state);
         attr
     }
@@ -356,190 +363,15 @@ impl Fs {
         self.decider.check();
     }
 
-    /// The inode number of a name; creates its node if there is none.
-    pub(crate) fn find(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<Ino> {
-        if let Some(in_ram) = table.in_ram(parent, name) {
-            return Ok(in_ram.ino);
-        }
-        let stat = self.in_backing(table, parent, name)?.ok_or(Errno::NOENT)?;
-        let ino = table.settled(stat.st_ino);
-        if table.name(ino, parent, &Name::from(name))
-            && let Some(file) = table.file(ino)
-        {
-            // The event stream may not know the name yet. The thread is not known here.
-            let at = At { us: self.now_us(), tid: 0 };
-            let path = table.writes((parent, name));
-            self.decider.emit_name(at, path, |name| Action::Bind { file, name });
-        }
-        Ok(ino)
-    }
-
-    /// Opens the object with this name in BACKING, whether it is hidden or not.
-    pub(crate) fn in_backing(
-        &self,
-        table: &mut Table,
-        parent: Ino,
-        name: &OsStr,
-    ) -> Result<Option<Stat>> {
-        let ours = (parent == ROOT && name == HIDDEN) || is_temporary(name);
-        if ours || table.is_whiteout(parent, name) {
-            return Ok(None);
-        }
-        let dir = self.dir(table, parent)?;
-        match self.backing.stat(&dir, name) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Counts a lookup by the kernel, and returns the attributes.
-    pub(crate) fn looked_up(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
-        let attr = self.attr_of(table, ino);
-        if attr.is_err() || !table.count_lookup(ino) {
-            table.drop_unused(ino);
-        }
-        attr
-    }
-
-    /// Attributes of a file, with the times that BACKING can keep: they stay the same when the file
-    /// is written back.
-    pub(crate) fn attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
-        let attr = self.full_attr_of(table, ino)?;
-        Ok(attr.with_times_of(self.backing.granularity_ns))
-    }
-
-    fn full_attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
-        let node = table.node(ino).ok_or(Errno::STALE)?;
-        let open = node.file_state().and_then(|file_state| file_state.place().file().cloned());
-        let links = node.names.len() as u32;
-        match node.residence().clone() {
-            Residence::Ram(_) | Residence::HandedOver | Residence::Delayed(_) => {
-                Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) })
-            }
-            Residence::Gone(attr) => Ok(match open {
-                Some(file) => Attr { nlink: 0, ..Attr::new(ino, &rustix::fs::fstat(&file)?) },
-                None => *attr,
-            }),
-            Residence::Flash(backing_ino) => {
-                let stat = match open {
-                    Some(file) => rustix::fs::fstat(&file)?,
-                    None => self.stat_by_name(table, ino, backing_ino)?,
-                };
-                let mut attr = Attr::new(ino, &stat);
-                attr.nlink -= table.hidden_names(backing_ino).min(attr.nlink);
-                if ino == ROOT && attr.nlink > 2 {
-                    // The name in our own directory is not shown.
-                    attr.nlink -= 1;
-                }
-                attr.ctime = table.ctime(backing_ino, attr.ctime);
-                if let Some(time) = table.dir_times.get(&ino) {
-                    attr.mtime = attr.mtime.max(*time);
-                    attr.ctime = attr.ctime.max(*time);
-                }
-                Ok(attr)
-            }
-        }
-    }
-
-    /// The `stat` of a file by the first of its names that still leads to it.
-    fn stat_by_name(&self, table: &mut Table, ino: Ino, backing_ino: u64) -> Result<Stat> {
-        if ino == ROOT {
-            return rustix::fs::fstat(&self.backing.root);
-        }
-        self.by_name(table, ino, |fs, dir, name| {
-            let stat = fs.backing.stat(dir, name)?;
-            Ok((stat, stat.st_ino == backing_ino))
-        })
-    }
-
-    /// The result of `look` for the first of the file's names that it accepts.
-    fn by_name<T>(
-        &self,
-        table: &mut Table,
-        ino: Ino,
-        look: impl Fn(&Fs, &OpenDir, &OsStr) -> Result<(T, bool)>,
-    ) -> Result<T> {
-        let names = table.node(ino).ok_or(Errno::STALE)?.names.clone();
-        for (parent, name) in names {
-            let dir = self.dir(table, parent)?;
-            match look(self, &dir, &name) {
-                Ok((found, true)) => return Ok(found),
-                Ok((_, false)) | Err(Errno::NOENT | Errno::NOTDIR) => (),
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Errno::STALE)
-    }
-
-    /// Opens a directory of BACKING.
-    pub(crate) fn dir(&self, table: &mut Table, ino: Ino) -> Result<Arc<OpenDir>> {
-        if let Some(dir) = table.open_dir(ino) {
-            return Ok(dir);
-        }
-        let node = table.node(ino).ok_or(Errno::STALE)?;
-        let backing_ino = match node.residence() {
-            Residence::Flash(backing_ino) => *backing_ino,
-            Residence::Gone(_) => return Err(Errno::NOENT),
-            _ => return Err(Errno::NOTDIR),
-        };
-        let (dir, stat) = match node.names.first().cloned() {
-            None if ino == ROOT => self.backing.open_root()?,
-            None => return Err(Errno::STALE),
-            Some((parent, name)) => self.backing.open_dir(&self.dir(table, parent)?, &name)?,
-        };
-        if stat.st_ino != backing_ino {
-            return Err(Errno::STALE);
-        }
-        let dir = Arc::new(dir);
-        table.keep_open(ino, &dir);
-        Ok(dir)
-    }
-
-    /// Opens an object of BACKING (file, directory, link …) with `O_PATH`, to change its
-    /// attributes.
-    pub(crate) fn path_of(&self, table: &mut Table, ino: Ino) -> Result<OwnedFd> {
-        let residence = table.residence(ino);
-        let backing_ino = residence.and_then(Residence::backing_ino).ok_or(Errno::STALE)?;
-        if ino == ROOT {
-            return self.backing.open_path(&self.backing.root, OsStr::new("."));
-        }
-        self.by_name(table, ino, |fs, dir, name| {
-            let path = fs.backing.open_path(dir, name)?;
-            let found = rustix::fs::fstat(&path)?.st_ino == backing_ino;
-            Ok((path, found))
-        })
-    }
-
-    /// Opens a file on flash for reading and writing.
-    pub(crate) fn open_settled(
-        &self,
-        table: &mut Table,
-        ino: Ino,
-        backing_ino: u64,
-    ) -> Result<File> {
-        self.by_name(table, ino, |fs, dir, name| {
-            let file = fs.backing.open_file(dir, name)?;
-            let found = rustix::fs::fstat(&file)?.st_ino == backing_ino;
-            Ok((file, found))
-        })
-    }
-
     /// State that the file's readers and writers share; it is created if no process has the file
     /// open.
-    pub(crate) fn file_state(&self, table: &mut Table, ino: Ino) -> Result<Arc<FileState>> {
+    pub(crate) fn file_state(&self, table: &mut Namespace, ino: Ino) -> Result<Arc<FileState>> {
         let node = table.node(ino).ok_or(Errno::STALE)?;
         if let Some(file_state) = node.file_state() {
             return Ok(file_state.clone());
         }
         let in_group = !table.is_in_ram(ino) && self.delay_of_file(table, ino).is_some();
         table.share(ino, in_group).ok_or(Errno::STALE)
-    }
-
-    /// Records that files in RAM came to this directory or left it.
-    pub(crate) fn dir_changed(&self, table: &mut Table, dir: Ino) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        table.dir_times.insert(dir, Time { s: now.tv_sec, ns: now.tv_nsec as u32 });
     }
 
     /// Leaves BACKING as an ordinary directory. All files in RAM must have been written back.

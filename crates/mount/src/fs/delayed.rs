@@ -21,8 +21,8 @@ use super::backing::Backing;
 use super::beneath::LOG;
 use super::delayed_file::DelayedFile;
 use super::residence::FileState;
-use super::table::Table;
 use super::types::{DelayedStatus, Ino, Name, USED_AFTER_US};
+use crate::fs::namespace::Namespace;
 use flashsift_core::delayed::groups::{Groups, Temporaries};
 use flashsift_core::delayed::plan::Log;
 use flashsift_core::delayed::record::InodeId;
@@ -198,19 +198,19 @@ impl Delayed {
 impl Fs {
     /// For how long the syncs of a file with this name may be delayed, µs. `None`: they are
     /// honoured at once.
-    pub(crate) fn delay_us(&self, table: &mut Table, dir: Ino, name: &OsStr) -> Option<Micros> {
+    pub(crate) fn delay_us(&self, table: &mut Namespace, dir: Ino, name: &OsStr) -> Option<Micros> {
         if !self.delayed.is_used() {
             return None;
         }
         let delay_us = self.delayed.delay_us(&table.path(dir, name))?;
-        let dir = self.dir(table, dir).ok()?;
+        let dir = table.dir(dir).ok()?;
         // Only BACKING can make such a file.
         let special = dir.default_acl || dir.apart || dir.inherits || dir.synchronous;
         (!special && !self.backing.is_synchronous()).then_some(delay_us)
     }
 
     /// The same for a file, all of whose names have to be in a group.
-    pub(crate) fn delay_of_file(&self, table: &mut Table, ino: Ino) -> Option<Micros> {
+    pub(crate) fn delay_of_file(&self, table: &mut Namespace, ino: Ino) -> Option<Micros> {
         if !self.delayed.is_used() {
             return None;
         }
@@ -260,7 +260,7 @@ impl Fs {
         }
     }
 
-    fn note_delayed_name(&self, table: &mut Table, dir: Ino, name: &OsStr) {
+    fn note_delayed_name(&self, table: &mut Namespace, dir: Ino, name: &OsStr) {
         self.delayed.groups.delayed(&table.path(dir, name));
     }
 

@@ -15,7 +15,6 @@ use super::table::Table;
 use super::types::{Attr, Ino, ROOT};
 use flashsift_core::sift::Blocked;
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::AtFlags;
 use rustix::io::{Errno, Result};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -143,16 +142,16 @@ impl Fs {
             tracing::warn!(errno = errno.raw_os_error(), "dropping a file: {errno}");
             Blocked::Failed
         };
-        let attr = self.attr_of(&mut table, ino).map_err(refused)?;
+        let attr = table.attr_of(ino).map_err(refused)?;
         // BACKING alone may refuse, so its files go first.
         for (dir, name) in &names {
             if table.in_ram(*dir, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
-                self.remove_hidden(&mut table, *dir, name).map_err(refused)?;
+                table.remove_hidden(*dir, name).map_err(refused)?;
             }
         }
         for (dir, name) in names {
             self.remove_name_in_ram(&mut table, at, dir, &name).map_err(refused)?;
-            self.dir_changed(&mut table, dir);
+            table.dir_changed(dir);
             if self.drops.are_announced() {
                 let directory = path(&table, dir);
                 self.drops.add(dir, DroppedName { directory, name: name.as_ref().into() }, attr);
@@ -169,17 +168,8 @@ impl Fs {
         let mut table = self.table();
         let gone = self.drops.take(parent, name)
             && table.in_ram(parent, name).is_none()
-            && matches!(self.in_backing(&mut table, parent, name), Ok(None));
+            && matches!(table.in_backing(parent, name), Ok(None));
         Some(if gone { Ok(()) } else { Err(Errno::BUSY) })
-    }
-
-    /// Removes the file in BACKING that a name in RAM hides.
-    pub(crate) fn remove_hidden(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
-        let dir = self.dir(table, parent)?;
-        match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
-            Err(Errno::NOENT) => Ok(()),
-            other => other,
-        }
     }
 }
 

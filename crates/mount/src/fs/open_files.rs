@@ -7,9 +7,10 @@ use super::delayed_file::{Change, Covered};
 use super::opens::Open;
 use super::reservation::EXTENT_BYTES;
 use super::residence::{FileState, Place, Residence};
-use super::table::{Node, Table};
+use super::table::Node;
 use super::types::{Access, Ino, Opened, errno};
 use super::write_back::Job;
+use crate::fs::namespace::Namespace;
 use flashsift_core::event::{Action, FileId, OpenId};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::sift::live::ContentKey;
@@ -59,7 +60,7 @@ impl Fs {
     /// Its identity in the event stream.
     fn identity(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         at: At,
         ino: Ino,
         file_state: &FileState,
@@ -69,20 +70,18 @@ impl Fs {
         }
         let place = file_state.place();
         let size = rustix::fs::fstat(place.file().ok_or(Errno::BADF)?)?.st_size as u64;
-        Ok(self.introduce(table, at, ino, size))
+        Ok(table.introduce(at, ino, size))
     }
 
     /// The file is open once more, if only for this program itself.
-    fn hold(&self, table: &mut Table, ino: Ino) -> Result<(Arc<FileState>, Opened)> {
+    fn hold(&self, table: &mut Namespace, ino: Ino) -> Result<(Arc<FileState>, Opened)> {
         let file_state = self.file_state(table, ino)?;
         let mut place = file_state.place_to_move();
         let node = table.node(ino).ok_or(Errno::STALE)?;
         let (is, opens) = (node.residence().clone(), node.opens);
         if place.file().is_none() {
             place.set_file(Some(match is {
-                Residence::Flash(backing_ino) => {
-                    Arc::new(self.open_settled(table, ino, backing_ino)?)
-                }
+                Residence::Flash(backing_ino) => Arc::new(table.open_settled(ino, backing_ino)?),
                 Residence::Gone(_) => return Err(Errno::STALE),
                 _ => self.store.open(ino)?,
             }));
@@ -90,7 +89,7 @@ impl Fs {
         let opened = if place.residence().is_in_ram() || file_state.is_in_group() {
             Opened::InRam
         } else {
-            Opened::Settled { first: opens == 0 && self.names_are_durable(table, ino) }
+            Opened::Settled { first: opens == 0 && table.names_are_durable(ino) }
         };
         drop(place);
         table.count_open(ino);
@@ -201,7 +200,7 @@ impl Fs {
     }
 
     /// It is open once less.
-    fn unhold(&self, table: &mut Table, at: At, ino: Ino) {
+    fn unhold(&self, table: &mut Namespace, at: At, ino: Ino) {
         if table.count_close(ino) != Some(0) {
             return;
         }
@@ -214,7 +213,7 @@ impl Fs {
             self.remove_from_ram(table, at, ino);
         } else {
             if matches!(node.residence(), Residence::Gone(_)) {
-                self.emit_end(table, at, ino);
+                table.emit_end(at, ino);
             }
             table.drop_unused(ino);
         }
@@ -536,7 +535,7 @@ impl Fs {
     }
 
     fn are_names_durable(&self, ino: Ino) -> bool {
-        self.names_are_durable(&self.table(), ino)
+        self.table().names_are_durable(ino)
     }
 
     /// Reserves, frees or shifts a part of a file. The flags of `access` do not matter.

@@ -34,6 +34,8 @@ use std::time::{Duration, Instant};
 const FIRST_NUMBER: Ino = 1 << 40;
 /// Numbers that replace those of BACKING which another file still has here.
 const FIRST_REPLACEMENT: Ino = 1 << 41;
+/// Further names of a file in RAM than this are BACKING's to count.
+pub(crate) const LINKS: usize = 1000;
 /// Directories that are kept open.
 const OPEN_DIRS: usize = 512;
 

@@ -9,6 +9,7 @@
 
 use super::Fs;
 use super::backing::{Backing, OpenDir, keep_time, list, remove_copies};
+use super::namespace::Namespace;
 use super::reservation::spare_files;
 use super::table::Table;
 use super::types::{Ino, ROOT};
@@ -76,7 +77,7 @@ impl Fs {
     /// BACKING has no space.
     pub(crate) fn create_copy(&self, named_in: Option<Ino>, syncs: bool) -> Result<(Temp, File)> {
         let mut table = self.table();
-        let dir = named_in.and_then(|ino| Some((ino, self.dir(&mut table, ino).ok()?)));
+        let dir = named_in.and_then(|ino| Some((ino, table.dir(ino).ok()?)));
         if let Some((ino, dir)) = dir
             && self.backing.volume.is_ordered()
         {
@@ -88,7 +89,7 @@ impl Fs {
                     Ok(None) | Err(_) => table = self.table(),
                 }
             }
-            if let Ok((name, file)) = self.create_temp_in(&mut table, ino, &dir) {
+            if let Ok((name, file)) = table.create_temp_in(ino, &dir) {
                 return Ok((Temp::In(ino, dir, name), file));
             }
         }
@@ -98,31 +99,27 @@ impl Fs {
 
     /// Creates a file without a name for a file that is called so; `None` where there can be none.
     pub(crate) fn create_without_name(&self, named_in: Option<Ino>) -> Result<Option<File>> {
-        let dir = named_in.and_then(|ino| self.dir(&mut self.table(), ino).ok());
+        let dir = named_in.and_then(|ino| self.table().dir(ino).ok());
         match dir {
             Some(dir) if self.backing.volume.is_ordered() => self.backing.create_unnamed(&dir),
             Some(_) => Ok(None),
             None => self.backing.create_unnamed_in_hidden(),
         }
     }
+}
 
-    fn create_temp_in(
-        &self,
-        table: &mut Table,
-        ino: Ino,
-        dir: &Arc<OpenDir>,
-    ) -> Result<(String, File)> {
+impl Namespace {
+    fn create_temp_in(&mut self, ino: Ino, dir: &Arc<OpenDir>) -> Result<(String, File)> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | self.backing.without_atime();
-        self.with_temp_in(table, ino, dir, |name| {
+        self.with_temp_in(ino, dir, |name| {
             rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
         })
     }
 
     /// Makes a temporary name in a directory of applications, which does not get a new time.
     fn with_temp_in<T>(
-        &self,
-        table: &mut Table,
+        &mut self,
         ino: Ino,
         dir: &Arc<OpenDir>,
         make: impl Fn(&str) -> Result<T>,
@@ -130,8 +127,8 @@ impl Fs {
         if !dir.takes_temps {
             return Err(Errno::PERM);
         }
-        self.record(table, ino)?;
-        let time = self.attr_of(table, ino)?.mtime;
+        self.record(ino)?;
+        let time = self.attr_of(ino)?.mtime;
         let made = loop {
             let name = self.backing.next_temporary();
             match make(&name) {
@@ -141,7 +138,7 @@ impl Fs {
         };
         keep_time(dir, time);
         if made.is_ok()
-            && let Some(copies) = table.temps.dirs.get_mut(&ino)
+            && let Some(copies) = self.temps.dirs.get_mut(&ino)
         {
             *copies += 1;
         }
@@ -149,25 +146,25 @@ impl Fs {
     }
 
     /// Records the path of a directory, once.
-    fn record(&self, table: &mut Table, dir: Ino) -> Result<()> {
-        if table.temps.dirs.contains_key(&dir) {
+    fn record(&mut self, dir: Ino) -> Result<()> {
+        if self.temps.dirs.contains_key(&dir) {
             return Ok(());
         }
-        if table.temps.dirs.len() >= RECORDED {
+        if self.temps.dirs.len() >= RECORDED {
             return Err(Errno::NOSPC);
         }
         // A record takes no inode that a file in RAM will need.
-        spare_files(table.named_in_ram().len() as u64 + 1, self.backing.root.as_fd())?;
-        let path = path_of(table, dir).ok_or(Errno::STALE)?;
-        self.record_path(table, &path)?;
-        table.temps.dirs.insert(dir, 0);
+        spare_files(self.named_in_ram().len() as u64 + 1, self.backing.root.as_fd())?;
+        let path = path_of(self, dir).ok_or(Errno::STALE)?;
+        self.record_path(&path)?;
+        self.temps.dirs.insert(dir, 0);
         Ok(())
     }
 
-    fn record_path(&self, table: &mut Table, path: &[u8]) -> Result<()> {
+    fn record_path(&mut self, path: &[u8]) -> Result<()> {
         loop {
-            let number = table.temps.next_record;
-            table.temps.next_record += 1;
+            let number = self.temps.next_record;
+            self.temps.next_record += 1;
             match self.backing.record(number, path) {
                 Err(Errno::EXIST) => (),
                 done => return done,
@@ -178,8 +175,7 @@ impl Fs {
     /// Gives a file a name that may be in use, by a temporary name in the same directory if the
     /// directory takes one.
     pub(crate) fn link_over(
-        &self,
-        table: &mut Table,
+        &mut self,
         file: &File,
         (ino, dir): (Ino, &Arc<OpenDir>),
         name: &OsStr,
@@ -188,71 +184,66 @@ impl Fs {
             Err(Errno::EXIST) => (),
             done => return done,
         }
-        let link = |temp: &str| self.backing.link_file(file, dir, OsStr::new(temp));
-        let temp = match self.with_temp_in(table, ino, dir, link) {
+        let backing = self.backing.clone();
+        let link = |temp: &str| backing.link_file(file, dir, OsStr::new(temp));
+        let temp = match self.with_temp_in(ino, dir, link) {
             Ok((temp, ())) => Temp::In(ino, dir.clone(), temp),
             Err(_) => Temp::Hidden(self.backing.link_to_temp(file)?),
         };
-        self.rename_temp(table, &temp, dir, name).inspect_err(|_| self.remove_temp(table, &temp))
+        self.rename_temp(&temp, dir, name).inspect_err(|_| self.remove_temp(&temp))
     }
 
     /// Renames a copy to the name of its file, and replaces the file that has it.
-    pub(crate) fn rename_temp(
-        &self,
-        table: &mut Table,
-        temp: &Temp,
-        dir: &OpenDir,
-        name: &OsStr,
-    ) -> Result<()> {
+    pub(crate) fn rename_temp(&mut self, temp: &Temp, dir: &OpenDir, name: &OsStr) -> Result<()> {
         match temp {
             Temp::Unnamed | Temp::Placed | Temp::Linked => return Err(Errno::NOENT),
             Temp::Hidden(temp) => self.backing.place_temp(temp, dir, name)?,
             Temp::In(ino, from, temp) => {
                 rustix::fs::renameat(from, temp, dir, name)?;
-                ends(table, *ino);
+                ends(self, *ino);
             }
         }
         Ok(())
     }
 
     /// Removes a copy. If this fails, the next start removes it.
-    pub(crate) fn remove_temp(&self, table: &mut Table, temp: &Temp) {
+    pub(crate) fn remove_temp(&mut self, temp: &Temp) {
         match temp {
             Temp::Unnamed | Temp::Placed | Temp::Linked => (),
             Temp::Hidden(name) => {
                 let _ = self.backing.remove_temp(name);
             }
             Temp::In(ino, dir, name) => {
-                let time = self.attr_of(table, *ino).map(|attr| attr.mtime);
+                let time = self.attr_of(*ino).map(|attr| attr.mtime);
                 let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
                 if let Ok(time) = time {
                     keep_time(dir, time);
                 }
-                ends(table, *ino);
+                ends(self, *ino);
             }
         }
     }
 
     /// Before a directory is renamed: the records of the directories in it follow, or are made anew
     /// before the next copy there.
-    pub(crate) fn records_follow(&self, table: &mut Table, moved: Ino, to: (Ino, &OsStr)) {
-        let inside: Vec<(Ino, u32, Vec<Vec<u8>>)> = table
+    pub(crate) fn records_follow(&mut self, moved: Ino, to: (Ino, &OsStr)) {
+        let inside: Vec<(Ino, u32, Vec<Vec<u8>>)> = self
             .temps
             .dirs
             .iter()
-            .filter_map(|(dir, copies)| Some((*dir, *copies, path_within(table, moved, *dir)?)))
+            .filter_map(|(dir, copies)| Some((*dir, *copies, path_within(self, moved, *dir)?)))
             .collect();
         for (dir, copies, below) in inside {
             if copies == 0 {
-                table.temps.forget(dir);
+                self.temps.forget(dir);
                 continue;
             }
-            let above = path_of(table, to.0).unwrap_or_default();
+            let above = path_of(self, to.0).unwrap_or_default();
             let names =
                 [&above, to.1.as_bytes()].into_iter().chain(below.iter().map(Vec::as_slice));
             let path = joined(names);
             // Without the record, what a crash leaves now stays.
-            if let Err(errno) = self.record_path(table, &path) {
+            if let Err(errno) = self.record_path(&path) {
                 tracing::warn!(errno = errno.raw_os_error(), "recording a directory: {errno}");
             }
         }
@@ -303,7 +294,7 @@ mod tests {
             Temp::In(_, _, name) => Some(name),
             other => {
                 println!("SKIPPED: copies are made in the hidden directory: {other:?}");
-                fs.remove_temp(&mut fs.table(), &other);
+                fs.table().remove_temp(&other);
                 None
             }
         }

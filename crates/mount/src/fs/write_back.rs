@@ -199,8 +199,7 @@ impl Fs {
         drop(table);
         for ino in dirs {
             let mut table = self.table();
-            if let (Ok(attr), Ok(dir)) = (self.attr_of(&mut table, ino), self.dir(&mut table, ino))
-            {
+            if let (Ok(attr), Ok(dir)) = (table.attr_of(ino), table.dir(ino)) {
                 keep_time(&dir, attr.mtime);
             }
             table.dir_times.remove(&ino);
@@ -231,12 +230,6 @@ impl Fs {
             }
         }
         Ok(())
-    }
-
-    /// Whether every name that this file got by its write-back outlives a power cut.
-    pub(crate) fn names_are_durable(&self, table: &Table, ino: Ino) -> bool {
-        let backing_ino = table.residence(ino).and_then(Residence::backing_ino);
-        backing_ino.is_none_or(|known| table.do_names_last(known, self.backing.committed_after()))
     }
 
     /// Makes content and names of a file on flash durable.

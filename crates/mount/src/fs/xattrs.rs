@@ -50,7 +50,7 @@ impl Fs {
                 .try_clone()
                 .map(OwnedFd::from)
                 .map_err(|error| super::types::errno(&error))?,
-            None => self.path_of(&mut table, ino)?,
+            None => table.path_of(ino)?,
         };
         let path_of_it = proc_path(&path);
         Ok(Where { path: path_of_it, _open: Some(path), _handed_over: None, in_ram: false })

@@ -4,9 +4,10 @@ use crate::fs::Fs;
 use crate::fs::copying::copy_attributes;
 use crate::fs::decider::At;
 use crate::fs::delayed_file::{Base, DelayedFile, Left};
+use crate::fs::namespace::Namespace;
 use crate::fs::recovery::born_ns;
 use crate::fs::residence::Residence;
-use crate::fs::table::{Node, Table};
+use crate::fs::table::Node;
 use crate::fs::types::Ino;
 use flashsift_core::event::Micros;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -17,7 +18,7 @@ impl Fs {
     /// Makes a file in RAM that is no file of a group yet one of this group.
     pub(super) fn joins_from_ram(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         ino: Ino,
         delay_us: Micros,
     ) -> Result<()> {
@@ -37,7 +38,7 @@ impl Fs {
     /// # Errors
     ///
     /// RAM has no space; the file cannot be read.
-    pub(crate) fn adopt(&self, table: &mut Table, ino: Ino) -> Result<bool> {
+    pub(crate) fn adopt(&self, table: &mut Namespace, ino: Ino) -> Result<bool> {
         let Some(backing_ino) = table.residence(ino).and_then(Residence::backing_ino) else {
             return Ok(table.delayed().contains_key(&ino));
         };
@@ -53,7 +54,7 @@ impl Fs {
         let mut place = file_state.as_ref().map(|file_state| file_state.place_to_move());
         let file = match place.as_ref().and_then(|place| place.file().cloned()) {
             Some(file) => file,
-            None => match self.open_settled(table, ino, backing_ino) {
+            None => match table.open_settled(ino, backing_ino) {
                 Ok(file) => Arc::new(file),
                 Err(Errno::STALE) => return Err(Errno::STALE),
                 Err(_) => return Ok(false),
@@ -86,8 +87,8 @@ impl Fs {
             };
         }
         let at = At { us: self.now_us(), tid: 0 };
-        let id = self.introduce(table, at, ino, stat.st_size as u64);
-        if !self.names_are_durable(table, ino) {
+        let id = table.introduce(at, ino, stat.st_size as u64);
+        if !table.names_are_durable(ino) {
             self.delayed.names_changed_below();
         }
         let (born_ns, left) = (born_ns(&file), Left::new(&stat));
@@ -102,7 +103,7 @@ impl Fs {
 
     /// Ends the life in RAM of a file of a group that BACKING has as it is. The gate is held
     /// exclusively. Returns whether it lives in BACKING now.
-    pub(super) fn release_delayed(&self, table: &mut Table, ino: Ino) -> Result<bool> {
+    pub(super) fn release_delayed(&self, table: &mut Namespace, ino: Ino) -> Result<bool> {
         let Some(file) = table.delayed_file(ino) else { return Ok(true) };
         let Some(node) = table.node(ino) else { return Ok(false) };
         let names = node.names.clone();

@@ -6,6 +6,7 @@ use crate::fs::backing::{INHERITED, keep_time};
 use crate::fs::beneath::{LOG, hidden_name, open_beneath};
 use crate::fs::copying::{copy, set_times};
 use crate::fs::delayed_file::{Base, DelayedFile, Left};
+use crate::fs::namespace::Namespace;
 use crate::fs::recovery::{
     apply_change, born_ns, open_in_any_case, remove, remove_hidden, set_attributes, write_pages,
 };
@@ -469,10 +470,10 @@ impl Fs {
     }
 
     /// The names that BACKING is to lose.
-    fn removals(&self, table: &mut Table) -> Result<Removals> {
+    fn removals(&self, table: &mut Namespace) -> Result<Removals> {
         let mut all = Vec::new();
         for (dir, name) in table.all_whiteouts() {
-            let there = match self.dir(table, dir) {
+            let there = match table.dir(dir) {
                 Ok(open) => match self.backing.stat(&open, &name) {
                     Ok(stat) => Some(stat.st_ino),
                     Err(Errno::NOENT) => None,
@@ -497,7 +498,7 @@ impl Fs {
     fn capture(
         &self,
         closer: &Closer,
-        table: &mut Table,
+        table: &mut Namespace,
         candidates: Vec<Candidate>,
         (removals, uncommitted): (Removals, bool),
         staged: &mut StagedFiles,
@@ -807,11 +808,11 @@ impl Fs {
     fn changing_dir(
         &self,
         dir: Ino,
-        change: impl FnOnce(&mut Table, &crate::fs::backing::OpenDir) -> Result<()>,
+        change: impl FnOnce(&mut Namespace, &crate::fs::backing::OpenDir) -> Result<()>,
     ) -> Result<()> {
         let mut table = self.table();
-        let open = self.dir(&mut table, dir)?;
-        let time = self.attr_of(&mut table, dir)?.mtime;
+        let open = table.dir(dir)?;
+        let time = table.attr_of(dir)?.mtime;
         change(&mut table, &open)?;
         keep_time(&*open, time);
         table.dir_times.remove(&dir);
@@ -884,7 +885,7 @@ impl Fs {
         }
     }
 
-    fn leaves_ram(&self, table: &mut Table, ino: Ino) {
+    fn leaves_ram(&self, table: &mut Namespace, ino: Ino) {
         if table.node(ino).is_some_and(|node| node.opens > 0) {
             self.drop_clean_pages(table, ino);
         } else if let Err(error) = self.release_delayed(table, ino) {
@@ -895,12 +896,12 @@ impl Fs {
     /// Opens a file that an epoch has given these names in BACKING, and no other file.
     fn open_placed(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         placed: &HashMap<(Ino, Name), u64>,
         names: &Names,
     ) -> Result<Arc<File>> {
         let first = names.first().ok_or(Errno::STALE)?;
-        let file = open_in_any_case(&*self.dir(table, first.0)?, &first.1)?;
+        let file = open_in_any_case(&*table.dir(first.0)?, &first.1)?;
         table.drop_unused(first.0);
         match placed.get(first) == Some(&rustix::fs::fstat(&file)?.st_ino) {
             true => Ok(Arc::new(file)),

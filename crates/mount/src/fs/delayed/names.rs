@@ -2,6 +2,7 @@
 
 use crate::fs::Fs;
 use crate::fs::decider::At;
+use crate::fs::namespace::Namespace;
 use crate::fs::residence::{FileState, Residence};
 use crate::fs::table::Table;
 use crate::fs::types::{Attr, Ino, Name};
@@ -15,7 +16,7 @@ const TRIES: u32 = 100;
 impl Fs {
     /// Takes the file with this name into RAM, if it is a file of a group. `None`: it is none, or
     /// there is none.
-    fn delayed_at(&self, table: &mut Table, dir: Ino, name: &OsStr) -> Result<Option<Ino>> {
+    fn delayed_at(&self, table: &mut Namespace, dir: Ino, name: &OsStr) -> Result<Option<Ino>> {
         if !self.delayed.is_used() {
             return Ok(None);
         }
@@ -25,11 +26,11 @@ impl Fs {
         if self.delay_us(table, dir, name).is_none() {
             return Ok(None);
         }
-        let Some(stat) = self.in_backing(table, dir, name)? else { return Ok(None) };
+        let Some(stat) = table.in_backing(dir, name)? else { return Ok(None) };
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Ok(None);
         }
-        let ino = self.find(table, dir, name)?;
+        let ino = table.find(dir, name)?;
         let adopted = self.adopt(table, ino);
         if !matches!(adopted, Ok(true)) {
             table.drop_unused(ino);
@@ -40,7 +41,7 @@ impl Fs {
     /// Removes a name of a file of a group. `false`: it is no such file.
     pub(crate) fn unlink_delayed(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         at: At,
         dir: Ino,
         name: &OsStr,
@@ -49,7 +50,7 @@ impl Fs {
             return Ok(false);
         }
         self.backing.refuse_if_read_only()?;
-        let open = self.dir(table, dir)?;
+        let open = table.dir(dir)?;
         open.permits(true)?;
         if table.in_ram(dir, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
             open.permits_removal_of(name).or_else(|error| match error {
@@ -58,7 +59,7 @@ impl Fs {
             })?;
         }
         self.remove_delayed_name(table, at, dir, name)?;
-        self.dir_changed(table, dir);
+        table.dir_changed(dir);
         self.delayed_changed();
         Ok(true)
     }
@@ -66,7 +67,7 @@ impl Fs {
     /// Removes a name in RAM of a file of a group, and hides what BACKING has under it.
     pub(crate) fn remove_delayed_name(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         at: At,
         dir: Ino,
         name: &OsStr,
@@ -86,7 +87,7 @@ impl Fs {
     /// Moves a name of a file of a group within the groups. `false`: this is no such move.
     pub(crate) fn rename_delayed(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         at: At,
         from: (Ino, &OsStr),
         to: (Ino, &OsStr),
@@ -110,7 +111,7 @@ impl Fs {
             },
         };
         let target = table.in_ram(to.0, to.1).map(|in_ram| in_ram.ino);
-        let there = self.in_backing(table, to.0, to.1)?;
+        let there = table.in_backing(to.0, to.1)?;
         let kind = there.as_ref().map(|stat| FileType::from_raw_mode(stat.st_mode));
         if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || there.is_some()) {
             return Err(Errno::EXIST);
@@ -119,7 +120,7 @@ impl Fs {
             return Ok(true);
         }
         // BACKING counts its names, and may not take one more before it loses this one.
-        if self.has_many_names(table, source) {
+        if table.has_many_names(source) {
             return Ok(false);
         }
         let replaced = match (target, kind) {
@@ -134,8 +135,8 @@ impl Fs {
             return Ok(true);
         }
         self.backing.refuse_if_read_only()?;
-        self.dir(table, from.0)?.permits(true)?;
-        let into = self.dir(table, to.0)?;
+        table.dir(from.0)?.permits(true)?;
+        let into = table.dir(to.0)?;
         into.permits(replaced.is_some())?;
         if there.is_some() {
             into.permits_removal_of(to.1)?;
@@ -156,10 +157,10 @@ impl Fs {
         if below {
             table.white_out(from.0, &Name::from(from.1));
         }
-        self.name_delayed(table, source, to)?;
+        table.name_delayed(source, to)?;
         self.note_delayed_name(table, to.0, to.1);
-        self.dir_changed(table, from.0);
-        self.dir_changed(table, to.0);
+        table.dir_changed(from.0);
+        table.dir_changed(to.0);
         self.store.touch(source)?;
         if let Some(file) = table.delayed_file(source) {
             file.touched();
@@ -171,7 +172,7 @@ impl Fs {
     /// From now on files with such a name are files of the group at once.
     fn learn_temporary(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         from: (Ino, &OsStr),
         to: (Ino, &OsStr),
         delay_us: u64,
@@ -182,32 +183,13 @@ impl Fs {
         }
     }
 
-    /// Gives a file in RAM a name under which BACKING may still have another file.
-    pub(crate) fn name_delayed(
-        &self,
-        table: &mut Table,
-        ino: Ino,
-        (dir, name): (Ino, &OsStr),
-    ) -> Result<()> {
-        let hides = match table.end_whiteout(dir, name) {
-            true => {
-                let open = self.dir(table, dir)?;
-                match self.backing.stat(&open, name) {
-                    Ok(stat) => std::num::NonZero::new(stat.st_ino),
-                    // The epoch that gives it this name is being written.
-                    Err(Errno::NOENT) => std::num::NonZero::new(u64::MAX),
-                    Err(error) => return Err(error),
-                }
-            }
-            false => None,
-        };
-        table.insert_in_ram(dir, &Name::from(name), crate::fs::table::InRam { ino, hides });
-        Ok(())
-    }
-
     /// Whether an operation on these names concerns files of a group, and cannot be part of an
     /// epoch.
-    pub(crate) fn crosses_group(&self, table: &mut Table, names: &[(Ino, &OsStr)]) -> Result<bool> {
+    pub(crate) fn crosses_group(
+        &self,
+        table: &mut Namespace,
+        names: &[(Ino, &OsStr)],
+    ) -> Result<bool> {
         if !self.delayed.is_used() {
             return Ok(false);
         }
@@ -221,7 +203,7 @@ impl Fs {
                 }
                 continue;
             }
-            let Some(stat) = self.in_backing(table, *dir, name)? else { continue };
+            let Some(stat) = table.in_backing(*dir, name)? else { continue };
             let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
             // Records name files by their paths.
             if is_directory || self.delay_us(table, *dir, name).is_some() {
@@ -240,7 +222,7 @@ impl Fs {
     pub(crate) fn between_epochs<T>(
         &self,
         names: &[(Ino, &OsStr)],
-        mut act: impl FnMut(&mut Table) -> Result<T>,
+        mut act: impl FnMut(&mut Namespace) -> Result<T>,
     ) -> Result<T> {
         for _ in 0..TRIES {
             let _closer = self.fence()?;
@@ -279,7 +261,7 @@ impl Fs {
     /// Whether a further name of a file cannot be part of an epoch.
     pub(crate) fn is_whiteout_or_crosses(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         ino: Ino,
         (dir, name): (Ino, &OsStr),
         in_group: bool,

@@ -3,14 +3,13 @@
 use super::super::Fs;
 use super::super::copying::{copy, set_times};
 use super::super::failures::{Failed, In, Step};
-use super::super::residence::{Checkpoint, FileState, Residence};
-use super::super::table::Table;
+use super::super::residence::Residence;
 use super::super::temps::Temp;
 use super::super::types::Ino;
 use super::{Job, KEPT, Staged};
+use crate::fs::namespace::Namespace;
 use rustix::io::Errno;
 use std::fs::File;
-use std::num::NonZero;
 use std::sync::Arc;
 
 impl Fs {
@@ -29,7 +28,7 @@ impl Fs {
                 _ => return Ok(None),
             };
             let Ok(file_state) = self.file_state(&mut table, ino) else { return Ok(None) };
-            let checkpoint = self.current_checkpoint(&mut table, ino, &file_state);
+            let checkpoint = table.current_checkpoint(ino, &file_state);
             (file_state, named_in, checkpoint)
         };
         let changes = file_state.changes();
@@ -113,31 +112,10 @@ impl Fs {
     }
 
     /// A file is gone, and so is its copy.
-    pub(crate) fn forget_kept(&self, table: &mut Table, ino: Ino) {
+    pub(crate) fn forget_kept(&self, table: &mut Namespace, ino: Ino) {
         if let Some(kept) = self.kept.lock().remove(&ino) {
-            self.remove_temp(table, &kept.temp);
+            table.remove_temp(&kept.temp);
         }
-    }
-
-    /// The copy of a file in RAM under its name in BACKING, opened.
-    pub(super) fn current_checkpoint(
-        &self,
-        table: &mut Table,
-        ino: Ino,
-        file_state: &FileState,
-    ) -> Option<(Checkpoint, File)> {
-        let node = table.node(ino)?;
-        let checkpoint =
-            node.residence().checkpoint().filter(|known| known.changes == file_state.changes())?;
-        let [(dir, name)] = &node.names[..] else { return None };
-        let (dir, name) = (*dir, name.clone());
-        let in_ram = table.in_ram(dir, &name)?;
-        if in_ram.hides.map(NonZero::get) != Some(checkpoint.backing_ino) {
-            return None;
-        }
-        let file = self.backing.open_file(&self.dir(table, dir).ok()?, &name).ok()?;
-        let same = rustix::fs::fstat(&file).ok()?.st_ino == checkpoint.backing_ino;
-        same.then_some((checkpoint, file))
     }
 
     /// Gives a copy the times of its file.
@@ -156,7 +134,7 @@ impl Fs {
 
     pub(super) fn discard(&self, copy: Staged) {
         let mut table = self.table();
-        self.remove_temp(&mut table, &copy.temp);
+        table.remove_temp(&copy.temp);
         table.release(copy.job.ino, copy.file_state);
     }
 }

@@ -38,8 +38,8 @@ impl Fs {
         if !is_new {
             return Ok(Outcome::Nothing);
         }
-        let dir = self.dir(&mut table, parent).step(Step::Open)?;
-        let time = self.attr_of(&mut table, parent).step(Step::Open)?.mtime;
+        let dir = table.dir(parent).step(Step::Open)?;
+        let time = table.attr_of(parent).step(Step::Open)?.mtime;
         let Ok(file_state) = self.file_state(&mut table, ino) else { return Ok(Outcome::Nothing) };
         let stat = self.store.stat(ino).step(Step::Open)?;
         if !dir.takes_temps || stat.st_size > LARGEST_BYTES {
@@ -82,6 +82,7 @@ impl Fs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::backing::Backing;
     use crate::{Access, Caller, Config, Ino, ROOT, Store};
     use std::ffi::OsStr;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -94,9 +95,9 @@ mod tests {
         }
         let backing = File::open(folder.join("backing")).unwrap();
         let store = Store::in_dir(&folder.join("store")).unwrap();
-        let mut fs = Fs::new(backing.into(), store, Config::default()).unwrap();
-        fs.backing.volume.kind = Kind::F2fs;
-        fs
+        let mut backing = Backing::new(backing.into(), false).unwrap();
+        backing.volume.kind = Kind::F2fs;
+        Fs::over(backing, store, Config::default()).unwrap()
     }
 
     fn create(fs: &Fs, name: &str, bytes: &[u8]) -> Ino {

@@ -4,10 +4,11 @@ use super::super::Fs;
 use super::super::backing::keep_time;
 use super::super::failures::{Failed, In, Step};
 use super::super::residence::{Checkpoint, FileState, Place, Residence};
-use super::super::table::{InRam, Table, file_id};
+use super::super::table::file_id;
 use super::super::temps::Temp;
 use super::super::types::{Attr, Ino, Name};
 use super::{Batch, Dirs, Job, Outcome, Placed, Staged};
+use crate::fs::namespace::Namespace;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
@@ -38,7 +39,7 @@ impl Fs {
             Err(failed) => failed.step == Step::Link,
         };
         if !renamed {
-            self.remove_temp(&mut table, &copy.temp);
+            table.remove_temp(&copy.temp);
         }
         let mut counters = self.counters.lock();
         match outcome {
@@ -59,7 +60,7 @@ impl Fs {
 
     pub(super) fn place_in(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         copy: &Staged,
         batch: &mut Batch,
     ) -> Result<Outcome, Failed> {
@@ -81,7 +82,7 @@ impl Fs {
         let about = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
         if names.is_empty() {
             // Only processes that have the file open know of it.
-            self.remove_temp(table, &copy.temp);
+            table.remove_temp(&copy.temp);
             let about = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
             table.vanish(ino, Some(&mut place), Attr::new(ino, &about), Some(copy.file.clone()));
             self.has_left_ram(ino);
@@ -92,12 +93,12 @@ impl Fs {
             }
             if !matches!(copy.temp, Temp::Placed) {
                 self.take_names(table, copy, about.st_ino, &names, &mut batch.dirs)?;
-            } else if self.current_checkpoint(table, ino, &copy.file_state).is_none() {
+            } else if table.current_checkpoint(ino, &copy.file_state).is_none() {
                 // The file has got another name since, or none.
                 return Ok(Outcome::Changed);
             }
             if copy.job.keep && names.len() == 1 && is_in_ram {
-                self.hides(table, ino, &names, about.st_ino);
+                table.hides(ino, &names, about.st_ino);
                 let (backing_ino, changes) = (about.st_ino, copy.changes);
                 table.keep_copy(ino, &mut place, Checkpoint { backing_ino, changes });
                 return Ok(Outcome::Kept);
@@ -119,7 +120,7 @@ impl Fs {
     /// Lets a file live in BACKING, where this file has its names. `was` are its attributes in RAM.
     pub(super) fn settles(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         (job, file_state): (Job, &Arc<FileState>),
         place: &mut Place,
         file: &Arc<File>,
@@ -140,7 +141,7 @@ impl Fs {
     /// Places the first name, then the further ones, in order of creation.
     pub(super) fn take_names(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         copy: &Staged,
         backing_ino: u64,
         names: &[(Ino, Name)],
@@ -153,14 +154,14 @@ impl Fs {
         };
         for dir in names.iter().map(|(dir, _)| dir) {
             if !dirs.contains_key(dir) {
-                let time = self.attr_of(table, *dir).step(Step::Rename)?.mtime;
-                dirs.insert(*dir, (self.dir(table, *dir).step(Step::Rename)?, time));
+                let time = table.attr_of(*dir).step(Step::Rename)?.mtime;
+                dirs.insert(*dir, (table.dir(*dir).step(Step::Rename)?, time));
             }
         }
         // The file may have moved since to another directory than its copy.
-        let from = from.filter(|from| !dirs.contains_key(from)).and_then(|from| {
-            Some((self.dir(table, *from).ok()?, self.attr_of(table, *from).ok()?.mtime))
-        });
+        let from = from
+            .filter(|from| !dirs.contains_key(from))
+            .and_then(|from| Some((table.dir(*from).ok()?, table.attr_of(*from).ok()?.mtime)));
         for (placed, (dir, name)) in names.iter().enumerate() {
             let into = &dirs[dir].0;
             let hides = table.in_ram(*dir, name).and_then(|in_ram| in_ram.hides);
@@ -172,17 +173,17 @@ impl Fs {
             }
             let done = match (placed, &copy.temp) {
                 (0, temp @ (Temp::Hidden(_) | Temp::In(..))) => {
-                    self.rename_temp(table, temp, into, name).step(Step::Rename)
+                    table.rename_temp(temp, into, name).step(Step::Rename)
                 }
                 (0, Temp::Unnamed | Temp::Linked) => {
-                    self.link_over(table, &copy.file, (*dir, into), name).step(Step::Rename)
+                    table.link_over(&copy.file, (*dir, into), name).step(Step::Rename)
                 }
-                _ => self.link_over(table, &copy.file, (*dir, into), name).step(Step::Link),
+                _ => table.link_over(&copy.file, (*dir, into), name).step(Step::Link),
             };
             if let Err(error) = done {
                 // The file stays in RAM. The files in BACKING under its names are no newer than
                 // those that these names hide.
-                self.hides(table, copy.job.ino, &names[..placed], backing_ino);
+                table.hides(copy.job.ino, &names[..placed], backing_ino);
                 return Err(error);
             }
         }
@@ -196,20 +197,5 @@ impl Fs {
             placed_in.insert(ino, dir);
         }
         Ok(())
-    }
-
-    /// Records that these names of a file in RAM hide a copy of it in BACKING.
-    pub(super) fn hides(
-        &self,
-        table: &mut Table,
-        ino: Ino,
-        names: &[(Ino, Name)],
-        backing_ino: u64,
-    ) {
-        for (dir, name) in names {
-            table.remove_in_ram(*dir, name);
-            let in_ram = InRam { ino, hides: NonZero::new(backing_ino) };
-            table.insert_in_ram(*dir, name, in_ram);
-        }
     }
 }
