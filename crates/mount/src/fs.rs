@@ -11,6 +11,7 @@ mod directories;
 pub(crate) mod drops;
 pub(crate) mod failures;
 mod flash_state;
+mod group_names;
 mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;
@@ -38,7 +39,6 @@ use self::failures::Failing;
 use self::namespace::Namespace;
 use self::opens::Opens;
 use self::reservation::Reservation;
-use self::residence::FileState;
 use self::store::Store;
 use self::table::Table;
 use self::types::{Attr, Changes, Config, Ino, Status, Time};
@@ -82,7 +82,7 @@ pub struct Fs {
     /// Open files by number, so that reads and writes need no table.
     pub(crate) opens: Opens,
     pub(crate) reservation: Reservation,
-    pub(crate) counters: Mutex<Status>,
+    pub(crate) counters: Arc<Mutex<Status>>,
     /// Held by the thread that frees space in RAM.
     pub(crate) making_room: Mutex<()>,
     pub(crate) decider: Arc<Decider>,
@@ -97,7 +97,7 @@ pub struct Fs {
     /// The block device of BACKING, where it is known.
     device: Option<BlockDevice>,
     pub(crate) drops: Drops,
-    pub(crate) delayed: Delayed,
+    pub(crate) delayed: Arc<Delayed>,
     /// Opens of files, and their time in microseconds.
     pub(crate) open_times: [AtomicU64; 2],
 }
@@ -126,20 +126,24 @@ impl Fs {
         let (clock, sift) = (config.clock.clone(), Live::new(keep));
         let reservation = Reservation::new(backing.root.as_fd())?;
         let groups = Groups::new(&config.delayed);
-        let delayed = Delayed::new(groups, &config.settled, config.lose_at_most_us);
         let device = BlockDevice::new(&backing.root);
         let decider = Arc::new(Decider::new(clock, Account::new(config.flusher), sift));
         let table = Table::new(backing.root_ino, reservation.metadata.clone());
         let names = Namespace::new(table, backing.clone(), store.clone(), decider.clone());
+        let names = Arc::new(Mutex::new(names));
+        let counters = Arc::new(Mutex::new(Status { schema: 1, ..Status::default() }));
+        let lose_us = config.lose_at_most_us;
+        let delayed =
+            Delayed::new(groups, &config.settled, lose_us, names.clone(), counters.clone());
         Ok(Fs {
-            names: Arc::new(Mutex::new(names)),
+            names,
             reservation,
             backing,
             store,
             budget_bytes,
             allowed_bytes: AtomicU64::new(budget_bytes),
             opens: Opens::default(),
-            counters: Mutex::new(Status { schema: 1, ..Status::default() }),
+            counters,
             making_room: Mutex::new(()),
             device,
             decider,
@@ -148,7 +152,7 @@ impl Fs {
             handed_over: Mutex::default(),
             unnamed_us,
             drops: Drops::default(),
-            delayed,
+            delayed: Arc::new(delayed),
             open_times: Default::default(),
         })
     }
@@ -228,11 +232,11 @@ impl Fs {
     /// errors of a write; any error of BACKING or of the store.
     pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
         self.backing.refuse_if_read_only()?;
-        let file_state = self.file_state(&mut self.table(), ino)?;
+        let file_state = self.delayed.file_state(&mut self.table(), ino)?;
         if let Some(size) = changes.size {
             self.resize(self.decider.begin(tid), ino, size)?;
         }
-        self.join_group(ino, &file_state)?;
+        self.delayed.join_group(ino, &file_state)?;
         let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
         let gate = file_state.gate.read();
         let mut table = self.table();
@@ -253,7 +257,7 @@ impl Fs {
             file_state.changed();
             if let Some(delayed) = place.residence().delayed() {
                 delayed.touched();
-                self.delayed_changed();
+                self.delayed.delayed_changed();
             }
         } else if let Some(file) = place.file() {
             apply(file, &changes)?;
@@ -327,7 +331,7 @@ impl Fs {
         let allowed = self.allowed_bytes.load(Ordering::Relaxed);
         status.allowed_bytes = (allowed < self.budget_bytes).then_some(allowed);
         status.foreground = self.decider.foreground();
-        status.delayed = self.delayed_status();
+        status.delayed = self.delayed.delayed_status();
         status.sift = self.decider.sift_status();
         let used = self.store.content().ok().map(|(used, _)| used);
         let flushes = &self.backing.flushes;
@@ -363,24 +367,13 @@ impl Fs {
         self.decider.check();
     }
 
-    /// State that the file's readers and writers share; it is created if no process has the file
-    /// open.
-    pub(crate) fn file_state(&self, table: &mut Namespace, ino: Ino) -> Result<Arc<FileState>> {
-        let node = table.node(ino).ok_or(Errno::STALE)?;
-        if let Some(file_state) = node.file_state() {
-            return Ok(file_state.clone());
-        }
-        let in_group = !table.is_in_ram(ino) && self.delay_of_file(table, ino).is_some();
-        table.share(ino, in_group).ok_or(Errno::STALE)
-    }
-
     /// Leaves BACKING as an ordinary directory. All files in RAM must have been written back.
     ///
     /// # Errors
     ///
     /// The directory of partial copies cannot be removed, or the time of a directory cannot be set.
     pub fn tidy(&self) -> Result<()> {
-        self.remove_log()?;
+        self.delayed.remove_log()?;
         self.backing.tidy()
     }
 }

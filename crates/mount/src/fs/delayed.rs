@@ -14,14 +14,15 @@
 mod adoption;
 mod epoch;
 
-mod names;
+mod membership;
 
-use super::Fs;
 use super::backing::Backing;
 use super::beneath::LOG;
+use super::decider::Decider;
 use super::delayed_file::DelayedFile;
 use super::residence::FileState;
-use super::types::{DelayedStatus, Ino, Name, USED_AFTER_US};
+use super::store::Store;
+use super::types::{DelayedStatus, Ino, Name, Status, USED_AFTER_US};
 use crate::fs::namespace::Namespace;
 use flashsift_core::delayed::groups::{Groups, Temporaries};
 use flashsift_core::delayed::plan::Log;
@@ -29,7 +30,7 @@ use flashsift_core::delayed::record::InodeId;
 use flashsift_core::delayed::schedule::{Ending, Schedule};
 use flashsift_core::event::Micros;
 use flashsift_core::names::Patterns;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::io::{Errno, Result};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -41,6 +42,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The files of the groups. All groups of a mount have their epochs together.
 #[derive(Debug)]
 pub(crate) struct Delayed {
+    names: Arc<Mutex<Namespace>>,
+    backing: Arc<Backing>,
+    store: Arc<Store>,
+    decider: Arc<Decider>,
+    counters: Arc<Mutex<Status>>,
     groups: Groups,
     /// Names under which programs write files of the groups first. It is the last lock to be taken.
     temporaries: Mutex<Temporaries>,
@@ -98,8 +104,20 @@ struct State {
 }
 
 impl Delayed {
-    pub(crate) fn new(groups: Groups, settled: &[String], lose_at_most_us: Micros) -> Delayed {
+    pub(crate) fn new(
+        groups: Groups,
+        settled: &[String],
+        lose_at_most_us: Micros,
+        names: Arc<Mutex<Namespace>>,
+        counters: Arc<Mutex<Status>>,
+    ) -> Delayed {
+        let (backing, store, decider) = names.lock().stands_on();
         Delayed {
+            names,
+            backing,
+            store,
+            decider,
+            counters,
             groups,
             temporaries: Mutex::default(),
             settled: Patterns::new(settled),
@@ -129,6 +147,10 @@ impl Delayed {
         }
     }
 
+    fn table(&self) -> MutexGuard<'_, Namespace> {
+        self.names.lock()
+    }
+
     /// Whether so many files of BACKING are open that the epoch is to end early.
     fn has_many_open(&self) -> bool {
         Arc::strong_count(&self.open_files) > self.open_most.load(Ordering::Relaxed)
@@ -136,7 +158,7 @@ impl Delayed {
     }
 
     /// For how long the syncs of a file with this path may be delayed, µs, as far as its name says.
-    fn delay_us(&self, path: &str) -> Option<Micros> {
+    fn delay_of_path(&self, path: &str) -> Option<Micros> {
         if self.settled.matches(path) {
             return None;
         }
@@ -195,14 +217,25 @@ impl Delayed {
     }
 }
 
-impl Fs {
+impl Delayed {
+    /// State that the file's readers and writers share; it is created if no process has the file
+    /// open.
+    pub(crate) fn file_state(&self, table: &mut Namespace, ino: Ino) -> Result<Arc<FileState>> {
+        let node = table.node(ino).ok_or(Errno::STALE)?;
+        if let Some(file_state) = node.file_state() {
+            return Ok(file_state.clone());
+        }
+        let in_group = !table.is_in_ram(ino) && self.delay_of_file(table, ino).is_some();
+        table.share(ino, in_group).ok_or(Errno::STALE)
+    }
+
     /// For how long the syncs of a file with this name may be delayed, µs. `None`: they are
     /// honoured at once.
     pub(crate) fn delay_us(&self, table: &mut Namespace, dir: Ino, name: &OsStr) -> Option<Micros> {
-        if !self.delayed.is_used() {
+        if !self.is_used() {
             return None;
         }
-        let delay_us = self.delayed.delay_us(&table.path(dir, name))?;
+        let delay_us = self.delay_of_path(&table.path(dir, name))?;
         let dir = table.dir(dir).ok()?;
         // Only BACKING can make such a file.
         let special = dir.default_acl || dir.apart || dir.inherits || dir.synchronous;
@@ -211,7 +244,7 @@ impl Fs {
 
     /// The same for a file, all of whose names have to be in a group.
     pub(crate) fn delay_of_file(&self, table: &mut Namespace, ino: Ino) -> Option<Micros> {
-        if !self.delayed.is_used() {
+        if !self.is_used() {
             return None;
         }
         let names = table.node(ino)?.names.clone();
@@ -225,9 +258,9 @@ impl Fs {
 
     /// A file of a group was changed.
     pub(crate) fn delayed_changed(&self) {
-        let now = self.now_us();
+        let now = self.decider.now();
         let (before, after) = {
-            let schedule = &mut self.delayed.state.lock().schedule;
+            let schedule = &mut self.state.lock().schedule;
             let before = schedule.deadline();
             schedule.changed(now);
             (before, schedule.deadline())
@@ -251,7 +284,7 @@ impl Fs {
 
     /// Notes which patterns have delayed a sync of this file.
     pub(crate) fn note_delayed_sync(&self, ino: Ino) {
-        if self.delayed.groups.has_unused() {
+        if self.groups.has_unused() {
             let mut table = self.table();
             let names = table.node(ino).map(|node| node.names.clone()).unwrap_or_default();
             for (dir, name) in &names {
@@ -260,15 +293,15 @@ impl Fs {
         }
     }
 
-    fn note_delayed_name(&self, table: &mut Namespace, dir: Ino, name: &OsStr) {
-        self.delayed.groups.delayed(&table.path(dir, name));
+    pub(crate) fn note_delayed_name(&self, table: &mut Namespace, dir: Ino, name: &OsStr) {
+        self.groups.delayed(&table.path(dir, name));
     }
 
     /// A sync waits for the end of the epoch, for at most this long, µs.
     pub(super) fn sync_waits(&self, delay_us: Micros) -> Result<()> {
-        let now = self.now_us();
+        let now = self.decider.now();
         let (before, after, fails) = {
-            let mut state = self.delayed.state.lock();
+            let mut state = self.state.lock();
             let before = state.schedule.deadline();
             state.schedule.synced(now, delay_us);
             state.first_sync_us.get_or_insert(now);
@@ -285,24 +318,24 @@ impl Fs {
 
     /// Ends the epoch if it is due.
     pub(crate) fn end_due_epoch(&self, now_us: Micros) -> Result<()> {
-        if !self.delayed.is_used() {
+        if !self.is_used() {
             return Ok(());
         }
-        let due = self.delayed.state.lock().schedule.due(now_us);
+        let due = self.state.lock().schedule.due(now_us);
         due.map_or(Ok(()), |ending| self.end_epoch(ending))
     }
 
     /// Ends the epoch early if its files hold many descriptors. No lock is held.
     pub(crate) fn bound_open_files(&self) {
-        if !self.delayed.is_used() || !self.delayed.has_many_open() {
+        if !self.is_used() || !self.has_many_open() {
             return;
         }
         // A failure is logged there.
         let _ = self.end_epoch(Ending::Asked);
         // Those that applications have open as well stay.
-        let left = Arc::strong_count(&self.delayed.open_files);
+        let left = Arc::strong_count(&self.open_files);
         let most = left.saturating_add(open_share()).min(open_share().saturating_mul(3));
-        self.delayed.open_most.store(most, Ordering::Relaxed);
+        self.open_most.store(most, Ordering::Relaxed);
     }
 
     /// The group of an open file, if it has one: adopts the file if BACKING still has it alone.
@@ -312,7 +345,7 @@ impl Fs {
         }
         self.bound_open_files();
         let adopt = || {
-            let _gate = self.delayed.gate.read();
+            let _gate = self.gate.read();
             self.adopt(&mut self.table(), ino)
         };
         let adopted = match adopt() {
@@ -340,14 +373,14 @@ impl Fs {
 
     /// The loss by a crash now.
     pub(crate) fn delayed_status(&self) -> Option<DelayedStatus> {
-        if !self.delayed.is_used() {
+        if !self.is_used() {
             return None;
         }
-        let now = self.now_us();
+        let now = self.decider.now();
         let table = self.table();
         let changed: Vec<u64> =
             table.delayed().values().filter_map(|file| file.unsaved()).collect();
-        let state = self.delayed.state.lock();
+        let state = self.state.lock();
         Some(DelayedStatus {
             files: changed.len() as u64,
             bytes: changed.iter().sum(),
@@ -357,7 +390,7 @@ impl Fs {
             changed_outside: state.changed_outside.len() as u64,
             failing: state.failing.map(|error| error.to_string()).unwrap_or_default(),
             unused: match now >= USED_AFTER_US {
-                true => self.delayed.groups.unused().into_iter().map(str::to_owned).collect(),
+                true => self.groups.unused().into_iter().map(str::to_owned).collect(),
                 false => Vec::new(),
             },
         })

@@ -127,6 +127,7 @@ impl Fs {
         let created = Created { file: table::file_id(number), name: (parent, name), sync };
         let owner = FileOwner { uid: caller.uid, gid };
         let delay_us = self
+            .delayed
             .delay_us(table, parent, name)
             .filter(|_| masked.bits() & 0o6000 == 0 && self.delayed.admits(caller.uid));
         let birth = match delay_us {
@@ -150,7 +151,7 @@ impl Fs {
                     if let Some(delay_us) = delay_us {
                         table.join(number, Arc::new(DelayedFile::new(delay_us, 0)));
                         self.decider.ignore(created.file);
-                        self.delayed_changed();
+                        self.delayed.delayed_changed();
                     }
                     table.dir_changed(parent);
                     self.counters.lock().born += 1;
@@ -312,7 +313,7 @@ impl Fs {
         let closer = match table.is_whiteout(parent, name) {
             true => {
                 drop(table);
-                let closer = self.fence()?;
+                let closer = self.delayed.fence()?;
                 table = self.table();
                 Some(closer)
             }
@@ -354,16 +355,16 @@ impl Fs {
     pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
         permitted(parent, name)?;
         let at = self.decider.begin(tid);
-        self.bound_open_files();
+        self.delayed.bound_open_files();
         loop {
             let mut table = self.table();
             let dir = table.dir(parent)?;
             if table.in_ram(parent, name).is_some() || table.in_backing(parent, name)?.is_some() {
                 return Err(Errno::EXIST);
             }
-            let in_group =
-                !table.has_many_names(ino) && self.delay_us(&mut table, parent, name).is_some();
-            if self.is_whiteout_or_crosses(&mut table, ino, (parent, name), in_group)? {
+            let in_group = !table.has_many_names(ino)
+                && self.delayed.delay_us(&mut table, parent, name).is_some();
+            if self.delayed.is_whiteout_or_crosses(&mut table, ino, (parent, name), in_group)? {
                 drop(table);
                 match self.links_between_epochs(at, ino, (parent, name))? {
                     Some(linked) => return Ok(linked),
@@ -389,7 +390,7 @@ impl Fs {
                     table.name_delayed(ino, (parent, name))?;
                     if let Some(file) = table.delayed_file(ino) {
                         file.touched();
-                        self.delayed_changed();
+                        self.delayed.delayed_changed();
                     }
                     table.dir_changed(parent);
                     self.store.touch(ino)?;
@@ -526,7 +527,7 @@ impl Fs {
         let mut closer = None;
         if below.is_some_and(|below| table.has_whiteouts(below)) {
             drop(table);
-            closer = Some(self.fence()?);
+            closer = Some(self.delayed.fence()?);
             table = self.table();
         }
         self.delayed.direct_change(parent);
@@ -568,18 +569,18 @@ impl Fs {
     ) -> Result<()> {
         permitted(to.0, to.1)?;
         let at = self.decider.begin(tid);
-        self.bound_open_files();
+        self.delayed.bound_open_files();
         loop {
             let mut table = self.table();
             if self.rename_delayed(&mut table, at, from, to, flags)? {
                 return Ok(());
             }
-            if self.crosses_group(&mut table, &[from, to])? {
+            if self.delayed.crosses_group(&mut table, &[from, to])? {
                 let others = [from, to].map(|(dir, name)| table.in_ram(dir, name));
                 let others: Vec<Ino> = others.into_iter().flatten().map(|it| it.ino).collect();
                 drop(table);
                 self.settle_now(&others)?;
-                let done = self.between_epochs(&[from, to], |table| {
+                let done = self.delayed.between_epochs(&[from, to], |table| {
                     let in_ram = |(dir, name)| table.in_ram(dir, name).is_some();
                     match in_ram(from) || in_ram(to) {
                         true => Err(Errno::AGAIN),
@@ -793,7 +794,7 @@ impl Fs {
         self.backing.flushes.directory_synced();
         let (dir, in_ram, waits) = {
             let mut table = self.table();
-            let waits = self.is_delayed_directory(&table, ino);
+            let waits = self.delayed.is_delayed_directory(&table, ino);
             let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
             for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
                 self.decider
@@ -801,13 +802,13 @@ impl Fs {
             }
             (table.dir(ino)?, in_ram, waits)
         };
-        let (delayed, in_ram) = self.partition_delayed(in_ram, |ino| *ino);
+        let (delayed, in_ram) = self.delayed.partition_delayed(in_ram, |ino| *ino);
         for ino in delayed {
             let file = self.table().delayed_file(ino);
-            file.map_or(Ok(()), |file| self.sync_delayed(&file))?;
+            file.map_or(Ok(()), |file| self.delayed.sync_delayed(&file))?;
         }
         if waits {
-            return self.sync_removals(ino);
+            return self.delayed.sync_removals(ino);
         }
         self.delayed.forget_direct_changes(ino);
         self.settle_synced(&in_ram)?;

@@ -54,6 +54,11 @@ impl Namespace {
         Namespace { table, backing, store, decider }
     }
 
+    /// The objects below it.
+    pub(crate) fn stands_on(&self) -> (Arc<Backing>, Arc<Store>, Arc<Decider>) {
+        (self.backing.clone(), self.store.clone(), self.decider.clone())
+    }
+
     /// The inode number of a name; creates its node if there is none.
     pub(crate) fn find(&mut self, parent: Ino, name: &OsStr) -> Result<Ino> {
         if let Some(in_ram) = self.in_ram(parent, name) {

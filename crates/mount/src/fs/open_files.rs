@@ -75,7 +75,7 @@ impl Fs {
 
     /// The file is open once more, if only for this program itself.
     fn hold(&self, table: &mut Namespace, ino: Ino) -> Result<(Arc<FileState>, Opened)> {
-        let file_state = self.file_state(table, ino)?;
+        let file_state = self.delayed.file_state(table, ino)?;
         let mut place = file_state.place_to_move();
         let node = table.node(ino).ok_or(Errno::STALE)?;
         let (is, opens) = (node.residence().clone(), node.opens);
@@ -373,7 +373,7 @@ impl Fs {
         }
         let mut asked_for_room = false;
         loop {
-            self.join_group(ino, file_state)?;
+            self.delayed.join_group(ino, file_state)?;
             let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
             let gate = file_state.gate.read();
             let (file, stays) = file_state.open()?;
@@ -409,7 +409,7 @@ impl Fs {
             };
             file_state.changed();
             if stays.residence().delayed().is_some() {
-                self.delayed_changed();
+                self.delayed.delayed_changed();
             }
             if handed_over || !matches!(done, Err(Errno::NOSPC)) {
                 return done;
@@ -509,8 +509,8 @@ impl Fs {
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {
         let delayed = open.file_state.place().residence().delayed().cloned();
         if let Some(delayed) = delayed {
-            self.note_delayed_sync(open.ino);
-            return self.sync_delayed(&delayed);
+            self.delayed.note_delayed_sync(open.ino);
+            return self.delayed.sync_delayed(&delayed);
         }
         let was_in_ram = open.file_state.is_in_ram();
         self.settle_synced(&[open.ino])?;

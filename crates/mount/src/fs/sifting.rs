@@ -179,7 +179,7 @@ impl Fs {
         self.decider.resize(bytes);
         if self.held_bytes() > bytes {
             // A failure is logged there, and the epoch is tried again.
-            let _ = self.end_epoch(Ending::Asked);
+            let _ = self.delayed.end_epoch(Ending::Asked);
         }
         self.perform()
     }

@@ -133,7 +133,7 @@ impl Fs {
         let done = self.perform();
         let done = done.and(self.settle_handed_over(self.now_us().max(now_us)));
         // A failure is logged there, and the epoch is tried again.
-        let _ = self.end_due_epoch(self.now_us().max(now_us));
+        let _ = self.delayed.end_due_epoch(self.now_us().max(now_us));
         // The times of directories that the kernel still knows can wait: files come and go there,
         // and each time would be a write.
         self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
@@ -163,7 +163,7 @@ impl Fs {
     /// The files that could not be written back, which stay in RAM.
     pub fn write_back_all(&self) -> Result<(), WriteBackFailures> {
         let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::Epoch, errno };
-        self.end_epoch(Ending::Asked).map_err(failed)?;
+        self.delayed.end_epoch(Ending::Asked).map_err(failed)?;
         let all: Vec<Ino> = {
             let table = self.table();
             let others =
@@ -251,7 +251,7 @@ impl Fs {
             return Ok(());
         }
         // The end of their epoch frees the RAM of files of groups.
-        let _ = self.end_epoch(Ending::Asked);
+        let _ = self.delayed.end_epoch(Ending::Asked);
         if self.store.usage()?.0 < used {
             return Ok(());
         }
@@ -274,9 +274,9 @@ impl Fs {
     pub(crate) fn settle(&self, jobs: &[Job]) -> Result<(), WriteBackFailures> {
         let mut tried: Vec<Ino> = jobs.iter().map(|job| job.ino).collect();
         let mut failed = Vec::new();
-        let (delayed, jobs) = self.partition_delayed(jobs.to_vec(), |job| job.ino);
+        let (delayed, jobs) = self.delayed.partition_delayed(jobs.to_vec(), |job| job.ino);
         if !delayed.is_empty()
-            && let Err(errno) = self.end_epoch(Ending::Asked)
+            && let Err(errno) = self.delayed.end_epoch(Ending::Asked)
         {
             failed.extend(delayed.iter().map(|job| (job.ino, Failed { step: Step::Epoch, errno })));
         }
@@ -359,7 +359,7 @@ impl Fs {
 
     /// Writes back one file while its writers wait.
     fn settle_alone(&self, job: Job, batch: &mut Batch) -> Result<Outcome, Failed> {
-        let Ok(file_state) = self.file_state(&mut self.table(), job.ino) else {
+        let Ok(file_state) = self.delayed.file_state(&mut self.table(), job.ino) else {
             return Ok(Outcome::Nothing);
         };
         let _closed = file_state.gate.write();

@@ -152,7 +152,7 @@ impl Fs {
         change: impl Fn(&Path) -> Result<()>,
     ) -> Result<()> {
         self.backing.refuse_if_read_only()?;
-        let file_state = self.file_state(&mut self.table(), ino)?;
+        let file_state = self.delayed.file_state(&mut self.table(), ino)?;
         let done = loop {
             let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
             let gate = file_state.gate.read();
@@ -172,7 +172,7 @@ impl Fs {
                 drop(gate);
                 if epoch.is_some() {
                     drop(epoch);
-                    self.leave_group(ino, &file_state)?;
+                    self.delayed.leave_group(ino, &file_state)?;
                     continue;
                 }
                 // Only BACKING knows its limit for attributes, also for a file without a name.
@@ -199,7 +199,7 @@ impl Fs {
             // Not every tmpfs supports every attribute, and its limit is lower.
             match done {
                 Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram && in_group => {
-                    self.leave_group(ino, &file_state)?;
+                    self.delayed.leave_group(ino, &file_state)?;
                 }
                 Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => {
                     self.settle(&[Job::later(ino)])?

@@ -1,6 +1,6 @@
 //! Files that join a group or leave it.
 
-use crate::fs::Fs;
+use super::Delayed;
 use crate::fs::copying::copy_attributes;
 use crate::fs::decider::At;
 use crate::fs::delayed_file::{Base, DelayedFile, Left};
@@ -14,9 +14,9 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use std::sync::Arc;
 
-impl Fs {
+impl Delayed {
     /// Makes a file in RAM that is no file of a group yet one of this group.
-    pub(super) fn joins_from_ram(
+    pub(crate) fn joins_from_ram(
         &self,
         table: &mut Namespace,
         ino: Ino,
@@ -43,7 +43,7 @@ impl Fs {
             return Ok(table.delayed().contains_key(&ino));
         };
         let Some(delay_us) = self.delay_of_file(table, ino) else { return Ok(false) };
-        if self.delayed.was_changed_outside(backing_ino) {
+        if self.was_changed_outside(backing_ino) {
             return Ok(false);
         }
         let file_state = table.node(ino).and_then(Node::file_state).cloned();
@@ -67,7 +67,7 @@ impl Fs {
         if !flags.contains(OFlags::RDWR)
             || flags.contains(OFlags::APPEND)
             || !is_file
-            || !self.delayed.admits(stat.st_uid)
+            || !self.admits(stat.st_uid)
             || stat.st_nlink as usize != names.len()
         {
             return Ok(false);
@@ -86,13 +86,13 @@ impl Fs {
                 other => Err(other),
             };
         }
-        let at = At { us: self.now_us(), tid: 0 };
+        let at = At { us: self.decider.now(), tid: 0 };
         let id = table.introduce(at, ino, stat.st_size as u64);
         if !table.names_are_durable(ino) {
-            self.delayed.names_changed_below();
+            self.names_changed_below();
         }
         let (born_ns, left) = (born_ns(&file), Left::new(&stat));
-        let counted = self.delayed.open_files.clone();
+        let counted = self.open_files.clone();
         let base = Base { file, ino: backing_ino, born_ns, names, left, counted };
         let adopted = Arc::new(DelayedFile::with_base(delay_us, base, stat.st_size as u64));
         table.adopt(ino, place.as_deref_mut(), adopted, Arc::new(ram));

@@ -1,7 +1,6 @@
 //! The end of an epoch.
 
-use super::{Closer, open_log};
-use crate::fs::Fs;
+use super::{Closer, Delayed, open_log};
 use crate::fs::backing::{INHERITED, keep_time};
 use crate::fs::beneath::{LOG, hidden_name, open_beneath};
 use crate::fs::copying::{copy, set_times};
@@ -105,7 +104,7 @@ struct Candidate {
     names: Names,
 }
 
-impl Fs {
+impl Delayed {
     /// Ends the epoch: what was synced is durable then, or everything. Applications go on, except
     /// while it is captured.
     ///
@@ -113,10 +112,10 @@ impl Fs {
     ///
     /// The first error. The changes are part of the next epoch then.
     pub(crate) fn end_epoch(&self, ending: Ending) -> Result<()> {
-        if !self.delayed.is_used() {
+        if !self.is_used() {
             return Ok(());
         }
-        let mut closer = self.delayed.closer.lock();
+        let mut closer = self.closer.lock();
         self.end_epoch_with(&mut closer, ending)
     }
 
@@ -127,11 +126,11 @@ impl Fs {
     ///
     /// Those of the epoch, or of the commit.
     pub(crate) fn fence(&self) -> Result<MutexGuard<'_, Closer>> {
-        let mut closer = self.delayed.closer.lock();
+        let mut closer = self.closer.lock();
         self.end_epoch_with(&mut closer, Ending::Asked)?;
         self.empty_log(&mut closer)?;
         // The next epoch depends on the changes that follow.
-        self.delayed.names_changed_below();
+        self.names_changed_below();
         Ok(closer)
     }
 
@@ -151,7 +150,7 @@ impl Fs {
 
     /// Leaves BACKING without a log. Everything was applied.
     pub(crate) fn remove_log(&self) -> Result<()> {
-        let mut closer = self.delayed.closer.lock();
+        let mut closer = self.closer.lock();
         if closer.unapplied.is_some() {
             return Err(Errno::BUSY);
         }
@@ -173,7 +172,7 @@ impl Fs {
             done = self.empty_log(closer);
             closer.is_to_be_emptied = done.is_err();
         }
-        let mut state = self.delayed.state.lock();
+        let mut state = self.state.lock();
         state.log_bytes = closer.log.bytes();
         match done {
             Ok(()) => {
@@ -204,7 +203,7 @@ impl Fs {
             table.delayed().is_empty() && table.all_whiteouts().is_empty()
         };
         if is_empty {
-            let _ = self.delayed.state.lock().schedule.taken(false);
+            let _ = self.state.lock().schedule.taken(false);
             return Ok(());
         }
         let captured = self.prepare_epoch(closer).and_then(|()| {
@@ -236,8 +235,8 @@ impl Fs {
 
     /// Another attempt follows.
     fn epoch_waits(&self) {
-        let now = self.now_us();
-        let schedule = &mut self.delayed.state.lock().schedule;
+        let now = self.decider.now();
+        let schedule = &mut self.state.lock().schedule;
         let before = schedule.clone();
         schedule.failed(now, &before);
     }
@@ -290,7 +289,7 @@ impl Fs {
         self.wrote_below(pages * PAGE_BYTES);
         closer.log.checkpointed();
         closer.deferred.clear();
-        let gate = self.delayed.gate.write();
+        let gate = self.gate.write();
         for file in self.table().delayed().values() {
             file.pages.write().deferred = Extents::default();
         }
@@ -390,13 +389,13 @@ impl Fs {
         whole: bool,
         staged: &mut StagedFiles,
     ) -> Result<Option<Captured>> {
-        let gate = self.delayed.gate.write();
+        let gate = self.gate.write();
         let mut table = self.table();
         let mut rest = false;
         let mut candidates = Vec::new();
         for candidate in Self::candidates(&table) {
             if let Some(ino) = candidate.file.notices_changes_outside() {
-                self.delayed.state.lock().changed_outside.insert(ino);
+                self.state.lock().changed_outside.insert(ino);
                 let name = candidate.names.first().and_then(|(dir, name)| path(&table, *dir, name));
                 tracing::warn!(
                     "{}: changed past this mount; its content may be mixed, and its syncs are not \
@@ -421,9 +420,9 @@ impl Fs {
             }
         }
         let removals = self.removals(&mut table)?;
-        let uncommitted = std::mem::take(&mut self.delayed.state.lock().uncommitted);
+        let uncommitted = std::mem::take(&mut self.state.lock().uncommitted);
         if candidates.is_empty() && removals.is_empty() {
-            let state = &mut *self.delayed.state.lock();
+            let state = &mut *self.state.lock();
             state.uncommitted |= uncommitted;
             let _ = state.schedule.taken(rest);
             state.first_sync_us = None;
@@ -431,7 +430,7 @@ impl Fs {
         }
         let removals = (removals, uncommitted);
         let captured = self.capture(closer, &mut table, candidates, removals, staged);
-        let mut state = self.delayed.state.lock();
+        let mut state = self.state.lock();
         let captured = match captured {
             Ok(captured) => Captured { before: state.schedule.taken(rest), ..captured },
             Err(error) => {
@@ -726,8 +725,8 @@ impl Fs {
                 let _ = self.backing.remove_temp(&hidden_name(place.hidden));
             }
         }
-        let now = self.now_us();
-        let mut state = self.delayed.state.lock();
+        let now = self.decider.now();
+        let mut state = self.state.lock();
         state.uncommitted = true;
         state.schedule.failed(now, &captured.before);
         state.first_sync_us.get_or_insert(now);
@@ -823,8 +822,8 @@ impl Fs {
     /// Files that BACKING has now need no RAM.
     fn epoch_is_applied(&self, closer: &mut Closer, captured: Captured) {
         self.wrote_below(captured.new_bytes + captured.plan.record.pages() * PAGE_BYTES);
-        self.delayed.state.lock().epochs += 1;
-        let mut gate = self.delayed.gate.write();
+        self.state.lock().epochs += 1;
+        let mut gate = self.gate.write();
         let mut table = self.table();
         for (number, member) in captured.members.into_iter().enumerate() {
             if number % AT_ONCE == AT_ONCE - 1 {
@@ -861,7 +860,7 @@ impl Fs {
             }
             pages.deferred = deferred;
             let left = Left::new(&stat);
-            let counted = self.delayed.open_files.clone();
+            let counted = self.open_files.clone();
             pages.base =
                 Some(Base { file, ino: id.ino, born_ns: id.born_ns, names, left, counted });
             drop(pages);
@@ -879,7 +878,7 @@ impl Fs {
     fn leave_ram(&self) {
         let all: Vec<Ino> = self.table().delayed().keys().copied().collect();
         for some in all.chunks(AT_ONCE) {
-            let _gate = self.delayed.gate.write();
+            let _gate = self.gate.write();
             let mut table = self.table();
             some.iter().for_each(|ino| self.leaves_ram(&mut table, *ino));
         }
@@ -975,6 +974,7 @@ fn reference(table: &Table, base: &Base) -> FileRef {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Fs;
     use crate::{Access, Caller, Config, ROOT, Store};
     use std::fs;
 
@@ -1001,20 +1001,21 @@ mod tests {
             made
         });
         let mut closer = mount.delayed.closer.lock();
-        mount.prepare_epoch(&mut closer).unwrap();
-        let mut staged = mount.stage_new_files(true);
+        mount.delayed.prepare_epoch(&mut closer).unwrap();
+        let mut staged = mount.delayed.stage_new_files(true);
         assert_eq!(staged.len(), 4);
         let [same, ..] = open.each_ref().map(|(attr, ..)| staged[&attr.ino].hidden);
         mount.write(Access::default(), open[1].1, 0, b"newer").unwrap();
         let mode = crate::Changes { mode: Some(0o600), ..crate::Changes::default() };
         mount.set_attr(0, open[2].0.ino, &mode).unwrap();
         mount.unlink(0, ROOT, OsStr::new("gone.db")).unwrap();
-        let captured = mount.capture_epoch(&mut closer, true, &mut staged).unwrap().unwrap();
+        let captured =
+            mount.delayed.capture_epoch(&mut closer, true, &mut staged).unwrap().unwrap();
         assert_eq!(staged.len(), 3, "copies that were not used");
         assert!(captured.plan.record.places.iter().any(|place| place.hidden == same));
-        mount.commit_epoch(&closer, &captured, &mut false).unwrap();
+        mount.delayed.commit_epoch(&closer, &captured, &mut false).unwrap();
         closer.log = captured.plan.log.clone();
-        mount.apply_epoch(&mut closer, captured).unwrap();
+        mount.delayed.apply_epoch(&mut closer, captured).unwrap();
         drop(closer);
         let below = |name: &str| fs::read(folder.path().join("backing").join(name)).ok();
         assert_eq!(below("same.db").as_deref(), Some(&b"first"[..]));

@@ -27,7 +27,7 @@ impl Fs {
                 }
                 _ => return Ok(None),
             };
-            let Ok(file_state) = self.file_state(&mut table, ino) else { return Ok(None) };
+            let Ok(file_state) = self.delayed.file_state(&mut table, ino) else { return Ok(None) };
             let checkpoint = table.current_checkpoint(ino, &file_state);
             (file_state, named_in, checkpoint)
         };

@@ -17,7 +17,7 @@ impl Fs {
     /// Moves a file's bytes to BACKING's page cache, without a name and without a flush.
     pub(super) fn hand_over(&self, job: Job) -> Result<Outcome, Failed> {
         for attempt in 0..=TRIES {
-            let Ok(file_state) = self.file_state(&mut self.table(), job.ino) else {
+            let Ok(file_state) = self.delayed.file_state(&mut self.table(), job.ino) else {
                 return Ok(Outcome::Nothing);
             };
             // Its writers wait for the last attempt.

@@ -40,7 +40,9 @@ impl Fs {
         }
         let dir = table.dir(parent).step(Step::Open)?;
         let time = table.attr_of(parent).step(Step::Open)?.mtime;
-        let Ok(file_state) = self.file_state(&mut table, ino) else { return Ok(Outcome::Nothing) };
+        let Ok(file_state) = self.delayed.file_state(&mut table, ino) else {
+            return Ok(Outcome::Nothing);
+        };
         let stat = self.store.stat(ino).step(Step::Open)?;
         if !dir.takes_temps || stat.st_size > LARGEST_BYTES {
             return Ok(Outcome::Nothing);
