@@ -234,7 +234,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
 
     let ended = daemon.end(mounted);
     daemon.fs.end_decisions();
-    daemon.fs.drops.end();
+    daemon.fs.drops().end();
     machine.stop();
     let _ = write_back.join();
     let _ = announce.join();

@@ -1,5 +1,6 @@
 //! The file system's logic: what each request means for the table of names, BACKING and the store.
 
+mod attributes;
 pub(crate) mod backing;
 pub(crate) mod beneath;
 mod caller;
@@ -12,6 +13,7 @@ pub(crate) mod drops;
 pub(crate) mod failures;
 mod flash_state;
 mod group_names;
+mod mover;
 mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;
@@ -26,7 +28,6 @@ mod temporary;
 mod temps;
 pub(crate) mod types;
 mod volume;
-mod write_back;
 mod writes;
 mod xattrs;
 
@@ -35,35 +36,29 @@ use self::beneath::proc_path;
 use self::decider::Decider;
 use self::delayed::Delayed;
 use self::drops::Drops;
-use self::failures::Failing;
+use self::failures::WriteBackFailures;
+use self::mover::Mover;
 use self::namespace::Namespace;
 use self::opens::Opens;
 use self::reservation::Reservation;
 use self::store::Store;
 use self::table::Table;
-use self::types::{Attr, Changes, Config, Ino, Status, Time};
-use self::write_back::Staged;
+use self::types::{Attr, Config, Ino, Status};
 use self::writes::{BlockDevice, figures};
 use flashsift_core::delayed::groups::Groups;
-use flashsift_core::event::{Event, Micros};
+use flashsift_core::event::Event;
 use flashsift_core::sift::account::Account;
 use flashsift_core::sift::{KeepConfig, live::Live};
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{AtFlags, Gid, Mode, StatVfs, Timestamps, Uid};
+use rustix::fs::StatVfs;
 use rustix::io::{Errno, Result};
-use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Failures that a status holds: it has to fit into 64 KiB.
 const FAILURES_SHOWN: usize = 100;
-
-/// Longest time after which a file that was handed over gets its name, µs: when the kernel writes
-/// dirty pages by default (`vm.dirty_expire_centisecs`). Until then its deletion costs nothing.
-const UNNAMED_US: Micros = 30_000_000;
 
 /// A file system whose new files live in RAM until they are written back to BACKING.
 ///
@@ -83,21 +78,11 @@ pub struct Fs {
     pub(crate) opens: Opens,
     pub(crate) reservation: Reservation,
     pub(crate) counters: Arc<Mutex<Status>>,
-    /// Held by the thread that frees space in RAM.
-    pub(crate) making_room: Mutex<()>,
     pub(crate) decider: Arc<Decider>,
-    /// Locked after the table.
-    pub(crate) failing: Mutex<Failing>,
-    /// Copies that could not get their names, by file. Locked after the table.
-    pub(crate) kept: Mutex<HashMap<Ino, Staged>>,
-    /// Files that were handed over, and when each has to get its name, in order.
-    pub(crate) handed_over: Mutex<VecDeque<(Micros, Ino)>>,
-    /// Time from a file's being handed over to its name, µs.
-    pub(crate) unnamed_us: Micros,
     /// The block device of BACKING, where it is known.
     device: Option<BlockDevice>,
-    pub(crate) drops: Drops,
     pub(crate) delayed: Arc<Delayed>,
+    pub(crate) mover: Mover,
     /// Opens of files, and their time in microseconds.
     pub(crate) open_times: [AtomicU64; 2],
 }
@@ -122,7 +107,6 @@ impl Fs {
             patterns: config.settled.clone(),
             write_ahead: backing.volume.one_sync_covers_earlier(),
         };
-        let unnamed_us = config.lose_at_most_us.min(UNNAMED_US);
         let (clock, sift) = (config.clock.clone(), Live::new(keep));
         let reservation = Reservation::new(backing.root.as_fd())?;
         let groups = Groups::new(&config.delayed);
@@ -135,6 +119,8 @@ impl Fs {
         let lose_us = config.lose_at_most_us;
         let delayed =
             Delayed::new(groups, &config.settled, lose_us, names.clone(), counters.clone());
+        let delayed = Arc::new(delayed);
+        let mover = Mover::new(names.clone(), delayed.clone(), counters.clone(), lose_us);
         Ok(Fs {
             names,
             reservation,
@@ -144,15 +130,10 @@ impl Fs {
             allowed_bytes: AtomicU64::new(budget_bytes),
             opens: Opens::default(),
             counters,
-            making_room: Mutex::new(()),
             device,
             decider,
-            failing: Mutex::default(),
-            kept: Mutex::default(),
-            handed_over: Mutex::default(),
-            unnamed_us,
-            drops: Drops::default(),
-            delayed: Arc::new(delayed),
+            delayed,
+            mover,
             open_times: Default::default(),
         })
     }
@@ -224,59 +205,6 @@ impl Fs {
         table.attr_of(ino)
     }
 
-    /// Performs `chmod`, `chown`, `truncate` and `utimensat`.
-    ///
-    /// # Errors
-    ///
-    /// `ESTALE` if the file is not known; `EROFS` if BACKING is read-only; for a new size the
-    /// errors of a write; any error of BACKING or of the store.
-    pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
-        self.backing.refuse_if_read_only()?;
-        let file_state = self.delayed.file_state(&mut self.table(), ino)?;
-        if let Some(size) = changes.size {
-            self.resize(self.decider.begin(tid), ino, size)?;
-        }
-        self.delayed.join_group(ino, &file_state)?;
-        let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
-        let gate = file_state.gate.read();
-        let mut table = self.table();
-        let place = file_state.place();
-        let attr = table.attr_of(ino)?;
-        let changes = with_stripped(changes, &attr);
-        if table.is_in_ram(ino) {
-            let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
-            if uid.is_some() || gid.is_some() {
-                self.store.chown(ino, uid, gid)?;
-            }
-            if let Some(mode) = changes.mode {
-                self.store.chmod(ino, Mode::from_raw_mode(mode))?;
-            }
-            if let Some(times) = times(&changes) {
-                self.store.set_times(ino, &times)?;
-            }
-            file_state.changed();
-            if let Some(delayed) = place.residence().delayed() {
-                delayed.touched();
-                self.delayed.delayed_changed();
-            }
-        } else if let Some(file) = place.file() {
-            apply(file, &changes)?;
-        } else {
-            let path = table.path_of(ino)?;
-            apply(&path, &changes)?;
-            table.close_dir(ino);
-            if changes.mtime.is_some() {
-                table.dir_times.remove(&ino);
-            }
-        }
-        drop(place);
-        drop(gate);
-        drop(epoch);
-        let attr = table.attr_of(ino);
-        table.release(ino, file_state);
-        attr
-    }
-
     /// The statistics of BACKING's file system, in which files in RAM count as written.
     ///
     /// # Errors
@@ -310,13 +238,47 @@ impl Fs {
         if path == b"/" { Err(Errno::NODATA) } else { Ok(path) }
     }
 
+    /// Performs the decisions that are due. Returns how many files reached flash, and the failures.
+    ///
+    /// # Errors
+    ///
+    /// The files that could not be written back, which stay in RAM.
+    pub fn settle_due(&self, now_us: u64) -> (u64, std::result::Result<(), WriteBackFailures>) {
+        self.mover.settle_due(now_us)
+    }
+
+    /// Writes back every file in RAM that has a name, durably, without those that are created
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The files that could not be written back, which stay in RAM.
+    pub fn settle_all(&self) -> std::result::Result<(), WriteBackFailures> {
+        self.mover.settle_all()
+    }
+
+    /// Writes back every file in RAM that has a name, without those that are created meanwhile.
+    /// Their names become durable with the next commit of the kernel.
+    ///
+    /// # Errors
+    ///
+    /// The files that could not be written back, which stay in RAM.
+    pub fn write_back_all(&self) -> std::result::Result<(), WriteBackFailures> {
+        self.mover.write_back_all()
+    }
+
+    /// The names of dropped files that the kernel still remembers.
+    pub(crate) fn drops(&self) -> &Drops {
+        &self.mover.drops
+    }
+
     /// The state of the mount.
     pub fn status(&self) -> Status {
         let mut status = self.counters.lock().clone();
         status.read_only = self.backing.is_read_only();
         let table = self.table();
         status.files_in_ram = table.named_in_ram().len() as u64;
-        status.failures = self.failing_now(&table);
+        status.failures = self.mover.failures(&table);
         drop(table);
         status.failing_files = status.failures.len() as u64;
         status.failures.truncate(FAILURES_SHOWN);
@@ -376,53 +338,6 @@ impl Fs {
         self.delayed.remove_log()?;
         self.backing.tidy()
     }
-}
-
-/// Clears setuid and setgid if the change requires it.
-fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
-    // Setgid without group execution is cleared too. The kernel would keep it for members of the
-    // group, but we do not know the caller's groups.
-    let bits = Mode::SUID | Mode::SGID;
-    match changes.strip && changes.mode.is_none() && attr.permissions().intersects(bits) {
-        true => Changes { mode: Some((attr.permissions() - bits).as_raw_mode()), ..*changes },
-        false => *changes,
-    }
-}
-
-/// Sets owner, permissions and times, in an order in which no call undoes another.
-fn apply(file: &impl AsFd, changes: &Changes) -> Result<()> {
-    let here = Path::new("");
-    if changes.uid.is_some() || changes.gid.is_some() {
-        let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
-        rustix::fs::chownat(file, here, uid, gid, AtFlags::EMPTY_PATH)?;
-    }
-    if let Some(mode) = changes.mode {
-        rustix::fs::chmodat(
-            rustix::fs::CWD,
-            proc_path(file),
-            Mode::from_raw_mode(mode),
-            AtFlags::empty(),
-        )?;
-    }
-    if let Some(times) = times(changes) {
-        rustix::fs::utimensat(file, here, &times, AtFlags::EMPTY_PATH)?;
-    }
-    Ok(())
-}
-
-fn times(changes: &Changes) -> Option<Timestamps> {
-    let time = |asked: Option<Option<Time>>| {
-        let (tv_sec, tv_nsec) = match asked {
-            None => (0, rustix::fs::UTIME_OMIT),
-            Some(None) => (0, rustix::fs::UTIME_NOW),
-            Some(Some(time)) => (time.s, i64::from(time.ns)),
-        };
-        rustix::fs::Timespec { tv_sec, tv_nsec }
-    };
-    (changes.atime.is_some() || changes.mtime.is_some()).then(|| Timestamps {
-        last_access: time(changes.atime),
-        last_modification: time(changes.mtime),
-    })
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ impl Filesystem for Adapter {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.answer("lookup", || match self.fs.lookup(parent.0, name) {
             Err(rustix::io::Errno::NOENT) => {
-                match self.fs.drops.dropped(request.pid(), parent.0, name) {
+                match self.fs.drops().dropped(request.pid(), parent.0, name) {
                     Some(attr) => reply.entry(&Duration::ZERO, &file_attr(&attr), Generation(0)),
                     None => reply.entry(&REMEMBER, &nothing(), Generation(0)),
                 }
@@ -626,7 +626,7 @@ impl Filesystem for Adapter {
                 (ROOT, Some(IN_USE)) if is_ours(request) => {
                     Ok(if self.fs.has_open_files() { b"1" } else { b"0" }.to_vec())
                 }
-                (ROOT, Some(ANNOUNCE)) => match self.fs.drops.accept(request.pid()) {
+                (ROOT, Some(ANNOUNCE)) => match self.fs.drops().accept(request.pid()) {
                     true => Ok(Vec::new()),
                     false => Err(rustix::io::Errno::PERM),
                 },

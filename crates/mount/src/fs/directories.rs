@@ -6,7 +6,7 @@
 
 use super::Fs;
 use super::backing;
-use super::beneath::{HIDDEN, proc_path};
+use super::beneath::HIDDEN;
 use super::caller::{User, as_caller};
 use super::decider::At;
 use super::delayed_file::DelayedFile;
@@ -231,7 +231,7 @@ impl Fs {
     /// is created on flash.
     fn make_room_for_file(&self) {
         if !self.has_room_for_file() {
-            let _ = self.make_room(FILE_COST_BYTES);
+            let _ = self.mover.make_room(FILE_COST_BYTES);
         }
     }
 
@@ -380,7 +380,7 @@ impl Fs {
                 _ if node.names.is_empty() => return Err(Errno::NOENT),
                 _ if node.names.len() >= LINKS || dir.apart => {
                     drop(table);
-                    self.settle_now(&[ino])?;
+                    self.mover.settle_now(&[ino])?;
                     continue;
                 }
                 _ => {
@@ -404,36 +404,16 @@ impl Fs {
         }
     }
 
-    /// Creates a further name for a file that lives in BACKING.
-    pub(crate) fn link_in_backing(
-        &self,
-        table: &mut Namespace,
-        at: At,
-        ino: Ino,
-        (parent, name): (Ino, &OsStr),
-    ) -> Result<Attr> {
-        let dir = table.dir(parent)?;
-        self.delayed.direct_change(parent);
-        let path = table.path_of(ino)?;
-        let flags = AtFlags::SYMLINK_FOLLOW;
-        rustix::fs::linkat(rustix::fs::CWD, proc_path(&path), &dir, name, flags)?;
-        table.name(ino, parent, &Name::from(name));
-        if let Some(file) = table.file(ino) {
-            let path = table.writes((parent, name));
-            self.decider.emit_name(at, path, |name| Action::Link { file, name });
+    /// Answers an unlink by the announcing process; `None`: another thread asks.
+    fn announced(&self, tid: u32, parent: Ino, name: &OsStr) -> Option<Result<()>> {
+        if !self.mover.drops.is_announcer(tid) {
+            return None;
         }
-        table.looked_up(ino)
-    }
-
-    /// Reserves space on flash for a further name of a file in RAM.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC` if there is none.
-    pub(crate) fn reserve_name(&self, table: &Table, (dir, name): (Ino, &OsStr)) -> Result<()> {
-        let space = table.space_for_name(dir, name);
-        let flash = self.backing.root.as_fd();
-        self.reservation.take_exactly(space, flash, &self.store)
+        let mut table = self.table();
+        let gone = self.mover.drops.take(parent, name)
+            && table.in_ram(parent, name).is_none()
+            && matches!(table.in_backing(parent, name), Ok(None));
+        Some(if gone { Ok(()) } else { Err(Errno::BUSY) })
     }
 
     /// Removes the name of a file that is no directory.
@@ -454,64 +434,13 @@ impl Fs {
         if table.in_ram(parent, name).is_some() {
             self.backing.refuse_if_read_only()?;
             dir.permits(true)?;
-            return self.unlink_in_ram(&mut table, at, parent, name);
+            return self.mover.unlink_in_ram(&mut table, at, parent, name);
         }
         let stat = table.in_backing(parent, name)?.ok_or(Errno::NOENT)?;
         self.delayed.direct_change(parent);
         rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
         table.lost_name(at, parent, name, &stat);
         Ok(())
-    }
-
-    pub(crate) fn unlink_in_ram(
-        &self,
-        table: &mut Namespace,
-        at: At,
-        parent: Ino,
-        name: &OsStr,
-    ) -> Result<()> {
-        if table.in_ram(parent, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
-            // Otherwise the hidden file would reappear.
-            table.remove_hidden(parent, name)?;
-        }
-        self.remove_name_in_ram(table, at, parent, name)?;
-        table.dir_changed(parent);
-        Ok(())
-    }
-
-    /// Removes one name of a file in RAM. Without names and opens, the file is deleted.
-    pub(crate) fn remove_name_in_ram(
-        &self,
-        table: &mut Namespace,
-        at: At,
-        parent: Ino,
-        name: &OsStr,
-    ) -> Result<()> {
-        let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
-        let ino = removed.ino;
-        table.emit_lost(at, ino, (parent, name));
-        table.unname(ino, parent, name);
-        let Some(node) = table.node(ino) else { return Ok(()) };
-        let (named, open) = (!node.names.is_empty(), node.opens > 0);
-        if named {
-            return self.store.touch(ino);
-        }
-        if !open {
-            self.remove_from_ram(table, at, ino);
-        }
-        Ok(())
-    }
-
-    /// Deletes a file that never reached flash.
-    pub(crate) fn remove_from_ram(&self, table: &mut Namespace, at: At, ino: Ino) {
-        if let Ok(attr) = table.attr_of(ino) {
-            table.vanish(ino, None, attr, None);
-        }
-        self.counters.lock().never_written += 1;
-        // If this fails, the file takes space until the next start; nothing else depends on it.
-        let _ = self.store.remove(ino);
-        self.forget_kept(table, ino);
-        table.emit_end(at, ino);
     }
 
     /// Removes an empty directory.
@@ -579,7 +508,7 @@ impl Fs {
                 let others = [from, to].map(|(dir, name)| table.in_ram(dir, name));
                 let others: Vec<Ino> = others.into_iter().flatten().map(|it| it.ino).collect();
                 drop(table);
-                self.settle_now(&others)?;
+                self.mover.settle_now(&others)?;
                 let done = self.delayed.between_epochs(&[from, to], |table| {
                     let in_ram = |(dir, name)| table.in_ram(dir, name).is_some();
                     match in_ram(from) || in_ram(to) {
@@ -614,7 +543,7 @@ impl Fs {
                 };
             }
             drop(table);
-            self.settle_now(&first)?;
+            self.mover.settle_now(&first)?;
         }
     }
 
@@ -648,7 +577,7 @@ impl Fs {
             self.reserve_name(table, to)?;
         }
         if target.is_some() {
-            self.remove_name_in_ram(table, at, to.0, to.1)?;
+            self.mover.remove_name_in_ram(table, at, to.0, to.1)?;
         } else if let Some(stat) = &hidden {
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 return Err(Errno::ISDIR);
@@ -728,7 +657,7 @@ impl Fs {
             done => done?,
         }
         if target.is_some() {
-            self.remove_name_in_ram(table, at, to.0, to.1)?;
+            self.mover.remove_name_in_ram(table, at, to.0, to.1)?;
         }
         let known = |table: &Table, backing_ino| {
             let ino = table.known_as(backing_ino);
@@ -811,8 +740,8 @@ impl Fs {
             return self.delayed.sync_removals(ino);
         }
         self.delayed.forget_direct_changes(ino);
-        self.settle_synced(&in_ram)?;
-        self.keep_times(|_, dir| dir == ino);
+        self.mover.settle_synced(&in_ram)?;
+        self.mover.keep_times(|_, dir| dir == ino);
         if !self.backing.volume.one_sync_covers_earlier() && self.table().has_new_names() {
             // The names could become durable without the content of their files.
             self.backing.sync_all(true)?;

@@ -10,12 +10,8 @@
 //! The thread that drops must not unlink through the kernel itself: it may answer a request for
 //! which the kernel holds the directory's lock.
 
-use super::Fs;
-use super::table::Table;
-use super::types::{Attr, Ino, ROOT};
-use flashsift_core::sift::Blocked;
+use super::types::{Attr, Ino};
 use parking_lot::{Condvar, Mutex};
-use rustix::io::{Errno, Result};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -51,7 +47,7 @@ struct Unannounced {
 
 impl Drops {
     /// A file was dropped that had this name, and these attributes.
-    fn add(&self, parent: Ino, dropped: DroppedName, attr: Attr) {
+    pub(super) fn add(&self, parent: Ino, dropped: DroppedName, attr: Attr) {
         let mut unannounced = self.unannounced.lock();
         unannounced.names.insert((parent, dropped.name.clone()), attr);
         unannounced.queue.push_back(dropped);
@@ -59,7 +55,7 @@ impl Drops {
     }
 
     /// Whether the file of this name was dropped, which the announcing process unlinks.
-    fn take(&self, parent: Ino, name: &OsStr) -> bool {
+    pub(super) fn take(&self, parent: Ino, name: &OsStr) -> bool {
         self.unannounced.lock().names.remove(&(parent, name.to_owned())).is_some()
     }
 
@@ -84,7 +80,7 @@ impl Drops {
         self.announcer.load(Ordering::Relaxed) != 0
     }
 
-    fn is_announcer(&self, tid: u32) -> bool {
+    pub(super) fn is_announcer(&self, tid: u32) -> bool {
         tid != 0 && self.announcer.load(Ordering::Relaxed) == tid
     }
 
@@ -117,71 +113,4 @@ impl Drops {
         let mut unannounced = self.unannounced.lock();
         unannounced.names.retain(|(_, name), _| *name != dropped.name);
     }
-}
-
-impl Fs {
-    /// Removes a file in RAM with all its names.
-    ///
-    /// # Errors
-    ///
-    /// The file is open, or BACKING refuses to lose a file that one of the names hides. It is all
-    /// there then.
-    pub(crate) fn drop_file(&self, ino: Ino) -> std::result::Result<(), Blocked> {
-        let at = self.decider.begin(0);
-        let mut table = self.table();
-        let names = match table.node(ino) {
-            Some(node) if !node.residence().is_in_ram() => return Ok(()),
-            Some(node) if node.opens > 0 => return Err(Blocked::InUse),
-            Some(node) => node.names.clone(),
-            None => return Ok(()),
-        };
-        if self.backing.is_read_only() {
-            return Err(Blocked::Failed);
-        }
-        let refused = |errno: Errno| {
-            tracing::warn!(errno = errno.raw_os_error(), "dropping a file: {errno}");
-            Blocked::Failed
-        };
-        let attr = table.attr_of(ino).map_err(refused)?;
-        // BACKING alone may refuse, so its files go first.
-        for (dir, name) in &names {
-            if table.in_ram(*dir, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
-                table.remove_hidden(*dir, name).map_err(refused)?;
-            }
-        }
-        for (dir, name) in names {
-            self.remove_name_in_ram(&mut table, at, dir, &name).map_err(refused)?;
-            table.dir_changed(dir);
-            if self.drops.are_announced() {
-                let directory = path(&table, dir);
-                self.drops.add(dir, DroppedName { directory, name: name.as_ref().into() }, attr);
-            }
-        }
-        Ok(())
-    }
-
-    /// Answers an unlink by the announcing process; `None`: another thread asks.
-    pub(crate) fn announced(&self, tid: u32, parent: Ino, name: &OsStr) -> Option<Result<()>> {
-        if !self.drops.is_announcer(tid) {
-            return None;
-        }
-        let mut table = self.table();
-        let gone = self.drops.take(parent, name)
-            && table.in_ram(parent, name).is_none()
-            && matches!(table.in_backing(parent, name), Ok(None));
-        Some(if gone { Ok(()) } else { Err(Errno::BUSY) })
-    }
-}
-
-/// Returns the path of a directory from the mounted one on.
-fn path(table: &Table, dir: Ino) -> PathBuf {
-    let mut names = Vec::new();
-    let mut next = dir;
-    while next != ROOT
-        && let Some((parent, name)) = table.node(next).and_then(|node| node.names.first())
-    {
-        names.push(name.to_owned());
-        next = *parent;
-    }
-    names.iter().rev().map(|name| -> &OsStr { name }).collect()
 }

@@ -1,16 +1,51 @@
 //! Names of files of a group: they change in the table alone, until their epoch ends.
 
+use super::beneath::proc_path;
 use crate::fs::Fs;
 use crate::fs::decider::At;
 use crate::fs::namespace::Namespace;
 use crate::fs::residence::Residence;
 use crate::fs::table::Table;
 use crate::fs::types::{Attr, Ino, Name};
-use rustix::fs::{FileType, RenameFlags};
+use flashsift_core::event::Action;
+use rustix::fs::{AtFlags, FileType, RenameFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 
 impl Fs {
+    /// Creates a further name for a file that lives in BACKING.
+    pub(crate) fn link_in_backing(
+        &self,
+        table: &mut Namespace,
+        at: At,
+        ino: Ino,
+        (parent, name): (Ino, &OsStr),
+    ) -> Result<Attr> {
+        let dir = table.dir(parent)?;
+        self.delayed.direct_change(parent);
+        let path = table.path_of(ino)?;
+        let flags = AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(rustix::fs::CWD, proc_path(&path), &dir, name, flags)?;
+        table.name(ino, parent, &Name::from(name));
+        if let Some(file) = table.file(ino) {
+            let path = table.writes((parent, name));
+            self.decider.emit_name(at, path, |name| Action::Link { file, name });
+        }
+        table.looked_up(ino)
+    }
+
+    /// Reserves space on flash for a further name of a file in RAM.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there is none.
+    pub(crate) fn reserve_name(&self, table: &Table, (dir, name): (Ino, &OsStr)) -> Result<()> {
+        let space = table.space_for_name(dir, name);
+        let flash = self.backing.root.as_fd();
+        self.reservation.take_exactly(space, flash, &self.store)
+    }
+
     /// Removes a name of a file of a group. `false`: it is no such file.
     pub(crate) fn unlink_delayed(
         &self,
@@ -47,7 +82,7 @@ impl Fs {
     ) -> Result<()> {
         let Some(in_ram) = table.in_ram(dir, name) else { return Ok(()) };
         let below = in_ram.hides.is_some() || is_in_flight(table, in_ram.ino);
-        self.remove_name_in_ram(table, at, dir, name)?;
+        self.mover.remove_name_in_ram(table, at, dir, name)?;
         if below {
             table.white_out(dir, &Name::from(name));
         }

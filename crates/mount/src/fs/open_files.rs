@@ -4,12 +4,12 @@ use super::Fs;
 use super::caller::{User, as_user};
 use super::decider::At;
 use super::delayed_file::{Change, Covered};
+use super::mover::Job;
 use super::opens::Open;
 use super::reservation::EXTENT_BYTES;
 use super::residence::{FileState, Place, Residence};
 use super::table::Node;
 use super::types::{Access, Ino, Opened, errno};
-use super::write_back::Job;
 use crate::fs::namespace::Namespace;
 use flashsift_core::event::{Action, FileId, OpenId};
 use flashsift_core::page::PAGE_BYTES;
@@ -210,7 +210,7 @@ impl Fs {
         table.release_unused(ino);
         let Some(node) = table.node(ino) else { return };
         if node.residence().is_in_ram() && node.names.is_empty() {
-            self.remove_from_ram(table, at, ino);
+            self.mover.remove_from_ram(table, at, ino);
         } else {
             if matches!(node.residence(), Residence::Gone(_)) {
                 table.emit_end(at, ino);
@@ -333,7 +333,7 @@ impl Fs {
         user.may_use_reserved()
             && open.file_state.is_in_ram()
             && self.reservation.has_space_for_root(flash, &self.store)
-            && self.settle(&[Job::later(open.ino)]).is_ok()
+            && self.mover.settle(&[Job::later(open.ino)]).is_ok()
             && !open.file_state.is_in_ram()
     }
 
@@ -397,7 +397,7 @@ impl Fs {
                     asked_for_room = true;
                     // Without success only the kernel's limit counts, which is that of the
                     // content.
-                    let _ = self.make_room(bytes);
+                    let _ = self.mover.make_room(bytes);
                     continue;
                 }
                 self.reservation.take(bytes, self.backing.root.as_fd(), &self.store)?;
@@ -419,7 +419,7 @@ impl Fs {
             drop(epoch);
             // Its pages are free only when it is closed, if it leaves RAM now.
             drop(file);
-            self.make_room(bytes)?;
+            self.mover.make_room(bytes)?;
         }
     }
 
@@ -513,7 +513,7 @@ impl Fs {
             return self.delayed.sync_delayed(&delayed);
         }
         let was_in_ram = open.file_state.is_in_ram();
-        self.settle_synced(&[open.ino])?;
+        self.mover.settle_synced(&[open.ino])?;
         // Not held meanwhile: a sync may take long, and a file on flash does not move.
         let (file, in_ram) = {
             let (file, stays) = open.file_state.open()?;
@@ -529,7 +529,7 @@ impl Fs {
                 None if data_only && self.are_names_durable(open.ino) => {
                     self.backing.fdatasync(&file)
                 }
-                None => self.fsync_settled(open.ino, &file),
+                None => self.mover.fsync_settled(open.ino, &file),
             },
         }
     }
@@ -577,7 +577,7 @@ impl Fs {
         let done = self.change_bytes(user, of, change, takes, end, allocate, saw);
         if done == Err(Errno::OPNOTSUPP) && it.file_state.is_in_ram() {
             // tmpfs knows only some of what BACKING may know.
-            self.settle(&[Job::later(it.ino)])?;
+            self.mover.settle(&[Job::later(it.ino)])?;
             return self.change_bytes(user, of, change, takes, end, allocate, saw).map(drop);
         }
         done.map(drop)

@@ -1,20 +1,15 @@
 //! Performing the decisions of the sifter, and switching it.
 
 use super::Fs;
-use super::decider::decisions::{Performing, SiftNotice};
+use super::decider::decisions::SiftNotice;
 pub use super::decider::sifting::SiftWish;
-use super::failures::{Step, WriteBackError, WriteBackFailures};
+use super::failures::WriteBackFailures;
 use super::readers::Reader;
-use super::table;
 use super::types::Ino;
-use super::write_back::Job;
 use flashsift_core::delayed::schedule::Ending;
 
+use flashsift_core::sift::SetupError;
 use flashsift_core::sift::live::LiveSifter;
-use flashsift_core::sift::{Blocked, Decision, Reason, SetupError};
-use rustix::io::Errno;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 
 /// The longest attribute that the kernel takes, bytes.
@@ -46,71 +41,6 @@ impl Fs {
         self.decider.observe_decisions(sink);
     }
 
-    /// Performs the pending decisions.
-    ///
-    /// # Errors
-    ///
-    /// The files among them that could not be written back.
-    pub(crate) fn perform(&self) -> Result<(), WriteBackFailures> {
-        let mut failed = Vec::new();
-        let is_in_ram = |file| self.table().is_in_ram(table::number(file));
-        while let Some(mut performing) = self.decider.take(&is_in_ram) {
-            if let Err(failures) = self.perform_these(&mut performing) {
-                failed.extend(failures.into_all());
-            }
-        }
-        WriteBackFailures::from_all(failed)
-    }
-
-    fn perform_these(&self, performing: &mut Performing<'_>) -> Result<(), WriteBackFailures> {
-        let mut jobs: Vec<Job> = Vec::new();
-        let mut by_file: HashMap<Ino, usize> = HashMap::new();
-        let mut closes = false;
-        for decision in &performing.decisions {
-            match *decision {
-                Decision::WriteBack { file, keep_in_ram: keep, why } => {
-                    let (durable, large) = (why == Reason::Sync, why == Reason::Large);
-                    let ino = table::number(file);
-                    // Two decisions on one file are performed as one.
-                    match by_file.entry(ino) {
-                        Entry::Occupied(known) => {
-                            let job = &mut jobs[*known.get()];
-                            job.durable |= durable;
-                            job.keep &= keep;
-                            job.large &= large;
-                        }
-                        Entry::Vacant(new) => {
-                            new.insert(jobs.len());
-                            jobs.push(Job { ino, durable, keep, large });
-                        }
-                    }
-                }
-                Decision::Drop { file, .. } => {
-                    let result = self.drop_file(table::number(file));
-                    performing.results.insert(file, result);
-                }
-                Decision::CloseEpoch => closes = true,
-            }
-        }
-        let done = self.settle(&jobs);
-        performing.results.extend(jobs.iter().map(|job| (table::file_id(job.ino), Ok(()))));
-        for (ino, error) in done.as_ref().err().into_iter().flat_map(WriteBackFailures::by_file) {
-            // The sifter knows no directories.
-            if by_file.contains_key(&ino) {
-                performing
-                    .results
-                    .insert(table::file_id(ino), Err(blocked(error.step, error.errno)));
-            }
-        }
-        if closes {
-            let failed =
-                |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
-            done.and(self.backing.sync_all(false).map_err(|errno| failed(errno).into()))
-        } else {
-            done
-        }
-    }
-
     /// When a decision by time is due, µs.
     pub fn next_due_us(&self) -> Option<u64> {
         self.decider.next_deadline().into_iter().chain(self.delayed.deadline()).min()
@@ -118,7 +48,7 @@ impl Fs {
 
     /// Waits until there is something to perform. `false` after [`Fs::end_decisions`].
     pub fn wait_for_decisions(&self) -> bool {
-        let others = || self.next_name_us().into_iter().chain(self.delayed.deadline()).min();
+        let others = || self.mover.next_name_us().into_iter().chain(self.delayed.deadline()).min();
         self.decider.wait(others)
     }
 
@@ -139,7 +69,7 @@ impl Fs {
             let _table = self.table();
             self.decider.choose(chosen)?;
         }
-        self.perform()?;
+        self.mover.perform()?;
         self.switch_sifter(wish)
     }
 
@@ -149,7 +79,7 @@ impl Fs {
     ///
     /// There is no sifter; or files that it had in RAM could not be written back.
     pub fn switch_sifter(&self, wish: SiftWish) -> Result<(), SiftError> {
-        if wish == SiftWish::On && !self.drops.are_announced() {
+        if wish == SiftWish::On && !self.mover.drops.are_announced() {
             return Err(SiftError::NotAnnounced);
         }
         let known = {
@@ -159,7 +89,7 @@ impl Fs {
         if !known {
             return Err(SiftError::NoSifter);
         }
-        Ok(self.perform()?)
+        Ok(self.mover.perform()?)
     }
 
     /// Ends a suspension of the sifter.
@@ -181,7 +111,7 @@ impl Fs {
             // A failure is logged there, and the epoch is tried again.
             let _ = self.delayed.end_epoch(Ending::Asked);
         }
-        self.perform()
+        self.mover.perform()
     }
 
     /// The RAM that files may take where memory is not short, bytes.
@@ -227,14 +157,5 @@ impl Fs {
     pub(crate) fn explain(&self, ino: Ino) -> Option<Vec<u8>> {
         let file = self.table().file(ino)?;
         serde_json::to_vec(&self.decider.explain(file)?).ok()
-    }
-}
-
-/// The reason that the sifter is given for an error.
-fn blocked(step: Step, errno: Errno) -> Blocked {
-    match (step, errno) {
-        (Step::CopyUnchanged, _) => Blocked::Changing,
-        (_, Errno::NOSPC | Errno::DQUOT) => Blocked::NoSpace,
-        _ => Blocked::Failed,
     }
 }

@@ -7,7 +7,6 @@
 //! `.flashsift/places`. File systems make names durable in order, so a power cut leaves no copy
 //! without its record.
 
-use super::Fs;
 use super::backing::{Backing, OpenDir, keep_time, list, remove_copies};
 use super::namespace::Namespace;
 use super::reservation::spare_files;
@@ -68,48 +67,12 @@ fn path_within(table: &Table, above: Ino, mut dir: Ino) -> Option<Vec<Vec<u8>>> 
     Some(names)
 }
 
-impl Fs {
-    /// Creates a file for the copy of a file that is called so. `syncs`: an fsync of the copy
-    /// follows, for which a name that has to be renamed costs less than none.
-    ///
-    /// # Errors
-    ///
-    /// BACKING has no space.
-    pub(crate) fn create_copy(&self, named_in: Option<Ino>, syncs: bool) -> Result<(Temp, File)> {
-        let mut table = self.table();
-        let dir = named_in.and_then(|ino| Some((ino, table.dir(ino).ok()?)));
-        if let Some((ino, dir)) = dir
-            && self.backing.volume.is_ordered()
-        {
-            if !syncs {
-                // Creating it may wait for a slow device.
-                drop(table);
-                match self.backing.create_unnamed(&dir) {
-                    Ok(Some(file)) => return Ok((Temp::Unnamed, file)),
-                    Ok(None) | Err(_) => table = self.table(),
-                }
-            }
-            if let Ok((name, file)) = table.create_temp_in(ino, &dir) {
-                return Ok((Temp::In(ino, dir, name), file));
-            }
-        }
-        drop(table);
-        self.backing.create_temp().map(|(name, file)| (Temp::Hidden(name), file))
-    }
-
-    /// Creates a file without a name for a file that is called so; `None` where there can be none.
-    pub(crate) fn create_without_name(&self, named_in: Option<Ino>) -> Result<Option<File>> {
-        let dir = named_in.and_then(|ino| self.table().dir(ino).ok());
-        match dir {
-            Some(dir) if self.backing.volume.is_ordered() => self.backing.create_unnamed(&dir),
-            Some(_) => Ok(None),
-            None => self.backing.create_unnamed_in_hidden(),
-        }
-    }
-}
-
 impl Namespace {
-    fn create_temp_in(&mut self, ino: Ino, dir: &Arc<OpenDir>) -> Result<(String, File)> {
+    pub(crate) fn create_temp_in(
+        &mut self,
+        ino: Ino,
+        dir: &Arc<OpenDir>,
+    ) -> Result<(String, File)> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | self.backing.without_atime();
         self.with_temp_in(ino, dir, |name| {
@@ -270,7 +233,7 @@ impl Backing {
 mod tests {
     use super::*;
     use crate::fs::temporary::temporary;
-    use crate::{Caller, Config, Store};
+    use crate::{Caller, Config, Fs, Store};
     use rustix::fs::RenameFlags;
     use std::path::Path;
 
@@ -290,7 +253,7 @@ mod tests {
 
     /// A copy in a directory of applications; `None` where BACKING's file system takes none there.
     fn copy_in(fs: &Fs, dir: Ino) -> Option<String> {
-        match fs.create_copy(Some(dir), true).unwrap().0 {
+        match fs.mover.create_copy(Some(dir), true).unwrap().0 {
             Temp::In(_, _, name) => Some(name),
             other => {
                 println!("SKIPPED: copies are made in the hidden directory: {other:?}");

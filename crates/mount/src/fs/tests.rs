@@ -35,7 +35,7 @@ fn a_read_waits_for_no_global_lock() {
         let _table = fs.table();
         let _stream = fs.decider.stream.lock();
         let _counters = fs.counters.lock();
-        let _making_room = fs.making_room.lock();
+        let _making_room = fs.mover.making_room.lock();
         let _processes = fs.decider.processes.lock();
         scope.spawn(|| {
             let mut bytes = [0; 10];

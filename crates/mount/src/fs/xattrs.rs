@@ -4,9 +4,9 @@ use super::Fs;
 use super::beneath::proc_path;
 use super::caller::{User, as_user, keeps_setgid};
 use super::copying::{XATTR_BYTES, xattr_names, xattr_value};
+use super::mover::Job;
 use super::reservation::ATTRIBUTES_BYTES;
 use super::types::{Caller, Changes, Ino};
-use super::write_back::Job;
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -176,7 +176,7 @@ impl Fs {
                     continue;
                 }
                 // Only BACKING knows its limit for attributes, also for a file without a name.
-                self.settle(&[Job::later(ino)])?;
+                self.mover.settle(&[Job::later(ino)])?;
                 continue;
             }
             // Attributes are no part of epochs: the file in BACKING gets them as well.
@@ -202,7 +202,7 @@ impl Fs {
                     self.delayed.leave_group(ino, &file_state)?;
                 }
                 Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => {
-                    self.settle(&[Job::later(ino)])?
+                    self.mover.settle(&[Job::later(ino)])?
                 }
                 done => break done,
             }

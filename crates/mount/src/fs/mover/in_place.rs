@@ -5,12 +5,12 @@
 //! and its fsync follows. Until the fsync returns, a crash may leave a part of the file, also as
 //! without the mount. Meanwhile the table is locked: no application reaches the name.
 
-use super::super::Fs;
 use super::super::backing::keep_time;
 use super::super::copying::copy;
 use super::super::failures::{Failed, In, Step};
 use super::super::residence::Residence;
 use super::super::volume::Kind;
+use super::Mover;
 use super::{Batch, Job, Outcome};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Bytes of the largest file that is written so, since other requests wait meanwhile.
 const LARGEST_BYTES: i64 = 256 << 10;
 
-impl Fs {
+impl Mover {
     /// Creates the file under its name, if its name is new and no other way costs less.
     pub(super) fn settle_in_place(&self, job: Job, batch: &mut Batch) -> Result<Outcome, Failed> {
         let ino = job.ino;
@@ -85,7 +85,7 @@ impl Fs {
 mod tests {
     use super::*;
     use crate::fs::backing::Backing;
-    use crate::{Access, Caller, Config, Ino, ROOT, Store};
+    use crate::{Access, Caller, Config, Fs, Ino, ROOT, Store};
     use std::ffi::OsStr;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::Path;

@@ -55,7 +55,7 @@ impl Bed {
 
     /// `false`, with the reason printed, where files without a name are impossible.
     fn hand_over(&self, ino: Ino) -> bool {
-        self.fs.settle(&[Job { large: true, ..Job::later(ino) }]).unwrap();
+        self.fs.mover.settle(&[Job { large: true, ..Job::later(ino) }]).unwrap();
         let done = self.fs.store.handed_over(ino).is_some();
         if !done {
             println!("SKIPPED: the file system takes no files without a name");
@@ -142,7 +142,7 @@ fn a_file_that_was_handed_over_gets_its_name_in_time() {
     if !bed.hand_over(ino) {
         return;
     }
-    let due_us = bed.fs.next_name_us().unwrap();
+    let due_us = bed.fs.mover.next_name_us().unwrap();
     bed.fs.settle_due(due_us - 1).1.unwrap();
     assert!(bed.is_in_ram(ino));
     bed.fs.settle_due(due_us).1.unwrap();
@@ -159,20 +159,20 @@ fn a_checkpoint_is_in_backing_while_the_file_stays_in_ram() {
     let (ino, open) = bed.create("a", b"first");
     let keep = Job { keep: true, ..Job::later(ino) };
     let inode = || std::fs::metadata(bed.below("a")).unwrap().ino();
-    bed.fs.settle(&[keep]).unwrap();
+    bed.fs.mover.settle(&[keep]).unwrap();
     assert_eq!(std::fs::read(bed.below("a")).unwrap(), b"first");
     bed.write(open, 0, b"later");
     assert_eq!(std::fs::read(bed.below("a")).unwrap(), b"first");
     assert!(bed.is_in_ram(ino));
     bed.fs.check();
     let before = inode();
-    bed.fs.settle(&[keep]).unwrap();
+    bed.fs.mover.settle(&[keep]).unwrap();
     assert_eq!(std::fs::read(bed.below("a")).unwrap(), b"later");
     assert_ne!(inode(), before);
     // Closed, it is the same as before.
     bed.fs.release(1, open);
     let (before, bytes) = (inode(), bed.fs.status().settled_bytes);
-    bed.fs.settle(&[keep, Job::later(ino)]).unwrap();
+    bed.fs.mover.settle(&[keep, Job::later(ino)]).unwrap();
     assert!(!bed.is_in_ram(ino));
     assert_eq!((inode(), bed.fs.status().settled_bytes), (before, bytes), "no further copy");
     assert_eq!(bed.fs.attr(ino).unwrap().size, 5);
@@ -186,7 +186,7 @@ fn a_checkpoint_goes_with_its_file() {
     let bed = Bed::new();
     for name in ["a", "b", "c"] {
         let (ino, open) = bed.create(name, name.as_bytes());
-        bed.fs.settle(&[Job { keep: true, ..Job::later(ino) }]).unwrap();
+        bed.fs.mover.settle(&[Job { keep: true, ..Job::later(ino) }]).unwrap();
         if name == "a" {
             bed.write(open, 0, b"A");
         }
@@ -228,7 +228,7 @@ fn extents_of_sparse_files_are_reserved() {
         bed.write(dense, at, &[7; 4096]);
     }
     assert_eq!(reserved(), names);
-    bed.fs.settle(&[Job::durable(ino)]).unwrap();
+    bed.fs.mover.settle(&[Job::durable(ino)]).unwrap();
     assert!(reserved() < names - 50 * EXTENT_BYTES);
     bed.fs.check();
     for open in [open, dense] {

@@ -20,20 +20,28 @@
 mod copies;
 mod handed_over;
 mod in_place;
+mod performing;
 mod placing;
+mod removal;
 
-use super::Fs;
+use super::backing::Backing;
 use super::backing::{OpenDir, keep_time};
-use super::failures::{Failed, In, Step, WriteBackError, WriteBackFailures};
+use super::decider::Decider;
+use super::delayed::Delayed;
+use super::drops::Drops;
+use super::failures::{Failed, Failing, In, Step, WriteBackError, WriteBackFailures};
 use super::residence::{FileState, Residence};
+use super::store::Store;
 use super::table::{Table, file_id};
 use super::temps::Temp;
-use super::types::Ino;
+use super::types::{Failure, Ino, Status};
 use super::volume::begin_flush;
+use crate::fs::namespace::Namespace;
 use flashsift_core::delayed::schedule::Ending;
-use flashsift_core::event::{Action, FileId};
+use flashsift_core::event::{Action, FileId, Micros};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Instant;
@@ -121,19 +129,77 @@ enum Outcome {
     Nothing,
 }
 
-impl Fs {
+/// Longest time after which a file that was handed over gets its name, µs: when the kernel writes
+/// dirty pages by default (`vm.dirty_expire_centisecs`). Until then its deletion costs nothing.
+const UNNAMED_US: Micros = 30_000_000;
+
+/// Moves files from one residence to another: in batches, with one commit or none.
+#[derive(Debug)]
+pub(crate) struct Mover {
+    names: Arc<Mutex<Namespace>>,
+    backing: Arc<Backing>,
+    store: Arc<Store>,
+    decider: Arc<Decider>,
+    delayed: Arc<Delayed>,
+    counters: Arc<Mutex<Status>>,
+    pub(crate) drops: Drops,
+    /// Held by the thread that frees space in RAM.
+    pub(super) making_room: Mutex<()>,
+    /// Locked after the table.
+    failing: Mutex<Failing>,
+    /// Copies that could not get their names, by file. Locked after the table.
+    kept: Mutex<HashMap<Ino, Staged>>,
+    /// Files that were handed over, and when each has to get its name, in order.
+    handed_over: Mutex<VecDeque<(Micros, Ino)>>,
+    /// Time from a file's being handed over to its name, µs.
+    unnamed_us: Micros,
+}
+
+impl Mover {
+    pub(crate) fn new(
+        names: Arc<Mutex<Namespace>>,
+        delayed: Arc<Delayed>,
+        counters: Arc<Mutex<Status>>,
+        lose_at_most_us: Micros,
+    ) -> Mover {
+        let (backing, store, decider) = names.lock().stands_on();
+        Mover {
+            names,
+            backing,
+            store,
+            decider,
+            delayed,
+            counters,
+            drops: Drops::default(),
+            making_room: Mutex::new(()),
+            failing: Mutex::default(),
+            kept: Mutex::default(),
+            handed_over: Mutex::default(),
+            unnamed_us: lose_at_most_us.min(UNNAMED_US),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Namespace> {
+        self.names.lock()
+    }
+
+    /// Current failures, with the paths of their files.
+    pub(crate) fn failures(&self, table: &Table) -> Vec<Failure> {
+        self.failing.lock().now(table)
+    }
+
     /// Performs the decisions that are due. Returns how many files reached flash, and the failures.
     ///
     /// # Errors
     ///
     /// The files that could not be written back, which stay in RAM.
-    pub fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
+    pub(crate) fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
         let before = self.counters.lock().settled;
         self.decider.handle_deadline(now_us);
         let done = self.perform();
-        let done = done.and(self.settle_handed_over(self.now_us().max(now_us)));
+        let done = done.and(self.settle_handed_over(self.decider.now().max(now_us)));
         // A failure is logged there, and the epoch is tried again.
-        let _ = self.delayed.end_due_epoch(self.now_us().max(now_us));
+        let _ = self.delayed.end_due_epoch(self.decider.now().max(now_us));
         // The times of directories that the kernel still knows can wait: files come and go there,
         // and each time would be a write.
         self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
@@ -146,7 +212,7 @@ impl Fs {
     /// # Errors
     ///
     /// The files that could not be written back, which stay in RAM.
-    pub fn settle_all(&self) -> Result<(), WriteBackFailures> {
+    pub(crate) fn settle_all(&self) -> Result<(), WriteBackFailures> {
         self.write_back_all()?;
         let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
         let begun = Instant::now();
@@ -161,7 +227,7 @@ impl Fs {
     /// # Errors
     ///
     /// The files that could not be written back, which stay in RAM.
-    pub fn write_back_all(&self) -> Result<(), WriteBackFailures> {
+    pub(crate) fn write_back_all(&self) -> Result<(), WriteBackFailures> {
         let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::Epoch, errno };
         self.delayed.end_epoch(Ending::Asked).map_err(failed)?;
         let all: Vec<Ino> = {
@@ -224,7 +290,8 @@ impl Fs {
         }
         self.decider.wait_until_performed(&ids(files));
         for ino in self.named_of(files) {
-            match self.failure_of(ino) {
+            let failure = self.failing.lock().of(ino);
+            match failure {
                 Some(errno) => return Err(errno),
                 None => self.settle(&[Job::durable(ino)])?,
             }
@@ -354,7 +421,8 @@ impl Fs {
             tried.extend(batch.tried);
             failed.extend(batch.failed);
         }
-        self.tried(&tried, &failed)
+        let table = self.table();
+        self.failing.lock().tried(&table, &tried, &failed)
     }
 
     /// Writes back one file while its writers wait.

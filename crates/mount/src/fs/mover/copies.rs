@@ -1,18 +1,18 @@
 //! Copies of files in RAM that have no final name yet.
 
-use super::super::Fs;
 use super::super::copying::{copy, set_times};
 use super::super::failures::{Failed, In, Step};
 use super::super::residence::Residence;
 use super::super::temps::Temp;
 use super::super::types::Ino;
+use super::Mover;
 use super::{Job, KEPT, Staged};
 use crate::fs::namespace::Namespace;
 use rustix::io::Errno;
 use std::fs::File;
 use std::sync::Arc;
 
-impl Fs {
+impl Mover {
     /// Copies the file's content and attributes, but not its names and times; `None` if it is not
     /// in RAM.
     pub(super) fn stage(&self, job: Job) -> Result<Option<Staged>, Failed> {
@@ -130,6 +130,48 @@ impl Fs {
             set_times(to, &was).step(Step::Copy)?;
         }
         Ok(was)
+    }
+
+    /// Creates a file for the copy of a file that is called so. `syncs`: an fsync of the copy
+    /// follows, for which a name that has to be renamed costs less than none.
+    ///
+    /// # Errors
+    ///
+    /// BACKING has no space.
+    pub(crate) fn create_copy(
+        &self,
+        named_in: Option<Ino>,
+        syncs: bool,
+    ) -> Result<(Temp, File), Errno> {
+        let mut table = self.table();
+        let dir = named_in.and_then(|ino| Some((ino, table.dir(ino).ok()?)));
+        if let Some((ino, dir)) = dir
+            && self.backing.volume.is_ordered()
+        {
+            if !syncs {
+                // Creating it may wait for a slow device.
+                drop(table);
+                match self.backing.create_unnamed(&dir) {
+                    Ok(Some(file)) => return Ok((Temp::Unnamed, file)),
+                    Ok(None) | Err(_) => table = self.table(),
+                }
+            }
+            if let Ok((name, file)) = table.create_temp_in(ino, &dir) {
+                return Ok((Temp::In(ino, dir, name), file));
+            }
+        }
+        drop(table);
+        self.backing.create_temp().map(|(name, file)| (Temp::Hidden(name), file))
+    }
+
+    /// Creates a file without a name for a file that is called so; `None` where there can be none.
+    pub(crate) fn create_without_name(&self, named_in: Option<Ino>) -> Result<Option<File>, Errno> {
+        let dir = named_in.and_then(|ino| self.table().dir(ino).ok());
+        match dir {
+            Some(dir) if self.backing.volume.is_ordered() => self.backing.create_unnamed(&dir),
+            Some(_) => Ok(None),
+            None => self.backing.create_unnamed_in_hidden(),
+        }
     }
 
     pub(super) fn discard(&self, copy: Staged) {

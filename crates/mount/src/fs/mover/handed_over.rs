@@ -1,15 +1,15 @@
 //! Files that are too large for RAM: BACKING's page cache gets their bytes, and their names follow
 //! later.
 
-use super::super::Fs;
 use super::super::failures::{Failed, In, Step, WriteBackFailures};
 use super::super::residence::Residence;
 use super::super::table::file_id;
 use super::super::temps::Temp;
 use super::super::types::Ino;
-use super::{Job, Outcome, Staged, TRIES};
+use super::Mover;
+use super::{Job, Outcome, Staged, TRIES, UNNAMED_US};
 
-impl Fs {
+impl Mover {
     pub(super) fn is_handed_over(&self, ino: Ino) -> bool {
         matches!(self.table().residence(ino), Some(Residence::HandedOver))
     }
@@ -49,7 +49,7 @@ impl Fs {
         table.hand_over(ino, &mut place, copy.file.clone());
         self.decider.hands_over(file_id(ino), copy.bytes);
         self.decider.leaves_ram(file_id(ino));
-        let due_us = self.now_us().saturating_add(self.unnamed_us);
+        let due_us = self.decider.now().saturating_add(self.unnamed_us);
         self.handed_over.lock().push_back((due_us, ino));
         Ok(Outcome::Kept)
     }
@@ -72,7 +72,7 @@ impl Fs {
         }
         let done = self.settle(&jobs);
         if done.is_err() {
-            let again_us = now_us.saturating_add(super::super::UNNAMED_US);
+            let again_us = now_us.saturating_add(UNNAMED_US);
             let left = self.named_of(&due).into_iter().map(|ino| (again_us, ino));
             self.handed_over.lock().extend(left);
         }

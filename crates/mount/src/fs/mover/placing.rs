@@ -1,12 +1,12 @@
 //! Copies get the names of their files.
 
-use super::super::Fs;
 use super::super::backing::keep_time;
 use super::super::failures::{Failed, In, Step};
 use super::super::residence::{Checkpoint, FileState, Place, Residence};
 use super::super::table::file_id;
 use super::super::temps::Temp;
 use super::super::types::{Attr, Ino, Name};
+use super::Mover;
 use super::{Batch, Dirs, Job, Outcome, Placed, Staged};
 use crate::fs::namespace::Namespace;
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use std::fs::File;
 use std::num::NonZero;
 use std::sync::Arc;
 
-impl Fs {
+impl Mover {
     /// Gives the copy the file's names, if the file has not changed since.
     pub(super) fn place(&self, copy: Staged, batch: &mut Batch) -> Result<Outcome, Failed> {
         let mut table = self.table();
