@@ -160,12 +160,12 @@ impl Fs {
 
     /// Wall-clock time of the stream's time 0, µs since 1970.
     pub fn epoch_us(&self) -> u64 {
-        self.decider.epoch_us()
+        self.decider.epoch_us
     }
 
     /// CLOCK_BOOTTIME at the stream's time 0, µs.
     pub fn boot_us(&self) -> u64 {
-        self.decider.boot_us()
+        self.decider.began_us
     }
 
     /// Delivers the events that are still queued.

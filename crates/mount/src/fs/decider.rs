@@ -37,9 +37,10 @@ type Sink = Box<dyn FnMut(&Event<'_>) + Send>;
 
 /// The stream of events, and the sifter behind it.
 pub(crate) struct Decider {
-    began_us: Micros,
+    /// CLOCK_BOOTTIME at the stream's time 0, µs.
+    pub(super) began_us: Micros,
     /// Wall-clock time at time 0, µs since 1970.
-    epoch_us: u64,
+    pub(super) epoch_us: u64,
     clock: Clock,
     queue: ArrayQueue<Event<'static>>,
     pub(crate) stream: Mutex<Stream>,
@@ -245,16 +246,6 @@ impl Decider {
     /// Every event goes here from now on, one after the other.
     pub(crate) fn observe(&self, sink: impl FnMut(&Event<'_>) + Send + 'static) {
         self.stream.lock().sink = Some(Box::new(sink));
-    }
-
-    /// Wall-clock time of the stream's time 0, µs since 1970.
-    pub(crate) fn epoch_us(&self) -> u64 {
-        self.epoch_us
-    }
-
-    /// CLOCK_BOOTTIME at the stream's time 0, µs.
-    pub(crate) fn boot_us(&self) -> u64 {
-        self.began_us
     }
 
     /// Wakes the thread that waits for decisions: there is an earlier deadline.

@@ -396,10 +396,7 @@ impl Fs {
                     self.store.touch(ino)?;
                 }
             }
-            if let Some(file) = table.file(ino) {
-                let path = table.writes((parent, name));
-                self.decider.emit_name(at, path, |name| Action::Link { file, name });
-            }
+            table.emit_link(at, ino, (parent, name));
             return table.looked_up(ino);
         }
     }

@@ -7,7 +7,6 @@ use crate::fs::namespace::Namespace;
 use crate::fs::residence::Residence;
 use crate::fs::table::Table;
 use crate::fs::types::{Attr, Ino, Name};
-use flashsift_core::event::Action;
 use rustix::fs::{AtFlags, FileType, RenameFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -28,10 +27,7 @@ impl Fs {
         let flags = AtFlags::SYMLINK_FOLLOW;
         rustix::fs::linkat(rustix::fs::CWD, proc_path(&path), &dir, name, flags)?;
         table.name(ino, parent, &Name::from(name));
-        if let Some(file) = table.file(ino) {
-            let path = table.writes((parent, name));
-            self.decider.emit_name(at, path, |name| Action::Link { file, name });
-        }
+        table.emit_link(at, ino, (parent, name));
         table.looked_up(ino)
     }
 

@@ -24,8 +24,7 @@ mod performing;
 mod placing;
 mod removal;
 
-use super::backing::Backing;
-use super::backing::{OpenDir, keep_time};
+use super::backing::{Backing, OpenDir, keep_time};
 use super::decider::Decider;
 use super::delayed::Delayed;
 use super::drops::Drops;

@@ -351,6 +351,14 @@ impl Namespace {
         }
     }
 
+    /// The file has got a further name.
+    pub(crate) fn emit_link(&self, at: At, ino: Ino, name: (Ino, &OsStr)) {
+        if let Some(file) = self.file(ino) {
+            self.decider.emit_name(at, self.writes(name), |name| Action::Link { file, name });
+        }
+    }
+
+    /// The file has lost this name.
     pub(crate) fn emit_lost(&self, at: At, ino: Ino, name: (Ino, &OsStr)) {
         if let Some(file) = self.file(ino) {
             self.decider.emit_name(at, self.writes(name), |name| Action::Unbind { file, name });

@@ -38,6 +38,12 @@ pub(crate) enum Residence {
     Gone(Arc<Attr>),
 }
 
+impl Default for Residence {
+    fn default() -> Residence {
+        Residence::Ram(None)
+    }
+}
+
 /// A copy in BACKING of a file that stays in RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
@@ -172,17 +178,11 @@ impl Resident {
 }
 
 /// Where an open file lives, and the file that has its bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Place {
     /// `None` while no process has the file open.
     file: Option<Arc<File>>,
     residence: Residence,
-}
-
-impl Default for Place {
-    fn default() -> Place {
-        Place { file: None, residence: Residence::Ram(None) }
-    }
 }
 
 impl Place {

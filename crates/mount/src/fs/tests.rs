@@ -1,4 +1,4 @@
-//! Events of the file system as a whole.
+//! The file system as a whole: its modules, and the order of its events.
 
 use crate::{Access, Caller, Config, Fs, ROOT, Store};
 use flashsift_core::event::Action;
@@ -78,4 +78,56 @@ fn more_events_than_the_queue_holds_arrive_in_order() {
         let offsets = seen.iter().filter(|(of, _)| *of == file).map(|(_, offset)| *offset);
         assert!(offsets.eq(0..EACH), "file {file}");
     }
+}
+
+/// The modules of the file system: [`Fs`] and its operations above, objects that do not know it
+/// below. Each module uses only modules that come before it.
+const MODULES: &[&str] = &[
+    // Names, numbers, and the system calls of one kind.
+    "types flash_state beneath caller volume temporary drops copying recovery",
+    // What one file is, and where files are kept.
+    "delayed_file residence opens decider writes backing store reservation table failures",
+    // The objects.
+    "namespace temps delayed mover",
+    // The file system and its operations.
+    "fs open_files group_names readers attributes directories sifting xattrs",
+];
+
+/// The file system was a circle of 19 modules around one object: none could be read, tested or
+/// changed without all others.
+#[test]
+fn a_module_uses_only_modules_below_it() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let order: Vec<&str> = MODULES.iter().flat_map(|line| line.split(' ')).collect();
+    let place = |module: &str| order.iter().position(|known| *known == module);
+    let mut left = vec![root.join("fs.rs"), root.join("fs")];
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let below = path.strip_prefix(&root).unwrap().with_extension("");
+        let parts: Vec<&str> = below.iter().map(|part| part.to_str().unwrap()).collect();
+        if parts.last() == Some(&"tests") {
+            continue;
+        }
+        let module = *parts.get(1).unwrap_or(&"fs");
+        seen.insert(module.to_owned());
+        let at = place(module).unwrap_or_else(|| panic!("{module} is in no line of MODULES"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let uses = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+        for line in uses.filter_map(|line| line.trim_start_matches("pub ").strip_prefix("use ")) {
+            let above = "super::".repeat(parts.len() - 1);
+            let here = if module == "fs" { "self::" } else { &above };
+            let Some(used) = line.strip_prefix("crate::fs::").or(line.strip_prefix(here)) else {
+                continue;
+            };
+            let used = used.split([':', ';']).next().unwrap();
+            let used = if used == "Fs" { "fs" } else { used };
+            let used_at = place(used).unwrap_or_else(|| panic!("{module} uses {used}"));
+            assert!(used_at < at || used == module, "{module} uses {used}, which is above it");
+        }
+    }
+    assert_eq!(seen.len(), order.len(), "a module of MODULES is gone");
 }

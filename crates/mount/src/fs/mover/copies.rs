@@ -5,8 +5,7 @@ use super::super::failures::{Failed, In, Step};
 use super::super::residence::Residence;
 use super::super::temps::Temp;
 use super::super::types::Ino;
-use super::Mover;
-use super::{Job, KEPT, Staged};
+use super::{Job, KEPT, Mover, Staged};
 use crate::fs::namespace::Namespace;
 use rustix::io::Errno;
 use std::fs::File;
@@ -32,24 +31,16 @@ impl Mover {
             (file_state, named_in, checkpoint)
         };
         let changes = file_state.changes();
+        let nameless = named_in.is_none();
+        let staged = |file_state, temp, file, bytes, itself| {
+            let flushed = false;
+            Staged { job, file_state, temp, file, changes, bytes, itself, flushed, nameless }
+        };
         if let Some((checkpoint, file)) = checkpoint
             && checkpoint.changes == changes
         {
-            let (temp, file) = (Temp::Placed, Arc::new(file));
-            let (bytes, itself, flushed, nameless) = (0, false, false, false);
-            return Ok(Some(Staged {
-                job,
-                file_state,
-                temp,
-                file,
-                changes,
-                bytes,
-                itself,
-                flushed,
-                nameless,
-            }));
+            return Ok(Some(staged(file_state, Temp::Placed, Arc::new(file), 0, false)));
         }
-        let nameless = named_in.is_none();
         let kept = self.kept.lock().remove(&ino);
         if let Some(kept) = kept {
             if kept.changes == changes && !job.large && !nameless {
@@ -58,21 +49,9 @@ impl Mover {
             }
             self.discard(kept);
         }
-        let flushed = false;
         if let Some(file) = self.store.handed_over(ino) {
             let bytes = rustix::fs::fstat(&file).step(Step::Open)?.st_size as u64;
-            let (temp, itself) = (Temp::Unnamed, true);
-            return Ok(Some(Staged {
-                job,
-                file_state,
-                temp,
-                file,
-                changes,
-                bytes,
-                itself,
-                flushed,
-                nameless,
-            }));
+            return Ok(Some(staged(file_state, Temp::Unnamed, file, bytes, true)));
         }
         let source = match self.store.open_to_copy(ino) {
             Err(Errno::NOENT) => return Ok(None),
@@ -87,15 +66,10 @@ impl Mover {
             None if job.large => return Ok(None),
             None => self.create_copy(named_in, job.durable).step(Step::Open)?,
         };
-        let (file, itself) = (Arc::new(file), false);
-        let copied = copy(&source, &file).step(Step::Copy);
-        let bytes = copied.as_ref().map_or(0, |bytes| *bytes);
-        let staged =
-            Staged { job, file_state, temp, file, changes, bytes, itself, flushed, nameless };
-        match copied {
-            Ok(_) => Ok(Some(staged)),
+        match copy(&source, &file).step(Step::Copy) {
+            Ok(bytes) => Ok(Some(staged(file_state, temp, Arc::new(file), bytes, false))),
             Err(error) => {
-                self.discard(staged);
+                self.discard(staged(file_state, temp, Arc::new(file), 0, false));
                 Err(error)
             }
         }
