@@ -85,7 +85,7 @@ fn more_events_than_the_queue_holds_arrive_in_order() {
 const MODULES: &[&str] = &[
     // Names, numbers, and the system calls of one kind.
     "types flash_state beneath caller volume temporary drops copying recovery",
-    // What one file is, and where files are kept.
+    // A file, and the places where files are kept.
     "delayed_file residence opens decider writes backing store reservation table failures",
     // The objects.
     "namespace temps delayed mover",
