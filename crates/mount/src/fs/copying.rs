@@ -1,11 +1,12 @@
 //! Copying content and attributes from one file to another.
 
 use super::beneath::proc_path;
-use super::types::errno;
+use super::types::{errno, io};
 use rustix::fs::{Gid, Mode, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::CString;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -13,6 +14,35 @@ use std::path::Path;
 const CHUNK: usize = 256 << 10;
 /// Limit of the value of an extended attribute, and of all names together, bytes.
 pub(crate) const XATTR_BYTES: usize = 64 << 10;
+
+/// Reads as many bytes as there are. Returns their number.
+pub(crate) fn read_all(file: &File, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+    let mut read = 0;
+    while read < bytes.len() {
+        match file.read_at(&mut bytes[read..], offset + read as u64) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return io(Err(error)),
+        }
+    }
+    Ok(read)
+}
+
+/// Calls `step` with the offset of each part of a range of bytes, and space for the part.
+pub(crate) fn in_parts(
+    range: Range<u64>,
+    mut step: impl FnMut(u64, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let mut at = range.start;
+    let mut bytes = vec![0; CHUNK.min(range.end.saturating_sub(at) as usize)];
+    while at < range.end {
+        let len = CHUNK.min((range.end - at) as usize);
+        step(at, &mut bytes[..len])?;
+        at += len as u64;
+    }
+    Ok(())
+}
 
 /// Copies content, owner, mode and attributes. Returns the number of bytes.
 pub(crate) fn copy(source: &File, target: &File) -> Result<u64> {

@@ -1,12 +1,12 @@
 //! Names of files of a group: they change in the table alone, until their epoch ends.
 
+use super::Fs;
 use super::beneath::proc_path;
-use crate::fs::Fs;
-use crate::fs::decider::At;
-use crate::fs::namespace::Namespace;
-use crate::fs::residence::Residence;
-use crate::fs::table::Table;
-use crate::fs::types::{Attr, Ino, Name};
+use super::decider::At;
+use super::namespace::Namespace;
+use super::residence::Residence;
+use super::table::Table;
+use super::types::{Attr, Ino, Name};
 use rustix::fs::{AtFlags, FileType, RenameFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;

@@ -107,7 +107,7 @@ impl Namespace {
         Ok(attr.with_times_of(self.backing.granularity_ns))
     }
 
-    pub(crate) fn full_attr_of(&mut self, ino: Ino) -> Result<Attr> {
+    fn full_attr_of(&mut self, ino: Ino) -> Result<Attr> {
         let node = self.node(ino).ok_or(Errno::STALE)?;
         let open = node.file_state().and_then(|file_state| file_state.place().file().cloned());
         let links = node.names.len() as u32;
@@ -141,7 +141,7 @@ impl Namespace {
     }
 
     /// The `stat` of a file by the first of its names that still leads to it.
-    pub(crate) fn stat_by_name(&mut self, ino: Ino, backing_ino: u64) -> Result<Stat> {
+    fn stat_by_name(&mut self, ino: Ino, backing_ino: u64) -> Result<Stat> {
         if ino == ROOT {
             return rustix::fs::fstat(&self.backing.root);
         }
@@ -152,7 +152,7 @@ impl Namespace {
     }
 
     /// The result of `look` for the first of the file's names that it accepts.
-    pub(crate) fn by_name<T>(
+    fn by_name<T>(
         &mut self,
         ino: Ino,
         look: impl Fn(&Backing, &OpenDir, &OsStr) -> Result<(T, bool)>,

@@ -5,12 +5,12 @@ use super::caller::{User, as_user};
 use super::decider::At;
 use super::delayed_file::{Change, Covered};
 use super::mover::Job;
+use super::namespace::Namespace;
 use super::opens::Open;
 use super::reservation::EXTENT_BYTES;
 use super::residence::{FileState, Place, Residence};
 use super::table::Node;
 use super::types::{Access, Ino, Opened, errno};
-use crate::fs::namespace::Namespace;
 use flashsift_core::event::{Action, FileId, OpenId};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::sift::live::ContentKey;
@@ -526,16 +526,12 @@ impl Fs {
                 // The write-back, which came after this request, has made it durable, or could not.
                 Some(done) => done,
                 // It makes no name durable.
-                None if data_only && self.are_names_durable(open.ino) => {
+                None if data_only && self.table().names_are_durable(open.ino) => {
                     self.backing.fdatasync(&file)
                 }
                 None => self.mover.fsync_settled(open.ino, &file),
             },
         }
-    }
-
-    fn are_names_durable(&self, ino: Ino) -> bool {
-        self.table().names_are_durable(ino)
     }
 
     /// Reserves, frees or shifts a part of a file. The flags of `access` do not matter.

@@ -1,6 +1,7 @@
 //! Applying the entries of a log after a crash, before anything else is done in BACKING.
 
 use super::beneath::{HIDDEN, LOG, hidden_name, open_beneath};
+use super::copying::in_parts;
 use super::types::io;
 use flashsift_core::delayed::record::{
     Attributes, FileChange, FileRef, InodeId, Loss, Record, is_of_other_version, recovery,
@@ -16,9 +17,6 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-
-/// Pages that are written at once.
-const CHUNK_PAGES: u64 = 64;
 
 /// The directories of BACKING that a recovery uses.
 #[derive(Clone, Copy)]
@@ -195,18 +193,12 @@ pub(super) fn apply_change(
 /// Writes runs of pages that are in the log at these offsets, except what is behind the end.
 pub(super) fn write_pages(file: &File, log: &File, runs: &[(Range<u64>, u64)]) -> Result<()> {
     let size = io(file.metadata())?.len();
-    let mut bytes = Vec::new();
     for (run, at) in runs {
-        let mut page = run.start;
-        while page < run.end {
-            let end = run.end.min(page + CHUNK_PAGES);
-            let from = page * PAGE_BYTES;
-            let len = (end * PAGE_BYTES).min(size).saturating_sub(from);
-            bytes.resize(len as usize, 0);
-            io(log.read_exact_at(&mut bytes, at + (page - run.start) * PAGE_BYTES))?;
-            io(file.write_all_at(&bytes, from))?;
-            page = end;
-        }
+        let from = run.start * PAGE_BYTES;
+        in_parts(from..(run.end * PAGE_BYTES).min(size), |to, bytes| {
+            io(log.read_exact_at(bytes, at + (to - from)))?;
+            io(file.write_all_at(bytes, to))
+        })?;
     }
     Ok(())
 }

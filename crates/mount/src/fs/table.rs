@@ -247,10 +247,10 @@ impl Table {
         ino: Ino,
         place: Option<&mut Place>,
         to: Residence,
-        as_: Option<Arc<File>>,
+        bytes: Option<Arc<File>>,
     ) {
         if let Some(node) = self.nodes.get_mut(&ino) {
-            node.file.moves(place, to, as_);
+            node.file.moves(place, to, bytes);
             self.list(ino);
         }
     }
@@ -283,7 +283,7 @@ impl Table {
         self.moves(ino, None, Residence::Delayed(file), None);
     }
 
-    /// The path of a name from the mounted directory on; bytes that are not UTF-8 as `\\xNN`.
+    /// The path of a name from the mounted directory on; bytes that are not UTF-8 as `\xNN`.
     pub(crate) fn path(&self, dir: Ino, name: &OsStr) -> String {
         let mut path = String::new();
         self.write_path(dir, name, &mut path);

@@ -6,10 +6,10 @@
 //! attribute that RAM does not support). Such a file moves without a decision, and the mount
 //! reports it to the sifter.
 
-use super::{Decider, Stream};
+use super::Decider;
 use flashsift_core::event::{FileId, Micros};
 use flashsift_core::sift::{Blocked, Decision, Reason, Sift, live::Live};
-use parking_lot::{Condvar, MutexGuard};
+use parking_lot::Condvar;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -163,15 +163,11 @@ impl Decider {
             let wait =
                 due.map_or(LOOK_AGAIN, |due| Duration::from_micros(due - now)).min(LOOK_AGAIN);
             stream.looks_us = due;
-            self.wait_for_decision(&mut stream, wait);
+            self.waits.decided.wait_for(&mut stream, wait);
             if begun.elapsed() >= LOOK_AGAIN {
                 return true;
             }
         }
-    }
-
-    fn wait_for_decision(&self, stream: &mut MutexGuard<'_, Stream>, wait: Duration) {
-        self.waits.decided.wait_for(stream, wait);
     }
 
     /// [`Decider::wait`] returns from now on.

@@ -3,7 +3,7 @@
 use super::{Closer, Delayed, open_log};
 use crate::fs::backing::{INHERITED, keep_time};
 use crate::fs::beneath::{LOG, hidden_name, open_beneath};
-use crate::fs::copying::{copy, set_times};
+use crate::fs::copying::{copy, in_parts, set_times};
 use crate::fs::delayed_file::{Base, DelayedFile, Left};
 use crate::fs::namespace::Namespace;
 use crate::fs::recovery::{
@@ -35,8 +35,6 @@ use std::sync::Arc;
 
 /// Deleted files that may be held.
 const HELD: usize = 256;
-/// Pages that are copied at once.
-const CHUNK_PAGES: u64 = 64;
 
 /// A file of an epoch.
 #[derive(Debug)]
@@ -653,19 +651,14 @@ impl Delayed {
                 let base = candidate.file.base_file().ok_or(Errno::IO)?;
                 let pages = candidate.file.pages.read();
                 let (ram, size) = (open(*file)?, pages.changes.size());
-                let mut bytes = Vec::new();
                 let mut grown = 0;
                 for run in pages.changes.pages().parts(*from..u64::MAX) {
-                    let mut page = run.start;
-                    while page < run.end {
-                        let end = run.end.min(page + CHUNK_PAGES);
-                        let (at, to) = (page * PAGE_BYTES, (end * PAGE_BYTES).min(size));
-                        bytes.resize(to.saturating_sub(at) as usize, 0);
-                        io(ram.read_exact_at(&mut bytes, at))?;
-                        io(base.write_all_at(&bytes, at))?;
+                    let range = run.start * PAGE_BYTES..(run.end * PAGE_BYTES).min(size);
+                    in_parts(range, |at, bytes| {
+                        io(ram.read_exact_at(bytes, at))?;
                         grown += bytes.len() as u64;
-                        page = end;
-                    }
+                        io(base.write_all_at(bytes, at))
+                    })?;
                 }
                 if io(base.metadata())?.len() < size {
                     rustix::fs::ftruncate(&base, size)?;
@@ -675,17 +668,14 @@ impl Delayed {
             EpochStep::Append { file, pages, at } => {
                 let (ram, log) = (open(*file)?, closer.file.as_ref().ok_or(Errno::IO)?);
                 let size = io(ram.metadata())?.len();
-                let mut page = pages.start;
-                while page < pages.end {
-                    let end = pages.end.min(page + CHUNK_PAGES);
-                    let mut bytes = vec![0; ((end - page) * PAGE_BYTES) as usize];
-                    let from = page * PAGE_BYTES;
-                    let len = (end * PAGE_BYTES).min(size).saturating_sub(from) as usize;
+                let start = pages.start * PAGE_BYTES;
+                in_parts(start..pages.end * PAGE_BYTES, |from, bytes| {
+                    let len = size.saturating_sub(from).min(bytes.len() as u64) as usize;
                     io(ram.read_exact_at(&mut bytes[..len], from))?;
-                    head.add(&bytes);
-                    io(log.write_all_at(&bytes, at + (page - pages.start) * PAGE_BYTES))?;
-                    page = end;
-                }
+                    bytes[len..].fill(0);
+                    head.add(bytes);
+                    io(log.write_all_at(bytes, at + (from - start)))
+                })?;
                 Ok(0)
             }
             EpochStep::Commit | EpochStep::Head | EpochStep::FlushLog => Ok(0),

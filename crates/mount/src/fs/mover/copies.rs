@@ -1,12 +1,12 @@
 //! Copies of files in RAM that have no final name yet.
 
-use super::super::copying::{copy, set_times};
-use super::super::failures::{Failed, In, Step};
-use super::super::residence::Residence;
-use super::super::temps::Temp;
-use super::super::types::Ino;
 use super::{Job, KEPT, Mover, Staged};
+use crate::fs::copying::{copy, set_times};
+use crate::fs::failures::{Failed, In, Step};
 use crate::fs::namespace::Namespace;
+use crate::fs::residence::Residence;
+use crate::fs::temps::Temp;
+use crate::fs::types::Ino;
 use rustix::io::Errno;
 use std::fs::File;
 use std::sync::Arc;

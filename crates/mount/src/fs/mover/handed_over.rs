@@ -1,13 +1,12 @@
 //! Files that are too large for RAM: BACKING's page cache gets their bytes, and their names follow
 //! later.
 
-use super::super::failures::{Failed, In, Step, WriteBackFailures};
-use super::super::residence::Residence;
-use super::super::table::file_id;
-use super::super::temps::Temp;
-use super::super::types::Ino;
-use super::Mover;
-use super::{Job, Outcome, Staged, TRIES, UNNAMED_US};
+use super::{Job, Mover, Outcome, Staged, TRIES, UNNAMED_US};
+use crate::fs::failures::{Failed, In, Step, WriteBackFailures};
+use crate::fs::residence::Residence;
+use crate::fs::table::file_id;
+use crate::fs::temps::Temp;
+use crate::fs::types::Ino;
 
 impl Mover {
     pub(super) fn is_handed_over(&self, ino: Ino) -> bool {

@@ -5,13 +5,12 @@
 //! and its fsync follows. Until the fsync returns, a crash may leave a part of the file, also as
 //! without the mount. Meanwhile the table is locked: no application reaches the name.
 
-use super::super::backing::keep_time;
-use super::super::copying::copy;
-use super::super::failures::{Failed, In, Step};
-use super::super::residence::Residence;
-use super::super::volume::Kind;
-use super::Mover;
-use super::{Batch, Job, Outcome};
+use super::{Batch, Job, Mover, Outcome};
+use crate::fs::backing::keep_time;
+use crate::fs::copying::copy;
+use crate::fs::failures::{Failed, In, Step};
+use crate::fs::residence::Residence;
+use crate::fs::volume::Kind;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;

@@ -1,14 +1,13 @@
 //! Copies get the names of their files.
 
-use super::super::backing::keep_time;
-use super::super::failures::{Failed, In, Step};
-use super::super::residence::{Checkpoint, FileState, Place, Residence};
-use super::super::table::file_id;
-use super::super::temps::Temp;
-use super::super::types::{Attr, Ino, Name};
-use super::Mover;
-use super::{Batch, Dirs, Job, Outcome, Placed, Staged};
+use super::{Batch, Dirs, Job, Mover, Outcome, Placed, Staged};
+use crate::fs::backing::keep_time;
+use crate::fs::failures::{Failed, In, Step};
 use crate::fs::namespace::Namespace;
+use crate::fs::residence::{Checkpoint, FileState, Place, Residence};
+use crate::fs::table::file_id;
+use crate::fs::temps::Temp;
+use crate::fs::types::{Attr, Ino, Name};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
