@@ -1,6 +1,6 @@
 //! Write-back of single files, and what is left of them in RAM.
 
-use super::Job;
+use super::{Batch, Job, Outcome};
 use crate::fs::reservation::EXTENT_BYTES;
 use crate::{Access, Caller, Changes, Config, Fs, Ino, ROOT, Store};
 use flashsift_core::event::OpenId;
@@ -16,13 +16,17 @@ struct Bed {
 
 impl Bed {
     fn new() -> Bed {
+        Bed::with(Config::default())
+    }
+
+    fn with(config: Config) -> Bed {
         let folder = tempfile::tempdir().unwrap();
         for name in ["backing", "store"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let backing = std::fs::File::open(folder.path().join("backing")).unwrap();
         let store = Store::in_dir(&folder.path().join("store")).unwrap();
-        Bed { fs: Fs::new(backing.into(), store, Config::default()).unwrap(), folder }
+        Bed { fs: Fs::new(backing.into(), store, config).unwrap(), folder }
     }
 
     fn create(&self, name: &str, bytes: &[u8]) -> (Ino, OpenId) {
@@ -234,4 +238,26 @@ fn extents_of_sparse_files_are_reserved() {
     for open in [open, dense] {
         bed.fs.release(0, open);
     }
+}
+
+/// A file became one of a group, by its new name, while it was copied for its write-back. The copy
+/// got the name in BACKING although no epoch had ended, and the file counted as written back and as
+/// one of the group's files in RAM.
+#[test]
+fn a_copy_of_a_file_that_joined_a_group_meanwhile_gets_no_name() {
+    let delayed = vec![("*.db".to_owned(), 60_000_000)];
+    let bed = Bed::with(Config { delayed, ..Config::default() });
+    let (ino, open) = bed.create("a", b"content");
+    bed.fs.release(0, open);
+    let copy = bed.fs.mover.stage(Job::later(ino)).unwrap().unwrap();
+    let (from, to) = ((ROOT, OsStr::new("a")), (ROOT, OsStr::new("a.db")));
+    bed.fs.rename(0, from, to, RenameFlags::empty()).unwrap();
+    assert!(bed.fs.table().delayed_file(ino).is_some(), "it belongs to the group");
+    let placed = bed.fs.mover.place(copy, &mut Batch::default());
+    assert!(matches!(placed, Ok(Outcome::Nothing)));
+    assert!(bed.fs.table().delayed_file(ino).is_some() && !bed.below("a.db").exists());
+    bed.fs.check();
+    bed.fs.settle_all().unwrap();
+    assert_eq!(std::fs::read(bed.below("a.db")).unwrap(), b"content");
+    bed.fs.check();
 }
