@@ -53,7 +53,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::StatVfs;
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -108,7 +108,7 @@ impl Fs {
             write_ahead: backing.volume.one_sync_covers_earlier(),
         };
         let (clock, sift) = (config.clock.clone(), Live::new(keep));
-        let reservation = Reservation::new(backing.root.as_fd())?;
+        let reservation = Reservation::new(backing.clone(), store.clone());
         let groups = Groups::new(&config.delayed);
         let device = BlockDevice::new(&backing.root);
         let decider = Arc::new(Decider::new(clock, Account::new(config.flusher), sift));

@@ -418,6 +418,19 @@ impl Backing {
         Ok(name)
     }
 
+    /// Inodes that are free for files created on flash directly, without those that files in RAM will
+    /// need.
+    pub(crate) fn spare_files(&self, in_ram: u64) -> Result<u64> {
+        let flash = rustix::fs::fstatvfs(&self.root)?;
+        let spare = match flash.f_files {
+            // Some file systems make inodes as they need them.
+            0 => u64::MAX,
+            // One is needed where files are copied to.
+            _ => flash.f_ffree.saturating_sub(in_ram + 1),
+        };
+        if spare == 0 { Err(Errno::NOSPC) } else { Ok(spare) }
+    }
+
     /// Whether BACKING is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.state.is_read_only(&self.hidden)

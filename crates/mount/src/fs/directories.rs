@@ -12,7 +12,6 @@ use super::decider::At;
 use super::delayed_file::DelayedFile;
 use super::namespace::Namespace;
 use super::open_files::asks_for_sync;
-use super::reservation::spare_files;
 use super::residence::Residence;
 use super::table::{self, InRam, LINKS, Table};
 use super::temporary::is_temporary;
@@ -24,7 +23,6 @@ use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::num::NonZero;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
@@ -207,13 +205,12 @@ impl Fs {
         caller: &Caller,
         (dir, name): (Ino, &OsStr),
     ) -> Result<bool> {
-        let (flash, in_ram) = (self.backing.root.as_fd(), table.named_in_ram().len() as u64);
+        let in_ram = table.named_in_ram().len() as u64;
         let space = table.space_for_name(dir, name);
         let user = User { uid: caller.uid, gid: caller.gid };
-        match self.reservation.take_file(in_ram, space, flash, &self.store) {
+        match self.reservation.take_file(in_ram, space) {
             Err(Errno::NOSPC)
-                if user.may_use_reserved()
-                    && self.reservation.has_space_for_root(flash, &self.store) =>
+                if user.may_use_reserved() && self.reservation.has_space_for_root() =>
             {
                 Ok(false)
             }
@@ -239,7 +236,7 @@ impl Fs {
     fn spare_file(&self, table: &Table) -> Result<()> {
         match table.named_in_ram().len() {
             0 => Ok(()),
-            in_ram => spare_files(in_ram as u64, self.backing.root.as_fd()).map(drop),
+            in_ram => self.backing.spare_files(in_ram as u64).map(drop),
         }
     }
 

@@ -10,7 +10,6 @@ use super::types::{Attr, Ino, Name};
 use rustix::fs::{AtFlags, FileType, RenameFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
 
 impl Fs {
     /// Creates a further name for a file that lives in BACKING.
@@ -38,8 +37,7 @@ impl Fs {
     /// `ENOSPC` if there is none.
     pub(crate) fn reserve_name(&self, table: &Table, (dir, name): (Ino, &OsStr)) -> Result<()> {
         let space = table.space_for_name(dir, name);
-        let flash = self.backing.root.as_fd();
-        self.reservation.take_exactly(space, flash, &self.store)
+        self.reservation.take_exactly(space)
     }
 
     /// Removes a name of a file of a group. `false`: it is no such file.

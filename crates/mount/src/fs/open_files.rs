@@ -18,7 +18,6 @@ use flashsift_core::structure::extents::pages_touched;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -329,10 +328,9 @@ impl Fs {
     /// Writes root's file back if only the blocks that are kept for root are left: on flash it may
     /// take them. Returns whether the file has moved.
     fn continues_on_flash(&self, user: User, open: &Open) -> bool {
-        let flash = self.backing.root.as_fd();
         user.may_use_reserved()
             && open.file_state.is_in_ram()
-            && self.reservation.has_space_for_root(flash, &self.store)
+            && self.reservation.has_space_for_root()
             && self.mover.settle(&[Job::later(open.ino)]).is_ok()
             && !open.file_state.is_in_ram()
     }
@@ -400,7 +398,7 @@ impl Fs {
                     let _ = self.mover.make_room(bytes);
                     continue;
                 }
-                self.reservation.take(bytes, self.backing.root.as_fd(), &self.store)?;
+                self.reservation.take(bytes)?;
             }
             // The bytes of a file that was handed over take blocks of flash at once.
             let done = match handed_over {
@@ -442,7 +440,7 @@ impl Fs {
         if is_dense || !self.table().may_need_extent(ino, held + 1) {
             return Ok(());
         }
-        self.reservation.take_exactly(EXTENT_BYTES, self.backing.root.as_fd(), &self.store)?;
+        self.reservation.take_exactly(EXTENT_BYTES)?;
         self.table().add_extent(ino);
         Ok(())
     }

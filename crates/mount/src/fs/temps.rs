@@ -9,7 +9,6 @@
 
 use super::backing::{Backing, OpenDir, keep_time, list, remove_copies};
 use super::namespace::Namespace;
-use super::reservation::spare_files;
 use super::table::Table;
 use super::types::{Ino, ROOT};
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -117,7 +116,7 @@ impl Namespace {
             return Err(Errno::NOSPC);
         }
         // A record takes no inode that a file in RAM will need.
-        spare_files(self.named_in_ram().len() as u64 + 1, self.backing.root.as_fd())?;
+        self.backing.spare_files(self.named_in_ram().len() as u64 + 1)?;
         let path = path_of(self, dir).ok_or(Errno::STALE)?;
         self.record_path(&path)?;
         self.temps.dirs.insert(dir, 0);

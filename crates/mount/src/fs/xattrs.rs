@@ -11,7 +11,7 @@ use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -158,8 +158,7 @@ impl Fs {
             let gate = file_state.gate.read();
             let at = self.attributes(ino)?;
             if at.in_ram && adds > 0 && !self.table().has_space_for_attributes(ino) {
-                let flash = self.backing.root.as_fd();
-                self.reservation.take_exactly(ATTRIBUTES_BYTES, flash, &self.store)?;
+                self.reservation.take_exactly(ATTRIBUTES_BYTES)?;
                 self.table().add_attributes(ino);
             }
             let place = file_state.place();
