@@ -283,6 +283,18 @@ impl Table {
         self.moves(ino, None, Residence::Delayed(file), None);
     }
 
+    /// Names from one directory down to another; `None` if the other is not inside.
+    pub(crate) fn names_between(&self, above: Ino, mut dir: Ino) -> Option<Vec<&[u8]>> {
+        let mut names = Vec::new();
+        while dir != above {
+            let (parent, name) = self.node(dir)?.names.first()?;
+            names.push(name.as_bytes());
+            dir = *parent;
+        }
+        names.reverse();
+        Some(names)
+    }
+
     /// The path of a name from the mounted directory on; bytes that are not UTF-8 as `\xNN`.
     pub(crate) fn path(&self, dir: Ino, name: &OsStr) -> String {
         let mut path = String::new();

@@ -37,33 +37,9 @@ pub(crate) enum Temp {
     In(Ino, Arc<OpenDir>, String),
 }
 
-/// Path of a directory from BACKING on.
-pub(crate) fn path_of(table: &Table, mut dir: Ino) -> Option<Vec<u8>> {
-    let mut names = Vec::new();
-    while dir != ROOT {
-        let (parent, name) = table.node(dir)?.names.first()?.clone();
-        names.push(name);
-        dir = parent;
-    }
-    Some(joined(names.iter().rev().map(|name| name.as_bytes())))
-}
-
 /// The path of these names; `.` without any.
-fn joined<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
-    let path: Vec<&[u8]> = names.collect();
+fn joined(path: &[&[u8]]) -> Vec<u8> {
     if path.is_empty() { b".".to_vec() } else { path.join(&b'/') }
-}
-
-/// Names from one directory down to another; `None` if the other is not inside.
-fn path_within(table: &Table, above: Ino, mut dir: Ino) -> Option<Vec<Vec<u8>>> {
-    let mut names = Vec::new();
-    while dir != above {
-        let (parent, name) = table.node(dir)?.names.first()?.clone();
-        names.push(name.as_bytes().to_vec());
-        dir = parent;
-    }
-    names.reverse();
-    Some(names)
 }
 
 impl Namespace {
@@ -117,7 +93,7 @@ impl Namespace {
         }
         // A record takes no inode that a file in RAM will need.
         self.backing.spare_files(self.named_in_ram().len() as u64 + 1)?;
-        let path = path_of(self, dir).ok_or(Errno::STALE)?;
+        let path = joined(&self.names_between(ROOT, dir).ok_or(Errno::STALE)?);
         self.record_path(&path)?;
         self.temps.dirs.insert(dir, 0);
         Ok(())
@@ -189,21 +165,18 @@ impl Namespace {
     /// Before a directory is renamed: the records of the directories in it follow, or are made anew
     /// before the next copy there.
     pub(crate) fn records_follow(&mut self, moved: Ino, to: (Ino, &OsStr)) {
-        let inside: Vec<(Ino, u32, Vec<Vec<u8>>)> = self
-            .temps
-            .dirs
-            .iter()
-            .filter_map(|(dir, copies)| Some((*dir, *copies, path_within(self, moved, *dir)?)))
-            .collect();
-        for (dir, copies, below) in inside {
+        let above = self.names_between(ROOT, to.0).map(|names| joined(&names)).unwrap_or_default();
+        let path = |(dir, copies): (&Ino, &u32)| {
+            let below = self.names_between(moved, *dir)?;
+            let names: Vec<&[u8]> = [&above, to.1.as_bytes()].into_iter().chain(below).collect();
+            Some((*dir, *copies, joined(&names)))
+        };
+        let inside: Vec<(Ino, u32, Vec<u8>)> = self.temps.dirs.iter().filter_map(path).collect();
+        for (dir, copies, path) in inside {
             if copies == 0 {
                 self.temps.forget(dir);
                 continue;
             }
-            let above = path_of(self, to.0).unwrap_or_default();
-            let names =
-                [&above, to.1.as_bytes()].into_iter().chain(below.iter().map(Vec::as_slice));
-            let path = joined(names);
             // Without the record, what a crash leaves now stays.
             if let Err(errno) = self.record_path(&path) {
                 tracing::warn!(errno = errno.raw_os_error(), "recording a directory: {errno}");

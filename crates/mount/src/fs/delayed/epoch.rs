@@ -10,8 +10,7 @@ use crate::fs::recovery::{
     apply_change, born_ns, open_in_any_case, remove, remove_hidden, set_attributes, write_pages,
 };
 use crate::fs::table::Table;
-use crate::fs::temps::path_of;
-use crate::fs::types::{Ino, Name, Names, io};
+use crate::fs::types::{Ino, Name, Names, ROOT, io};
 use flashsift_core::delayed::changes::Changes;
 use flashsift_core::delayed::plan::{
     DeferredPages, EpochFile, EpochPlan, EpochStep, FileKey, Standing, is_written_anew,
@@ -946,14 +945,9 @@ fn attributes(stat: &rustix::fs::Stat) -> Attributes {
 
 /// The path of a name from BACKING on.
 fn path(table: &Table, dir: Ino, name: &OsStr) -> Option<Path> {
-    let mut path = path_of(table, dir)?;
-    if path == b"." {
-        path.clear();
-    } else {
-        path.push(b'/');
-    }
-    path.extend(name.as_bytes());
-    Some(path.into())
+    let mut names = table.names_between(ROOT, dir)?;
+    names.push(name.as_bytes());
+    Some(names.join(&b'/').into())
 }
 
 fn reference(table: &Table, base: &Base) -> FileRef {

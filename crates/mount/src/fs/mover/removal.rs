@@ -4,12 +4,11 @@ use super::Mover;
 use crate::fs::decider::At;
 use crate::fs::drops::DroppedName;
 use crate::fs::namespace::Namespace;
-use crate::fs::table::Table;
 use crate::fs::types::{Ino, ROOT};
 use flashsift_core::sift::Blocked;
 use rustix::io::{Errno, Result};
-use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 
 impl Mover {
     pub(crate) fn unlink_in_ram(
@@ -96,23 +95,11 @@ impl Mover {
             self.remove_name_in_ram(&mut table, at, dir, &name).map_err(refused)?;
             table.dir_changed(dir);
             if self.drops.are_announced() {
-                let directory = path(&table, dir);
+                let names = table.names_between(ROOT, dir).unwrap_or_default();
+                let directory = OsString::from_vec(names.join(&b'/')).into();
                 self.drops.add(dir, DroppedName { directory, name: name.as_ref().into() }, attr);
             }
         }
         Ok(())
     }
-}
-
-/// Returns the path of a directory from the mounted one on.
-fn path(table: &Table, dir: Ino) -> PathBuf {
-    let mut names = Vec::new();
-    let mut next = dir;
-    while next != ROOT
-        && let Some((parent, name)) = table.node(next).and_then(|node| node.names.first())
-    {
-        names.push(name.to_owned());
-        next = *parent;
-    }
-    names.iter().rev().map(|name| -> &OsStr { name }).collect()
 }
