@@ -1,4 +1,8 @@
-//! The file system's logic: what each request means for the table of names, BACKING and the store.
+//! The file system's logic: what each request means for names, BACKING and the store.
+//!
+//! [`Fs`] composes objects that do not know it: the [`Mover`], the epochs ([`Delayed`]), the
+//! [`Namespace`], the [`Decider`]. The modules with its requests stand above it. `tests.rs` has the
+//! order in which modules may use each other.
 
 mod attributes;
 pub(crate) mod backing;

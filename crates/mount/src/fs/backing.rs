@@ -418,8 +418,8 @@ impl Backing {
         Ok(name)
     }
 
-    /// Inodes that are free for files created on flash directly, without those that files in RAM will
-    /// need.
+    /// Inodes that are free for files created on flash directly, without those that files in RAM
+    /// will need.
     pub(crate) fn spare_files(&self, in_ram: u64) -> Result<u64> {
         let flash = rustix::fs::fstatvfs(&self.root)?;
         let spare = match flash.f_files {

@@ -8,12 +8,11 @@
 //! epoch that it belongs to, and everything else in the mount treats these files as it treats files
 //! in RAM.
 //!
-//! Locks are taken in this order: the closer, the gate, a content's gate, the table, a place, the
+//! Locks are taken in this order: the closer, the gate, a file's gate, the namespace, a place, the
 //! state, the pages of a file, the stream of events.
 
 mod adoption;
 mod epoch;
-
 mod membership;
 
 use super::backing::Backing;
