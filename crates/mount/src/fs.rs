@@ -162,16 +162,6 @@ impl Fs {
         self.decider.observe(sink);
     }
 
-    /// Wall-clock time of the stream's time 0, µs since 1970.
-    pub fn epoch_us(&self) -> u64 {
-        self.decider.epoch_us
-    }
-
-    /// CLOCK_BOOTTIME at the stream's time 0, µs.
-    pub fn boot_us(&self) -> u64 {
-        self.decider.began_us
-    }
-
     /// Delivers the events that are still queued.
     pub fn deliver_events(&self) {
         self.decider.deliver();
@@ -259,16 +249,6 @@ impl Fs {
     /// The files that could not be written back, which stay in RAM.
     pub fn settle_all(&self) -> std::result::Result<(), WriteBackFailures> {
         self.mover.settle_all()
-    }
-
-    /// Writes back every file in RAM that has a name, without those that are created meanwhile.
-    /// Their names become durable with the next commit of the kernel.
-    ///
-    /// # Errors
-    ///
-    /// The files that could not be written back, which stay in RAM.
-    pub fn write_back_all(&self) -> std::result::Result<(), WriteBackFailures> {
-        self.mover.write_back_all()
     }
 
     /// The names of dropped files that the kernel still remembers.

@@ -95,7 +95,7 @@ impl Adapter {
     /// Makes a wish for the sifter come true.
     fn sift(&self, wish: &str) -> Result<Vec<u8>> {
         if wish == "reset" {
-            self.fs.reset_sifter();
+            self.fs.decider.reset();
             return Ok(Vec::new());
         }
         let wish = SiftWish::new(wish).ok_or(rustix::io::Errno::NODATA)?;
@@ -620,7 +620,7 @@ impl Filesystem for Adapter {
                     self.fs.settle_all().map(|()| Vec::new()).map_err(Into::into)
                 }
                 (ROOT, Some(WRITE_BACK)) if is_ours(request) => {
-                    self.fs.write_back_all().map(|()| Vec::new()).map_err(Into::into)
+                    self.fs.mover.write_back_all().map(|()| Vec::new()).map_err(Into::into)
                 }
                 (ROOT, Some(BACKING)) if is_ours(request) => self.fs.backing_path(),
                 (ROOT, Some(IN_USE)) if is_ours(request) => {
@@ -634,7 +634,7 @@ impl Filesystem for Adapter {
                     self.sift(&name[SIFT.len()..])
                 }
                 (ROOT, Some(name)) if name.starts_with(FOREGROUND) && is_ours(request) => {
-                    self.fs.set_foreground(&name[FOREGROUND.len()..]);
+                    self.fs.decider.set_foreground(&name[FOREGROUND.len()..]);
                     Ok(Vec::new())
                 }
                 (ROOT, Some(name)) if name.starts_with(DECISIONS) => {

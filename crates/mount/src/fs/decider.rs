@@ -38,9 +38,9 @@ type Sink = Box<dyn FnMut(&Event<'_>) + Send>;
 /// The stream of events, and the sifter behind it.
 pub(crate) struct Decider {
     /// CLOCK_BOOTTIME at the stream's time 0, µs.
-    pub(super) began_us: Micros,
+    pub(crate) began_us: Micros,
     /// Wall-clock time at time 0, µs since 1970.
-    pub(super) epoch_us: u64,
+    pub(crate) epoch_us: u64,
     clock: Clock,
     queue: ArrayQueue<Event<'static>>,
     pub(crate) stream: Mutex<Stream>,

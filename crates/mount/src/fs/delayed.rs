@@ -258,15 +258,21 @@ impl Delayed {
     /// A file of a group was changed.
     pub(crate) fn delayed_changed(&self) {
         let now = self.decider.now();
-        let (before, after) = {
-            let schedule = &mut self.state.lock().schedule;
-            let before = schedule.deadline();
-            schedule.changed(now);
-            (before, schedule.deadline())
+        self.reschedule(|state| state.schedule.changed(now));
+    }
+
+    /// Changes the time of the end of the epoch.
+    fn reschedule<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let (changed, is_new) = {
+            let mut state = self.state.lock();
+            let before = state.schedule.deadline();
+            let changed = change(&mut state);
+            (changed, state.schedule.deadline() != before)
         };
-        if before != after {
+        if is_new {
             self.decider.wake();
         }
+        changed
     }
 
     /// An application synced a file of a group. Returns at once, unless epochs fail or someone
@@ -299,20 +305,12 @@ impl Delayed {
     /// A sync waits for the end of the epoch, for at most this long, µs.
     pub(super) fn sync_waits(&self, delay_us: Micros) -> Result<()> {
         let now = self.decider.now();
-        let (before, after, fails) = {
-            let mut state = self.state.lock();
-            let before = state.schedule.deadline();
+        let fails = self.reschedule(|state| {
             state.schedule.synced(now, delay_us);
             state.first_sync_us.get_or_insert(now);
-            (before, state.schedule.deadline(), state.schedule.is_failing())
-        };
-        if fails {
-            return self.end_epoch(Ending::Synced);
-        }
-        if before != after {
-            self.decider.wake();
-        }
-        Ok(())
+            state.schedule.is_failing()
+        });
+        if fails { self.end_epoch(Ending::Synced) } else { Ok(()) }
     }
 
     /// Ends the epoch if it is due.

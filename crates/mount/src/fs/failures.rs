@@ -58,6 +58,13 @@ pub struct WriteBackError {
     pub errno: Errno,
 }
 
+impl WriteBackError {
+    /// A step for all files together failed.
+    pub(crate) fn of_all(step: Step) -> impl Fn(Errno) -> WriteBackError {
+        move |errno| WriteBackError { path: "/".to_owned(), step, errno }
+    }
+}
+
 /// All that failed together, never none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteBackFailures(Vec<(Ino, WriteBackError)>);

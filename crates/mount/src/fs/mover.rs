@@ -117,6 +117,13 @@ struct Batch {
     failed: Vec<(Ino, Failed)>,
 }
 
+impl Batch {
+    /// Notes a failure. Returns the outcome of a success.
+    fn note(&mut self, job: Job, done: Result<Outcome, Failed>) -> Option<Outcome> {
+        done.map_err(|error| self.failed.push((job.ino, error))).ok()
+    }
+}
+
 #[derive(PartialEq, Eq)]
 enum Outcome {
     Settled,
@@ -213,9 +220,8 @@ impl Mover {
     /// The files that could not be written back, which stay in RAM.
     pub(crate) fn settle_all(&self) -> Result<(), WriteBackFailures> {
         self.write_back_all()?;
-        let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
         let begun = Instant::now();
-        self.backing.sync_all(false).map_err(failed)?;
+        self.backing.sync_all(false).map_err(WriteBackError::of_all(Step::SyncAll))?;
         self.table().all_names_last(begun);
         Ok(())
     }
@@ -227,8 +233,7 @@ impl Mover {
     ///
     /// The files that could not be written back, which stay in RAM.
     pub(crate) fn write_back_all(&self) -> Result<(), WriteBackFailures> {
-        let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::Epoch, errno };
-        self.delayed.end_epoch(Ending::Asked).map_err(failed)?;
+        self.delayed.end_epoch(Ending::Asked).map_err(WriteBackError::of_all(Step::Epoch))?;
         let all: Vec<Ino> = {
             let table = self.table();
             let others =
@@ -349,25 +354,22 @@ impl Mover {
         for jobs in jobs.chunks(BATCH) {
             let mut batch = Batch::default();
             let mut again = jobs.to_vec();
-            again.retain(|job| match self.settle_in_place(*job, &mut batch) {
-                Ok(done) => done == Outcome::Nothing,
-                Err(error) => {
-                    batch.failed.push((job.ino, error));
-                    false
-                }
+            again.retain(|job| {
+                let done = self.settle_in_place(*job, &mut batch);
+                batch.note(*job, done) == Some(Outcome::Nothing)
             });
             again.retain(|job| {
-                let large = job.large && !job.durable;
-                if large {
-                    match self.hand_over(*job) {
-                        // Where BACKING takes no file without a name, it is written back.
-                        Ok(Outcome::Nothing) => return !self.is_handed_over(job.ino),
-                        Ok(Outcome::Changed) => batch.failed.push((job.ino, CHANGED)),
-                        Ok(_) => (),
-                        Err(error) => batch.failed.push((job.ino, error)),
-                    }
+                if !job.large || job.durable {
+                    return true;
                 }
-                !large
+                let done = self.hand_over(*job);
+                match batch.note(*job, done) {
+                    // Where BACKING takes no file without a name, it is written back.
+                    Some(Outcome::Nothing) => return !self.is_handed_over(job.ino),
+                    Some(Outcome::Changed) => batch.failed.push((job.ino, CHANGED)),
+                    _ => (),
+                }
+                false
             });
             for job in &mut again {
                 job.large = false;
@@ -383,10 +385,9 @@ impl Mover {
                 again = Vec::new();
                 for copy in self.flush(staged, &mut batch.failed) {
                     let job = copy.job;
-                    match self.place(copy, &mut batch) {
-                        Ok(Outcome::Changed) => again.push(job),
-                        Ok(_) => (),
-                        Err(error) => batch.failed.push((job.ino, error)),
+                    let done = self.place(copy, &mut batch);
+                    if batch.note(job, done) == Some(Outcome::Changed) {
+                        again.push(job);
                     }
                 }
                 if again.is_empty() {
@@ -394,13 +395,10 @@ impl Mover {
                 }
             }
             for job in again {
-                match self.settle_alone(job, &mut batch) {
+                let done = self.settle_alone(job, &mut batch);
+                if batch.note(job, done) == Some(Outcome::Changed) {
                     // Its writers wait: no one could have changed it.
-                    Ok(Outcome::Changed) => {
-                        batch.failed.push((job.ino, CHANGED));
-                    }
-                    Ok(_) => (),
-                    Err(error) => batch.failed.push((job.ino, error)),
+                    batch.failed.push((job.ino, CHANGED));
                 }
             }
             match self.backing.volume.is_ordered() {

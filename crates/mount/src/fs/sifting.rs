@@ -52,11 +52,6 @@ impl Fs {
         self.decider.wait(others)
     }
 
-    /// [`Fs::wait_for_decisions`] returns from now on.
-    pub fn end_decisions(&self) {
-        self.decider.end();
-    }
-
     /// Chooses the sifter and what it does from now on. Files in the RAM of the one before are
     /// written to flash first.
     ///
@@ -92,11 +87,6 @@ impl Fs {
         Ok(self.mover.perform()?)
     }
 
-    /// Ends a suspension of the sifter.
-    pub fn reset_sifter(&self) {
-        self.decider.reset();
-    }
-
     /// Changes the RAM that files may take, bytes, up to what the mount began with. Files leave it
     /// if it becomes smaller.
     ///
@@ -114,25 +104,9 @@ impl Fs {
         self.mover.perform()
     }
 
-    /// The RAM that files may take where memory is not short, bytes.
-    pub fn whole_budget_bytes(&self) -> u64 {
-        self.budget_bytes
-    }
-
     /// The RAM that files take now, bytes; 0 if it cannot be read.
     pub fn held_bytes(&self) -> u64 {
         self.store.usage().map_or(0, |(used, _)| used)
-    }
-
-    /// Reports the share of time in which processes wait for memory, parts per million.
-    pub fn memory_is_stalled(&self, stalled_ppm: u32) {
-        self.decider.memory_is_stalled(stalled_ppm);
-    }
-
-    /// Reports the program in the foreground, by its name in `/proc/PID/comm`; empty: there is
-    /// none.
-    pub fn set_foreground(&self, program: &str) {
-        self.decider.set_foreground(program);
     }
 
     /// The last decisions of the sifter as JSON, the newest first, without the first ones: those

@@ -68,9 +68,8 @@ impl Mover {
             }
         }
         if closes {
-            let failed =
-                |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
-            done.and(self.backing.sync_all(false).map_err(|errno| failed(errno).into()))
+            let synced = self.backing.sync_all(false);
+            done.and(synced.map_err(|errno| WriteBackError::of_all(Step::SyncAll)(errno).into()))
         } else {
             done
         }
