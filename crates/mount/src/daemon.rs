@@ -233,8 +233,8 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     };
 
     let ended = daemon.end(mounted);
-    daemon.fs.end_decisions();
-    daemon.fs.end_drops();
+    daemon.fs.decider.end();
+    daemon.fs.drops().end();
     machine.stop();
     let _ = write_back.join();
     let _ = announce.join();
@@ -370,7 +370,7 @@ fn start(
     };
     let backing = clone.map_or_else(|| place.root.try_clone(), Ok)?;
     let fs = Arc::new(Fs::new(backing, store, config).at(&place.backing)?);
-    let began = Began { epoch_us: fs.epoch_us(), boot_us: fs.boot_us() };
+    let began = Began { epoch_us: fs.decider.epoch_us, boot_us: fs.decider.began_us };
     let started = record
         .map(|start| start(&place.mountpoint, began).map_err(Error::Recording))
         .transpose()

@@ -1,65 +1,68 @@
-//! The file system's logic: what each request means for the table of names, BACKING and the store.
+//! The file system's logic: what each request means for names, BACKING and the store.
+//!
+//! [`Fs`] composes objects that do not know it: the [`Mover`], the epochs ([`Delayed`]), the
+//! [`Namespace`], the [`Decider`]. The modules with its requests stand above it. `tests.rs` has the
+//! order in which modules may use each other.
 
+mod attributes;
 pub(crate) mod backing;
+pub(crate) mod beneath;
 mod caller;
-pub(crate) mod decisions;
+mod copying;
+pub(crate) mod decider;
 mod delayed;
+mod delayed_file;
+mod directories;
 pub(crate) mod drops;
-mod events;
 pub(crate) mod failures;
-mod file_state;
 mod flash_state;
+mod group_names;
+mod mover;
 mod namespace;
 pub(crate) mod open_files;
 pub(crate) mod opens;
-mod processes;
 pub(crate) mod readers;
+mod recovery;
 mod reservation;
+mod residence;
 pub(crate) mod sifting;
 pub(crate) mod store;
 mod table;
+mod temporary;
 mod temps;
 pub(crate) mod types;
 mod volume;
-mod write_back;
 mod writes;
 mod xattrs;
 
-use self::backing::{Backing, HIDDEN, OpenDir, proc_path};
+use self::backing::Backing;
+use self::beneath::proc_path;
+use self::decider::Decider;
 use self::delayed::Delayed;
 use self::drops::Drops;
-use self::events::{At, Events};
-use self::failures::Failing;
-use self::file_state::{FileState, Location};
+use self::failures::WriteBackFailures;
+use self::mover::Mover;
+use self::namespace::Namespace;
 use self::opens::Opens;
 use self::reservation::Reservation;
 use self::store::Store;
-use self::table::{Name, NodeState, Table};
-use self::temps::is_temporary;
-use self::types::{Attr, Changes, Config, Ino, ROOT, Status, Time};
-use self::write_back::Staged;
-use self::writes::BlockDevice;
+use self::table::Table;
+use self::types::{Attr, Config, Ino, Status};
+use self::writes::{BlockDevice, figures};
 use flashsift_core::delayed::groups::Groups;
-use flashsift_core::event::{Action, Micros};
+use flashsift_core::event::Event;
 use flashsift_core::sift::account::Account;
 use flashsift_core::sift::{KeepConfig, live::Live};
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, Timestamps, Uid};
+use rustix::fs::StatVfs;
 use rustix::io::{Errno, Result};
-use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Failures that a status holds: it has to fit into 64 KiB.
 const FAILURES_SHOWN: usize = 100;
-
-/// Longest time after which a file that was handed over gets its name, µs: when the kernel writes
-/// dirty pages by default (`vm.dirty_expire_centisecs`). Until then its deletion costs nothing.
-const UNNAMED_US: Micros = 30_000_000;
 
 /// A file system whose new files live in RAM until they are written back to BACKING.
 ///
@@ -68,36 +71,22 @@ const UNNAMED_US: Micros = 30_000_000;
 /// returns another file's content.
 #[derive(Debug)]
 pub struct Fs {
-    pub(crate) backing: Backing,
-    pub(crate) store: Store,
+    pub(crate) backing: Arc<Backing>,
+    pub(crate) store: Arc<Store>,
     /// The most RAM that files may take, bytes.
     pub(crate) budget_bytes: u64,
     /// The RAM that files may take now: less than `budget_bytes` while memory is short.
     pub(crate) allowed_bytes: AtomicU64,
-    /// The program in the foreground, as far as it is known.
-    pub(crate) foreground: Mutex<String>,
-    table: Mutex<Table>,
+    names: Arc<Mutex<Namespace>>,
     /// Open files by number, so that reads and writes need no table.
     pub(crate) opens: Opens,
     pub(crate) reservation: Reservation,
-    pub(crate) counters: Mutex<Status>,
-    /// Held by the thread that frees space in RAM.
-    pub(crate) making_room: Mutex<()>,
-    pub(crate) events: Events,
-    /// Locked after the table.
-    pub(crate) failing: Mutex<Failing>,
-    /// Copies that could not get their names, by file. Locked after the table.
-    pub(crate) kept: Mutex<HashMap<Ino, Staged>>,
-    /// Files that were handed over, and when each has to get its name, in order.
-    pub(crate) handed_over: Mutex<VecDeque<(Micros, Ino)>>,
-    /// Time from a file's being handed over to its name, µs.
-    pub(crate) unnamed_us: Micros,
+    pub(crate) counters: Arc<Mutex<Status>>,
+    pub(crate) decider: Arc<Decider>,
     /// The block device of BACKING, where it is known.
     device: Option<BlockDevice>,
-    pub(crate) drops: Drops,
-    pub(crate) delayed: Delayed,
-    /// The sifter drops files, and wants to know the content of files that are closed.
-    pub(crate) sifts: AtomicBool,
+    pub(crate) delayed: Arc<Delayed>,
+    pub(crate) mover: Mover,
     /// Opens of files, and their time in microseconds.
     pub(crate) open_times: [AtomicU64; 2],
 }
@@ -110,40 +99,45 @@ impl Fs {
     ///
     /// The store or BACKING cannot be examined, or BACKING cannot be prepared for the mount.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
+        Fs::over(Backing::new(backing, config.noatime)?, store, config)
+    }
+
+    fn over(backing: Backing, store: Store, config: Config) -> Result<Fs> {
         let budget_bytes = store.usage()?.1;
-        let backing = Backing::new(backing, config.noatime)?;
+        let (backing, store) = (Arc::new(backing), Arc::new(store));
         let keep = KeepConfig {
             lose_at_most_us: config.lose_at_most_us,
             budget_bytes,
             patterns: config.settled.clone(),
             write_ahead: backing.volume.one_sync_covers_earlier(),
         };
-        let unnamed_us = config.lose_at_most_us.min(UNNAMED_US);
         let (clock, sift) = (config.clock.clone(), Live::new(keep));
-        let reservation = Reservation::new(backing.root.as_fd())?;
+        let reservation = Reservation::new(backing.clone(), store.clone());
         let groups = Groups::new(&config.delayed);
-        let delayed = Delayed::new(groups, &config.settled, config.lose_at_most_us);
         let device = BlockDevice::new(&backing.root);
+        let decider = Arc::new(Decider::new(clock, Account::new(config.flusher), sift));
+        let table = Table::new(backing.root_ino, reservation.metadata.clone());
+        let names = Namespace::new(table, backing.clone(), store.clone(), decider.clone());
+        let names = Arc::new(Mutex::new(names));
+        let counters = Arc::new(Mutex::new(Status { schema: 1, ..Status::default() }));
+        let lose_us = config.lose_at_most_us;
+        let delayed =
+            Delayed::new(groups, &config.settled, lose_us, names.clone(), counters.clone());
+        let delayed = Arc::new(delayed);
+        let mover = Mover::new(names.clone(), delayed.clone(), counters.clone(), lose_us);
         Ok(Fs {
-            table: Mutex::new(Table::new(backing.root_ino, reservation.metadata.clone())),
+            names,
             reservation,
             backing,
             store,
             budget_bytes,
             allowed_bytes: AtomicU64::new(budget_bytes),
-            foreground: Mutex::default(),
             opens: Opens::default(),
-            counters: Mutex::new(Status { schema: 1, ..Status::default() }),
-            making_room: Mutex::new(()),
+            counters,
             device,
-            events: Events::new(clock, Account::new(config.flusher), sift),
-            failing: Mutex::default(),
-            kept: Mutex::default(),
-            handed_over: Mutex::default(),
-            unnamed_us,
-            drops: Drops::default(),
+            decider,
             delayed,
-            sifts: AtomicBool::new(false),
+            mover,
             open_times: Default::default(),
         })
     }
@@ -155,11 +149,22 @@ impl Fs {
 
     /// Time since this file system began, µs, by a clock that runs on through suspend.
     pub fn now_us(&self) -> u64 {
-        self.events.now()
+        self.decider.now()
     }
 
-    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
+    pub(crate) fn table(&self) -> MutexGuard<'_, Namespace> {
+        self.names.lock()
+    }
+
+    /// Every event goes here from now on, one after the other. To be called before the file system
+    /// is used.
+    pub fn observe(&self, sink: impl FnMut(&Event<'_>) + Send + 'static) {
+        self.decider.observe(sink);
+    }
+
+    /// Delivers the events that are still queued.
+    pub fn deliver_events(&self) {
+        self.decider.deliver();
     }
 
     /// Looks up a name. Each successful lookup has to be [forgotten](Fs::forget) once.
@@ -170,17 +175,13 @@ impl Fs {
     /// BACKING.
     pub fn lookup(&self, parent: Ino, name: &OsStr) -> Result<Attr> {
         let mut table = self.table();
-        let ino = self.find(&mut table, parent, name)?;
-        self.looked_up(&mut table, ino)
+        let ino = table.find(parent, name)?;
+        table.looked_up(ino)
     }
 
     /// Subtracts this many lookups, which the kernel has taken back.
     pub fn forget(&self, ino: Ino, lookups: u64) {
-        let mut table = self.table();
-        if let Some(node) = table.node_mut(ino) {
-            node.lookups = node.lookups.saturating_sub(lookups).max(u64::from(ino == ROOT));
-        }
-        table.drop_unused(ino);
+        self.table().forget(ino, lookups);
     }
 
     /// Whether the kernel may still ask for this file.
@@ -195,60 +196,7 @@ impl Fs {
     /// `ESTALE`: the file is gone from BACKING. Errors of reading its attributes.
     pub fn attr(&self, ino: Ino) -> Result<Attr> {
         let mut table = self.table();
-        self.attr_of(&mut table, ino)
-    }
-
-    /// Performs `chmod`, `chown`, `truncate` and `utimensat`.
-    ///
-    /// # Errors
-    ///
-    /// `ESTALE` if the file is not known; `EROFS` if BACKING is read-only; for a new size the
-    /// errors of a write; any error of BACKING or of the store.
-    pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
-        self.refuse_if_read_only()?;
-        let file_state = self.file_state(&mut self.table(), ino)?;
-        if let Some(size) = changes.size {
-            self.resize(self.begin(tid), ino, size)?;
-        }
-        self.join_group(ino, &file_state)?;
-        let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
-        let gate = file_state.gate.read();
-        let mut table = self.table();
-        let place = file_state.place.read();
-        let attr = self.attr_of(&mut table, ino)?;
-        let changes = with_stripped(changes, &attr);
-        if matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram)) {
-            let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
-            if uid.is_some() || gid.is_some() {
-                self.store.chown(ino, uid, gid)?;
-            }
-            if let Some(mode) = changes.mode {
-                self.store.chmod(ino, Mode::from_raw_mode(mode))?;
-            }
-            if let Some(times) = times(&changes) {
-                self.store.set_times(ino, &times)?;
-            }
-            file_state.changed();
-            if let Some(delayed) = &place.delayed {
-                delayed.touched();
-                self.delayed_changed();
-            }
-        } else if let Some(file) = &place.file {
-            apply(file, &changes)?;
-        } else {
-            let path = self.path_of(&mut table, ino)?;
-            apply(&path, &changes)?;
-            table.close_dir(ino);
-            if changes.mtime.is_some() {
-                table.dir_times.remove(&ino);
-            }
-        }
-        drop(place);
-        drop(gate);
-        drop(epoch);
-        let attr = self.attr_of(&mut table, ino);
-        self.release_content(&mut table, ino, file_state);
-        attr
+        table.attr_of(ino)
     }
 
     /// The statistics of BACKING's file system, in which files in RAM count as written.
@@ -258,7 +206,7 @@ impl Fs {
     /// The statistics of BACKING cannot be read.
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
-        let files = self.table().named_in_ram.len() as u64;
+        let files = self.table().named_in_ram().len() as u64;
         let bytes = if files == 0 { 0 } else { self.store.content()?.0 };
         let in_ram = self.reservation.needed(files, bytes).div_ceil(all.f_frsize.max(1));
         all.f_bfree = all.f_bfree.saturating_sub(in_ram);
@@ -279,18 +227,42 @@ impl Fs {
     ///
     /// `ENODATA`: it cannot be known, as the mount uses a mount of BACKING that has no place.
     pub(crate) fn backing_path(&self) -> Result<Vec<u8>> {
-        let link = backing::proc_path(&self.backing.root);
+        let link = proc_path(&self.backing.root);
         let path = rustix::fs::readlink(link, Vec::new())?.into_bytes();
         if path == b"/" { Err(Errno::NODATA) } else { Ok(path) }
+    }
+
+    /// Performs the decisions that are due. Returns how many files reached flash, and the failures.
+    ///
+    /// # Errors
+    ///
+    /// The files that could not be written back, which stay in RAM.
+    pub fn settle_due(&self, now_us: u64) -> (u64, std::result::Result<(), WriteBackFailures>) {
+        self.mover.settle_due(now_us)
+    }
+
+    /// Writes back every file in RAM that has a name, durably, without those that are created
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The files that could not be written back, which stay in RAM.
+    pub fn settle_all(&self) -> std::result::Result<(), WriteBackFailures> {
+        self.mover.settle_all()
+    }
+
+    /// The names of dropped files that the kernel still remembers.
+    pub(crate) fn drops(&self) -> &Drops {
+        &self.mover.drops
     }
 
     /// The state of the mount.
     pub fn status(&self) -> Status {
         let mut status = self.counters.lock().clone();
-        status.read_only = self.is_read_only();
+        status.read_only = self.backing.is_read_only();
         let table = self.table();
-        status.files_in_ram = table.named_in_ram.len() as u64;
-        status.failures = self.failing_now(&table);
+        status.files_in_ram = table.named_in_ram().len() as u64;
+        status.failures = self.mover.failures(&table);
         drop(table);
         status.failing_files = status.failures.len() as u64;
         status.failures.truncate(FAILURES_SHOWN);
@@ -304,10 +276,12 @@ impl Fs {
         }
         let allowed = self.allowed_bytes.load(Ordering::Relaxed);
         status.allowed_bytes = (allowed < self.budget_bytes).then_some(allowed);
-        status.foreground.clone_from(&self.foreground.lock());
-        status.delayed = self.delayed_status();
-        status.sift = self.sift_status();
-        status.writes = Some(self.writes(self.store.content().ok().map(|(used, _)| used)));
+        status.foreground = self.decider.foreground();
+        status.delayed = self.delayed.delayed_status();
+        status.sift = self.decider.sift_status();
+        let used = self.store.content().ok().map(|(used, _)| used);
+        let flushes = &self.backing.flushes;
+        status.writes = Some(figures(&self.decider, flushes, self.device.as_ref(), used));
         status
     }
 
@@ -336,215 +310,7 @@ impl Fs {
     /// Recomputes the redundant state and compares it; for tests.
     pub fn check(&self) {
         self.table().check();
-        self.events.with_stream(|decisions, _| decisions.check());
-    }
-
-    /// The inode number of a name; creates its node if there is none.
-    pub(crate) fn find(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<Ino> {
-        if let Some(in_ram) = table.in_ram(parent, name) {
-            return Ok(in_ram.ino);
-        }
-        let stat = self.in_backing(table, parent, name)?.ok_or(Errno::NOENT)?;
-        let ino = table.settled(stat.st_ino);
-        if table.name(ino, parent, &Name::from(name))
-            && let Some(file) = table.file(ino)
-        {
-            // The event stream may not know the name yet. The thread is not known here.
-            let at = At { us: self.now_us(), tid: 0 };
-            self.emit_name(table, at, (parent, name), |name| Action::Bind { file, name });
-        }
-        Ok(ino)
-    }
-
-    /// Opens the object with this name in BACKING, whether it is hidden or not.
-    pub(crate) fn in_backing(
-        &self,
-        table: &mut Table,
-        parent: Ino,
-        name: &OsStr,
-    ) -> Result<Option<Stat>> {
-        let ours = (parent == ROOT && name == HIDDEN) || is_temporary(name);
-        if ours || table.is_whiteout(parent, name) {
-            return Ok(None);
-        }
-        let dir = self.dir(table, parent)?;
-        match self.backing.stat(&dir, name) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Counts a lookup by the kernel, and returns the attributes.
-    pub(crate) fn looked_up(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
-        let attr = self.attr_of(table, ino);
-        match (&attr, table.node_mut(ino)) {
-            (Ok(_), Some(node)) => node.lookups += 1,
-            _ => table.drop_unused(ino),
-        }
-        attr
-    }
-
-    /// Attributes of a file, with the times that BACKING can keep: they stay the same when the file
-    /// is written back.
-    pub(crate) fn attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
-        let attr = self.full_attr_of(table, ino)?;
-        Ok(attr.with_times_of(self.backing.granularity_ns))
-    }
-
-    fn full_attr_of(&self, table: &mut Table, ino: Ino) -> Result<Attr> {
-        let node = table.node(ino).ok_or(Errno::STALE)?;
-        let open =
-            node.file_state.as_ref().and_then(|file_state| file_state.place.read().file.clone());
-        let links = node.names.len() as u32;
-        match node.state.clone() {
-            NodeState::Ram => Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) }),
-            NodeState::Gone(attr) => Ok(match open {
-                Some(file) => Attr { nlink: 0, ..Attr::new(ino, &rustix::fs::fstat(&file)?) },
-                None => *attr,
-            }),
-            NodeState::Settled(backing_ino) => {
-                let stat = match open {
-                    Some(file) => rustix::fs::fstat(&file)?,
-                    None => self.stat_by_name(table, ino, backing_ino)?,
-                };
-                let mut attr = Attr::new(ino, &stat);
-                attr.nlink -= table.hidden_names(backing_ino).min(attr.nlink);
-                if ino == ROOT && attr.nlink > 2 {
-                    // The name in our own directory is not shown.
-                    attr.nlink -= 1;
-                }
-                attr.ctime = table.ctime(backing_ino, attr.ctime);
-                if let Some(time) = table.dir_times.get(&ino) {
-                    attr.mtime = attr.mtime.max(*time);
-                    attr.ctime = attr.ctime.max(*time);
-                }
-                Ok(attr)
-            }
-        }
-    }
-
-    /// The `stat` of a file by the first of its names that still leads to it.
-    fn stat_by_name(&self, table: &mut Table, ino: Ino, backing_ino: u64) -> Result<Stat> {
-        if ino == ROOT {
-            return rustix::fs::fstat(&self.backing.root);
-        }
-        self.by_name(table, ino, |fs, dir, name| {
-            let stat = fs.backing.stat(dir, name)?;
-            Ok((stat, stat.st_ino == backing_ino))
-        })
-    }
-
-    /// The result of `look` for the first of the file's names that it accepts.
-    fn by_name<T>(
-        &self,
-        table: &mut Table,
-        ino: Ino,
-        look: impl Fn(&Fs, &OpenDir, &OsStr) -> Result<(T, bool)>,
-    ) -> Result<T> {
-        let names = table.node(ino).ok_or(Errno::STALE)?.names.clone();
-        for (parent, name) in names {
-            let dir = self.dir(table, parent)?;
-            match look(self, &dir, &name) {
-                Ok((found, true)) => return Ok(found),
-                Ok((_, false)) | Err(Errno::NOENT | Errno::NOTDIR) => (),
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Errno::STALE)
-    }
-
-    /// Opens a directory of BACKING.
-    pub(crate) fn dir(&self, table: &mut Table, ino: Ino) -> Result<Arc<OpenDir>> {
-        if let Some(dir) = table.open_dir(ino) {
-            return Ok(dir);
-        }
-        let node = table.node(ino).ok_or(Errno::STALE)?;
-        let backing_ino = match &node.state {
-            NodeState::Settled(backing_ino) => *backing_ino,
-            NodeState::Gone(_) => return Err(Errno::NOENT),
-            NodeState::Ram => return Err(Errno::NOTDIR),
-        };
-        let (dir, stat) = match node.names.first().cloned() {
-            None if ino == ROOT => self.backing.open_root()?,
-            None => return Err(Errno::STALE),
-            Some((parent, name)) => self.backing.open_dir(&self.dir(table, parent)?, &name)?,
-        };
-        if stat.st_ino != backing_ino {
-            return Err(Errno::STALE);
-        }
-        let dir = Arc::new(dir);
-        table.keep_open(ino, &dir);
-        Ok(dir)
-    }
-
-    /// Opens an object of BACKING (file, directory, link …) with `O_PATH`, to change its
-    /// attributes.
-    pub(crate) fn path_of(&self, table: &mut Table, ino: Ino) -> Result<OwnedFd> {
-        let backing_ino = match table.node(ino).map(|node| &node.state) {
-            Some(NodeState::Settled(backing_ino)) => *backing_ino,
-            _ => return Err(Errno::STALE),
-        };
-        if ino == ROOT {
-            return self.backing.open_path(&self.backing.root, OsStr::new("."));
-        }
-        self.by_name(table, ino, |fs, dir, name| {
-            let path = fs.backing.open_path(dir, name)?;
-            let found = rustix::fs::fstat(&path)?.st_ino == backing_ino;
-            Ok((path, found))
-        })
-    }
-
-    /// Opens a file on flash for reading and writing.
-    pub(crate) fn open_settled(
-        &self,
-        table: &mut Table,
-        ino: Ino,
-        backing_ino: u64,
-    ) -> Result<File> {
-        self.by_name(table, ino, |fs, dir, name| {
-            let file = fs.backing.open_file(dir, name)?;
-            let found = rustix::fs::fstat(&file)?.st_ino == backing_ino;
-            Ok((file, found))
-        })
-    }
-
-    /// State that the file's readers and writers share; it is created if no process has the file
-    /// open.
-    pub(crate) fn file_state(&self, table: &mut Table, ino: Ino) -> Result<Arc<FileState>> {
-        let node = table.node(ino).ok_or(Errno::STALE)?;
-        if let Some(file_state) = &node.file_state {
-            return Ok(file_state.clone());
-        }
-        let settled = !matches!(node.state, NodeState::Ram);
-        let handed_over = !settled && self.store.handed_over(ino).is_some();
-        let delayed = if settled { None } else { self.delayed.file(ino) };
-        let in_group = delayed.is_some() || settled && self.delay_of_file(table, ino).is_some();
-        let place = Location { file: None, settled, handed_over, delayed };
-        let file_state = Arc::new(match in_group {
-            true => FileState::in_group(place),
-            false => FileState::new(place),
-        });
-        table.node_mut(ino).ok_or(Errno::STALE)?.file_state = Some(file_state.clone());
-        Ok(file_state)
-    }
-
-    /// Releases the shared state, which is dropped with its last user.
-    pub(crate) fn release_content(&self, table: &mut Table, ino: Ino, file_state: Arc<FileState>) {
-        drop(file_state);
-        if let Some(node) = table.node_mut(ino)
-            && node.opens == 0
-            && node.checkpoint.is_none()
-            && node.file_state.as_ref().is_some_and(|file_state| Arc::strong_count(file_state) == 1)
-        {
-            node.file_state = None;
-        }
-    }
-
-    /// Records that files in RAM came to this directory or left it.
-    pub(crate) fn dir_changed(&self, table: &mut Table, dir: Ino) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        table.dir_times.insert(dir, Time { s: now.tv_sec, ns: now.tv_nsec as u32 });
+        self.decider.check();
     }
 
     /// Leaves BACKING as an ordinary directory. All files in RAM must have been written back.
@@ -553,54 +319,10 @@ impl Fs {
     ///
     /// The directory of partial copies cannot be removed, or the time of a directory cannot be set.
     pub fn tidy(&self) -> Result<()> {
-        self.remove_log()?;
+        self.delayed.remove_log()?;
         self.backing.tidy()
     }
 }
 
-/// Clears setuid and setgid if the change requires it.
-fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
-    // Setgid without group execution is cleared too. The kernel would keep it for members of the
-    // group, but we do not know the caller's groups.
-    let bits = Mode::SUID | Mode::SGID;
-    match changes.strip && changes.mode.is_none() && attr.permissions().intersects(bits) {
-        true => Changes { mode: Some((attr.permissions() - bits).as_raw_mode()), ..*changes },
-        false => *changes,
-    }
-}
-
-/// Sets owner, permissions and times, in an order in which no call undoes another.
-fn apply(file: &impl AsFd, changes: &Changes) -> Result<()> {
-    let here = Path::new("");
-    if changes.uid.is_some() || changes.gid.is_some() {
-        let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
-        rustix::fs::chownat(file, here, uid, gid, AtFlags::EMPTY_PATH)?;
-    }
-    if let Some(mode) = changes.mode {
-        rustix::fs::chmodat(
-            rustix::fs::CWD,
-            proc_path(file),
-            Mode::from_raw_mode(mode),
-            AtFlags::empty(),
-        )?;
-    }
-    if let Some(times) = times(changes) {
-        rustix::fs::utimensat(file, here, &times, AtFlags::EMPTY_PATH)?;
-    }
-    Ok(())
-}
-
-fn times(changes: &Changes) -> Option<Timestamps> {
-    let time = |asked: Option<Option<Time>>| {
-        let (tv_sec, tv_nsec) = match asked {
-            None => (0, rustix::fs::UTIME_OMIT),
-            Some(None) => (0, rustix::fs::UTIME_NOW),
-            Some(Some(time)) => (time.s, i64::from(time.ns)),
-        };
-        rustix::fs::Timespec { tv_sec, tv_nsec }
-    };
-    (changes.atime.is_some() || changes.mtime.is_some()).then(|| Timestamps {
-        last_access: time(changes.atime),
-        last_modification: time(changes.mtime),
-    })
-}
+#[cfg(test)]
+mod tests;

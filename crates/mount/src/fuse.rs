@@ -95,7 +95,7 @@ impl Adapter {
     /// Makes a wish for the sifter come true.
     fn sift(&self, wish: &str) -> Result<Vec<u8>> {
         if wish == "reset" {
-            self.fs.reset_sifter();
+            self.fs.decider.reset();
             return Ok(Vec::new());
         }
         let wish = SiftWish::new(wish).ok_or(rustix::io::Errno::NODATA)?;
@@ -156,10 +156,12 @@ impl Filesystem for Adapter {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.answer("lookup", || match self.fs.lookup(parent.0, name) {
-            Err(rustix::io::Errno::NOENT) => match self.fs.dropped(request.pid(), parent.0, name) {
-                Some(attr) => reply.entry(&Duration::ZERO, &file_attr(&attr), Generation(0)),
-                None => reply.entry(&REMEMBER, &nothing(), Generation(0)),
-            },
+            Err(rustix::io::Errno::NOENT) => {
+                match self.fs.drops().dropped(request.pid(), parent.0, name) {
+                    Some(attr) => reply.entry(&Duration::ZERO, &file_attr(&attr), Generation(0)),
+                    None => reply.entry(&REMEMBER, &nothing(), Generation(0)),
+                }
+            }
             found => self.entry(reply, found),
         });
     }
@@ -618,13 +620,13 @@ impl Filesystem for Adapter {
                     self.fs.settle_all().map(|()| Vec::new()).map_err(Into::into)
                 }
                 (ROOT, Some(WRITE_BACK)) if is_ours(request) => {
-                    self.fs.write_back_all().map(|()| Vec::new()).map_err(Into::into)
+                    self.fs.mover.write_back_all().map(|()| Vec::new()).map_err(Into::into)
                 }
                 (ROOT, Some(BACKING)) if is_ours(request) => self.fs.backing_path(),
                 (ROOT, Some(IN_USE)) if is_ours(request) => {
                     Ok(if self.fs.has_open_files() { b"1" } else { b"0" }.to_vec())
                 }
-                (ROOT, Some(ANNOUNCE)) => match self.fs.accept_announcer(request.pid()) {
+                (ROOT, Some(ANNOUNCE)) => match self.fs.drops().accept(request.pid()) {
                     true => Ok(Vec::new()),
                     false => Err(rustix::io::Errno::PERM),
                 },
@@ -632,7 +634,7 @@ impl Filesystem for Adapter {
                     self.sift(&name[SIFT.len()..])
                 }
                 (ROOT, Some(name)) if name.starts_with(FOREGROUND) && is_ours(request) => {
-                    self.fs.set_foreground(&name[FOREGROUND.len()..]);
+                    self.fs.decider.set_foreground(&name[FOREGROUND.len()..]);
                     Ok(Vec::new())
                 }
                 (ROOT, Some(name)) if name.starts_with(DECISIONS) => {

@@ -23,7 +23,7 @@ pub mod fuse;
 pub mod metrics;
 
 pub use fs::Fs;
-pub use fs::decisions::SiftNotice;
+pub use fs::decider::decisions::SiftNotice;
 pub use fs::drops::DroppedName;
 pub use fs::failures::{Step, WriteBackError, WriteBackFailures};
 pub use fs::sifting::{SiftError, SiftWish};

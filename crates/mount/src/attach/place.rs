@@ -2,7 +2,7 @@
 
 use super::{KIND, system_directories, undo};
 use crate::fs::backing;
-pub use crate::fs::backing::HIDDEN;
+pub use crate::fs::beneath::HIDDEN;
 use crate::fs::types::Time;
 use flashsift_core::show;
 use flashsift_host::{

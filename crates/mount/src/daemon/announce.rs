@@ -54,11 +54,11 @@ impl Announcer {
         let (names, answers) = (process.stdin.take(), process.stdout.take());
         let (names, answers) = names.zip(answers).ok_or(io::ErrorKind::BrokenPipe)?;
         let mut announcer = Announcer { process, names, answers };
-        fs.expect_announcer(announcer.process.id());
+        fs.drops().expect(announcer.process.id());
         // Beside busy processes, it once asked before it was expected, and was refused.
         announcer.names.write_all(&[0])?;
         announcer.answer()?;
-        if !fs.announces_drops() {
+        if !fs.drops().are_announced() {
             return Err(io::Error::other("the kernel does not show the process of a request"));
         }
         Ok(announcer)
@@ -98,11 +98,11 @@ impl Drop for Announcer {
 pub(super) fn start(fs: Arc<Fs>, mount: Mount) -> io::Result<JoinHandle<()>> {
     let mut announcer = Announcer::start(&fs, &mount);
     if let Err(why) = &announcer {
-        fs.expect_announcer(0);
+        fs.drops().expect(0);
         warn!("sifters drop no file here, as the kernel would not learn of it: {why}");
     }
     thread::Builder::new().name("announce".into()).spawn(move || {
-        while let Some(drops) = fs.wait_for_drops() {
+        while let Some(drops) = fs.drops().wait() {
             for dropped in drops {
                 let name = dropped.name.display();
                 match announcer.as_mut().map(|announcer| announcer.announce(&dropped)) {
@@ -117,7 +117,7 @@ pub(super) fn start(fs: Arc<Fs>, mount: Mount) -> io::Result<JoinHandle<()>> {
                     }
                     Err(_) => {}
                 }
-                fs.give_up_announcing(&dropped);
+                fs.drops().give_up(&dropped);
             }
         }
     })
@@ -125,9 +125,9 @@ pub(super) fn start(fs: Arc<Fs>, mount: Mount) -> io::Result<JoinHandle<()>> {
 
 /// Starts another process in place of one that has ended. Without one nothing is dropped.
 fn again(fs: &Fs, mount: &Mount) -> io::Result<Announcer> {
-    fs.expect_announcer(0);
+    fs.drops().expect(0);
     Announcer::start(fs, mount).inspect_err(|why| {
-        fs.expect_announcer(0);
+        fs.drops().expect(0);
         warn!("the sifter is switched off, as the kernel would not learn of drops: {why}");
         if let Err(why) = fs.switch_sifter(SiftWish::Off) {
             warn!("switching the sifter off: {why}");

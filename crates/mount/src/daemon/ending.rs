@@ -46,7 +46,10 @@ impl Daemon {
     fn settle(&self, mounted: &mut bool) -> Result<(), Error> {
         // The end makes names durable in one commit.
         let all = || {
-            self.fs.write_back_all().context(format!("writing back to {}", self.backing.display()))
+            self.fs
+                .mover
+                .write_back_all()
+                .context(format!("writing back to {}", self.backing.display()))
         };
         if *mounted {
             all()?;
@@ -132,7 +135,7 @@ impl Daemon {
                     place::listed(&found).trim_end()
                 );
                 undo::flush(point).context(&*at)?;
-                self.fs.write_back_all().context(&*at)?;
+                self.fs.mover.write_back_all().context(&*at)?;
             }
             if let Err(why) = undo::cut_off(&self.mount) {
                 warn!(

@@ -112,7 +112,7 @@ fn sample(fs: &Fs) -> Sample {
     let SiftStatus { counts, .. } = status.sift.unwrap_or_default();
     let (opens, open_us) = fs.opens_counted();
     Sample {
-        mount_id: fs.epoch_us(),
+        mount_id: fs.decider.epoch_us,
         written_bytes: flash_bytes,
         held_bytes: flash_waiting_bytes.unwrap_or(0),
         device_bytes: device.map(|device| device.written_bytes),

@@ -63,7 +63,7 @@ impl Watched {
         if let Err(why) = &stalls {
             info!("memory pressure is not seen, so the RAM for files stays as it is: {why}");
         }
-        let whole_bytes = fs.whole_budget_bytes();
+        let whole_bytes = fs.budget_bytes;
         Self {
             stalls: stalls.ok(),
             groups: memory::limited_groups(),
@@ -109,13 +109,13 @@ impl Watched {
     fn look(&mut self) {
         let ppm = memory::stalled_ppm();
         if let Some(stalled_ppm) = ppm.filter(|_| ppm != self.stalled_ppm) {
-            self.fs.memory_is_stalled(stalled_ppm);
+            self.fs.decider.memory_is_stalled(stalled_ppm);
             self.stalled_ppm = ppm;
         }
         if let Some(source) = &self.foreground {
             let program = source.program();
             if program != self.program {
-                self.fs.set_foreground(&program);
+                self.fs.decider.set_foreground(&program);
                 self.program = program;
             }
         }

@@ -1,28 +1,26 @@
 //! BACKING: an ordinary directory, accessed only through descriptors of its directories and single
 //! names in them.
 
-use super::delayed::recovery;
+use super::beneath::{HIDDEN, open_beneath, proc_path};
 use super::flash_state::FlashState;
-use super::temps::{is_temporary, temporary};
+use super::recovery;
+use super::temporary::{is_temporary, temporary};
 use super::types::Time;
 use super::volume::Volume;
 use super::writes::Flushes;
 use flashsift_core::show::counted;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags, Stat, StatxAttributes,
-    StatxFlags, Timespec, Timestamps, UTIME_OMIT,
+    AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Timespec,
+    Timestamps, UTIME_OMIT,
 };
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tracing::{info, warn};
-
-/// The directory in BACKING that belongs to flashsift; the mount does not show it.
-pub const HIDDEN: &str = ".flashsift";
 
 /// The directory in the hidden one for records of directories that copies were made in.
 const PLACES: &str = "places";
@@ -117,33 +115,6 @@ impl AsFd for OpenDir {
 
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// Opens one name, without following a link or entering another file system.
-pub(crate) fn open_beneath(dir: impl AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    loop {
-        match rustix::fs::openat2(
-            &dir,
-            name,
-            flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::empty(),
-            resolve,
-        ) {
-            // A rename interfered; try again.
-            Err(Errno::AGAIN | Errno::INTR) => (),
-            // A link is opened itself, not followed.
-            Err(Errno::LOOP) if flags.contains(OFlags::PATH) => {
-                return rustix::fs::openat(
-                    &dir,
-                    name,
-                    flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-                    Mode::empty(),
-                );
-            }
-            other => return other,
-        }
-    }
-}
 
 impl Backing {
     pub(crate) fn new(root: OwnedFd, noatime: bool) -> Result<Backing> {
@@ -447,6 +418,61 @@ impl Backing {
         Ok(name)
     }
 
+    /// Inodes that are free for files created on flash directly, without those that files in RAM
+    /// will need.
+    pub(crate) fn spare_files(&self, in_ram: u64) -> Result<u64> {
+        let flash = rustix::fs::fstatvfs(&self.root)?;
+        let spare = match flash.f_files {
+            // Some file systems make inodes as they need them.
+            0 => u64::MAX,
+            // One is needed where files are copied to.
+            _ => flash.f_ffree.saturating_sub(in_ram + 1),
+        };
+        if spare == 0 { Err(Errno::NOSPC) } else { Ok(spare) }
+    }
+
+    /// Whether BACKING is read-only.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.state.is_read_only(&self.hidden)
+    }
+
+    /// Refuses a change of a file in RAM that could not be written back.
+    ///
+    /// # Errors
+    ///
+    /// `EROFS` if BACKING is read-only.
+    pub(crate) fn refuse_if_read_only(&self) -> Result<()> {
+        if self.is_read_only() { Err(Errno::ROFS) } else { Ok(()) }
+    }
+
+    /// Whether BACKING is mounted with `sync`: every write is durable when it returns.
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.state.is_synchronous(&self.hidden)
+    }
+
+    /// Time after which the kernel has committed a name on its own.
+    pub(crate) fn committed_after(&self) -> Option<Duration> {
+        self.volume.is_ordered().then(|| self.volume.committed_after())
+    }
+
+    /// Makes a file durable, and counts that. `synced`: an application waits for it.
+    pub(crate) fn fsync(&self, file: impl AsFd, synced: bool) -> Result<()> {
+        self.flushes.issued(synced);
+        rustix::fs::fsync(file)
+    }
+
+    /// Makes the content of a file durable for an application.
+    pub(crate) fn fdatasync(&self, file: impl AsFd) -> Result<()> {
+        self.flushes.issued(true);
+        rustix::fs::fdatasync(file)
+    }
+
+    /// Makes the names in a directory durable.
+    pub(crate) fn fsync_dir(&self, dir: impl AsFd, synced: bool) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.fsync(rustix::fs::openat(dir, ".", flags, Mode::empty())?, synced)
+    }
+
     /// Makes all writes to this file system durable. `synced`: an application waits for it.
     pub(crate) fn sync_all(&self, synced: bool) -> Result<()> {
         self.flushes.issued(synced);
@@ -532,9 +558,4 @@ pub(crate) fn list(dir: impl AsFd) -> Result<Vec<(u64, FileType, Box<OsStr>)>> {
         }
     }
     Ok(all)
-}
-
-/// The path in /proc by which system calls that take only a path reach an open file.
-pub(crate) fn proc_path(fd: impl AsFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }

@@ -8,30 +8,28 @@
 //! epoch that it belongs to, and everything else in the mount treats these files as it treats files
 //! in RAM.
 //!
-//! Locks are taken in this order: the closer, the gate, a content's gate, the table, a place, the
+//! Locks are taken in this order: the closer, the gate, a file's gate, the namespace, a place, the
 //! state, the pages of a file, the stream of events.
 
 mod adoption;
 mod epoch;
-mod file;
-mod names;
-pub(crate) mod recovery;
+mod membership;
 
-use super::Fs;
 use super::backing::Backing;
-use super::events;
-use super::file_state::FileState;
-use super::open_files::errno;
-use super::table::{Name, NodeState, Table};
-use super::types::{DelayedStatus, Ino};
-pub(crate) use file::{Change, Covered, DelayedFile};
+use super::beneath::LOG;
+use super::decider::Decider;
+use super::delayed_file::DelayedFile;
+use super::namespace::Namespace;
+use super::residence::FileState;
+use super::store::Store;
+use super::types::{DelayedStatus, Ino, Name, Status, USED_AFTER_US};
 use flashsift_core::delayed::groups::{Groups, Temporaries};
 use flashsift_core::delayed::plan::Log;
 use flashsift_core::delayed::record::InodeId;
 use flashsift_core::delayed::schedule::{Ending, Schedule};
 use flashsift_core::event::Micros;
 use flashsift_core::names::Patterns;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::io::{Errno, Result};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -40,15 +38,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Time after which a pattern that nothing has matched is named, µs.
-pub(crate) const USED_AFTER_US: Micros = 60_000_000;
-
-/// The log in the hidden directory.
-pub(crate) const LOG: &str = "epochs";
-
 /// The files of the groups. All groups of a mount have their epochs together.
 #[derive(Debug)]
 pub(crate) struct Delayed {
+    names: Arc<Mutex<Namespace>>,
+    backing: Arc<Backing>,
+    store: Arc<Store>,
+    decider: Arc<Decider>,
+    counters: Arc<Mutex<Status>>,
     groups: Groups,
     /// Names under which programs write files of the groups first. It is the last lock to be taken.
     temporaries: Mutex<Temporaries>,
@@ -90,7 +87,6 @@ pub(crate) struct Closer {
 #[derive(Debug)]
 struct State {
     schedule: Schedule,
-    files: HashMap<Ino, Arc<DelayedFile>>,
     /// Names in BACKING that an epoch depends on may not be durable.
     uncommitted: bool,
     /// When the first sync was that waits.
@@ -107,8 +103,20 @@ struct State {
 }
 
 impl Delayed {
-    pub(crate) fn new(groups: Groups, settled: &[String], lose_at_most_us: Micros) -> Delayed {
+    pub(crate) fn new(
+        groups: Groups,
+        settled: &[String],
+        lose_at_most_us: Micros,
+        names: Arc<Mutex<Namespace>>,
+        counters: Arc<Mutex<Status>>,
+    ) -> Delayed {
+        let (backing, store, decider) = names.lock().stands_on();
         Delayed {
+            names,
+            backing,
+            store,
+            decider,
+            counters,
             groups,
             temporaries: Mutex::default(),
             settled: Patterns::new(settled),
@@ -124,7 +132,6 @@ impl Delayed {
             }),
             state: Mutex::new(State {
                 schedule: Schedule::new(lose_at_most_us),
-                files: HashMap::new(),
                 uncommitted: false,
                 first_sync_us: None,
                 owner: None,
@@ -139,6 +146,10 @@ impl Delayed {
         }
     }
 
+    fn table(&self) -> MutexGuard<'_, Namespace> {
+        self.names.lock()
+    }
+
     /// Whether so many files of BACKING are open that the epoch is to end early.
     fn has_many_open(&self) -> bool {
         Arc::strong_count(&self.open_files) > self.open_most.load(Ordering::Relaxed)
@@ -146,7 +157,7 @@ impl Delayed {
     }
 
     /// For how long the syncs of a file with this path may be delayed, µs, as far as its name says.
-    fn delay_us(&self, path: &str) -> Option<Micros> {
+    fn delay_of_path(&self, path: &str) -> Option<Micros> {
         if self.settled.matches(path) {
             return None;
         }
@@ -158,14 +169,6 @@ impl Delayed {
     /// Whether the mount has a group.
     pub(crate) fn is_used(&self) -> bool {
         !self.groups.is_empty()
-    }
-
-    /// The state of a file in RAM that belongs to a group.
-    pub(crate) fn file(&self, ino: Ino) -> Option<Arc<DelayedFile>> {
-        if !self.is_used() {
-            return None;
-        }
-        self.state.lock().files.get(&ino).cloned()
     }
 
     /// Whether a file of this user may belong to a group. One epoch takes the files of all groups
@@ -211,34 +214,36 @@ impl Delayed {
             self.state.lock().direct.remove(&dir);
         }
     }
-
-    /// Forgets a file that is gone, or that lives in BACKING.
-    pub(crate) fn forget(&self, ino: Ino) {
-        if self.is_used() {
-            self.state.lock().files.remove(&ino);
-        }
-    }
 }
 
-impl Fs {
+impl Delayed {
+    /// State that the file's readers and writers share; it is created if no process has the file
+    /// open.
+    pub(crate) fn file_state(&self, table: &mut Namespace, ino: Ino) -> Result<Arc<FileState>> {
+        let node = table.node(ino).ok_or(Errno::STALE)?;
+        if let Some(file_state) = node.file_state() {
+            return Ok(file_state.clone());
+        }
+        let in_group = !table.is_in_ram(ino) && self.delay_of_file(table, ino).is_some();
+        table.share(ino, in_group).ok_or(Errno::STALE)
+    }
+
     /// For how long the syncs of a file with this name may be delayed, µs. `None`: they are
     /// honoured at once.
-    pub(crate) fn delay_us(&self, table: &mut Table, dir: Ino, name: &OsStr) -> Option<Micros> {
-        if !self.delayed.is_used() {
+    pub(crate) fn delay_us(&self, table: &mut Namespace, dir: Ino, name: &OsStr) -> Option<Micros> {
+        if !self.is_used() {
             return None;
         }
-        let mut path = String::new();
-        events::path(table, dir, name, &mut path);
-        let delay_us = self.delayed.delay_us(&path)?;
-        let dir = self.dir(table, dir).ok()?;
+        let delay_us = self.delay_of_path(&table.path(dir, name))?;
+        let dir = table.dir(dir).ok()?;
         // Only BACKING can make such a file.
         let special = dir.default_acl || dir.apart || dir.inherits || dir.synchronous;
-        (!special && !self.is_synchronous()).then_some(delay_us)
+        (!special && !self.backing.is_synchronous()).then_some(delay_us)
     }
 
     /// The same for a file, all of whose names have to be in a group.
-    pub(crate) fn delay_of_file(&self, table: &mut Table, ino: Ino) -> Option<Micros> {
-        if !self.delayed.is_used() {
+    pub(crate) fn delay_of_file(&self, table: &mut Namespace, ino: Ino) -> Option<Micros> {
+        if !self.is_used() {
             return None;
         }
         let names = table.node(ino)?.names.clone();
@@ -252,16 +257,22 @@ impl Fs {
 
     /// A file of a group was changed.
     pub(crate) fn delayed_changed(&self) {
-        let now = self.now_us();
-        let (before, after) = {
-            let schedule = &mut self.delayed.state.lock().schedule;
-            let before = schedule.deadline();
-            schedule.changed(now);
-            (before, schedule.deadline())
+        let now = self.decider.now();
+        self.reschedule(|state| state.schedule.changed(now));
+    }
+
+    /// Changes the time of the end of the epoch.
+    fn reschedule<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let (changed, is_new) = {
+            let mut state = self.state.lock();
+            let before = state.schedule.deadline();
+            let changed = change(&mut state);
+            (changed, state.schedule.deadline() != before)
         };
-        if before != after {
-            self.wake_for_epoch();
+        if is_new {
+            self.decider.wake();
         }
+        changed
     }
 
     /// An application synced a file of a group. Returns at once, unless epochs fail or someone
@@ -278,7 +289,7 @@ impl Fs {
 
     /// Notes which patterns have delayed a sync of this file.
     pub(crate) fn note_delayed_sync(&self, ino: Ino) {
-        if self.delayed.groups.has_unused() {
+        if self.groups.has_unused() {
             let mut table = self.table();
             let names = table.node(ino).map(|node| node.names.clone()).unwrap_or_default();
             for (dir, name) in &names {
@@ -287,68 +298,51 @@ impl Fs {
         }
     }
 
-    fn note_delayed_name(&self, table: &mut Table, dir: Ino, name: &OsStr) {
-        let mut path = String::new();
-        events::path(table, dir, name, &mut path);
-        self.delayed.groups.delayed(&path);
+    pub(crate) fn note_delayed_name(&self, table: &mut Namespace, dir: Ino, name: &OsStr) {
+        self.groups.delayed(&table.path(dir, name));
     }
 
     /// A sync waits for the end of the epoch, for at most this long, µs.
     pub(super) fn sync_waits(&self, delay_us: Micros) -> Result<()> {
-        let now = self.now_us();
-        let (before, after, fails) = {
-            let mut state = self.delayed.state.lock();
-            let before = state.schedule.deadline();
+        let now = self.decider.now();
+        let fails = self.reschedule(|state| {
             state.schedule.synced(now, delay_us);
             state.first_sync_us.get_or_insert(now);
-            (before, state.schedule.deadline(), state.schedule.is_failing())
-        };
-        if fails {
-            return self.end_epoch(Ending::Synced);
-        }
-        if before != after {
-            self.wake_for_epoch();
-        }
-        Ok(())
-    }
-
-    /// Wakes the thread that waits for decisions.
-    fn wake_for_epoch(&self) {
-        // Held, so that the thread either sees the new deadline or waits already.
-        let _stream = self.events.stream.lock();
-        self.events.waits.decided();
+            state.schedule.is_failing()
+        });
+        if fails { self.end_epoch(Ending::Synced) } else { Ok(()) }
     }
 
     /// Ends the epoch if it is due.
     pub(crate) fn end_due_epoch(&self, now_us: Micros) -> Result<()> {
-        if !self.delayed.is_used() {
+        if !self.is_used() {
             return Ok(());
         }
-        let due = self.delayed.state.lock().schedule.due(now_us);
+        let due = self.state.lock().schedule.due(now_us);
         due.map_or(Ok(()), |ending| self.end_epoch(ending))
     }
 
     /// Ends the epoch early if its files hold many descriptors. No lock is held.
     pub(crate) fn bound_open_files(&self) {
-        if !self.delayed.is_used() || !self.delayed.has_many_open() {
+        if !self.is_used() || !self.has_many_open() {
             return;
         }
         // A failure is logged there.
         let _ = self.end_epoch(Ending::Asked);
         // Those that applications have open as well stay.
-        let left = Arc::strong_count(&self.delayed.open_files);
+        let left = Arc::strong_count(&self.open_files);
         let most = left.saturating_add(open_share()).min(open_share().saturating_mul(3));
-        self.delayed.open_most.store(most, Ordering::Relaxed);
+        self.open_most.store(most, Ordering::Relaxed);
     }
 
     /// The group of an open file, if it has one: adopts the file if BACKING still has it alone.
     pub(crate) fn join_group(&self, ino: Ino, file_state: &FileState) -> Result<()> {
-        if !file_state.is_in_group() || !file_state.place.read().settled {
+        if !file_state.is_in_group() || file_state.is_in_ram() {
             return Ok(());
         }
         self.bound_open_files();
         let adopt = || {
-            let _gate = self.delayed.gate.read();
+            let _gate = self.gate.read();
             self.adopt(&mut self.table(), ino)
         };
         let adopted = match adopt() {
@@ -364,20 +358,26 @@ impl Fs {
         Ok(())
     }
 
-    /// Whether a file in RAM belongs to a group.
-    pub(crate) fn is_delayed(&self, table: &Table, ino: Ino) -> bool {
-        matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram))
-            && self.delayed.file(ino).is_some()
+    /// Those that are files of a group in RAM, and the others.
+    pub(crate) fn partition_delayed<T>(
+        &self,
+        all: Vec<T>,
+        ino: impl Fn(&T) -> Ino,
+    ) -> (Vec<T>, Vec<T>) {
+        let table = self.table();
+        all.into_iter().partition(|one| table.delayed().contains_key(&ino(one)))
     }
 
     /// The loss by a crash now.
     pub(crate) fn delayed_status(&self) -> Option<DelayedStatus> {
-        if !self.delayed.is_used() {
+        if !self.is_used() {
             return None;
         }
-        let now = self.now_us();
-        let state = self.delayed.state.lock();
-        let changed: Vec<u64> = state.files.values().filter_map(|file| file.unsaved()).collect();
+        let now = self.decider.now();
+        let table = self.table();
+        let changed: Vec<u64> =
+            table.delayed().values().filter_map(|file| file.unsaved()).collect();
+        let state = self.state.lock();
         Some(DelayedStatus {
             files: changed.len() as u64,
             bytes: changed.iter().sum(),
@@ -387,7 +387,7 @@ impl Fs {
             changed_outside: state.changed_outside.len() as u64,
             failing: state.failing.map(|error| error.to_string()).unwrap_or_default(),
             unused: match now >= USED_AFTER_US {
-                true => self.delayed.groups.unused().into_iter().map(str::to_owned).collect(),
+                true => self.groups.unused().into_iter().map(str::to_owned).collect(),
                 false => Vec::new(),
             },
         })
@@ -401,19 +401,10 @@ fn open_share() -> usize {
     limit.map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX))
 }
 
-/// The number of a hidden name.
-fn hidden_name(number: u64) -> String {
-    format!("{number:x}")
-}
-
 /// Opens the log, or creates it.
 fn open_log(backing: &Backing) -> Result<File> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(&backing.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?;
     Ok(File::from(file))
-}
-
-fn io<T>(done: std::io::Result<T>) -> Result<T> {
-    done.map_err(|error| errno(&error))
 }

@@ -10,13 +10,8 @@
 //! The thread that drops must not unlink through the kernel itself: it may answer a request for
 //! which the kernel holds the directory's lock.
 
-use super::Fs;
-use super::table::{NodeState, Table};
-use super::types::{Attr, Ino, ROOT};
-use flashsift_core::sift::Blocked;
+use super::types::{Attr, Ino};
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::AtFlags;
-use rustix::io::{Errno, Result};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -50,90 +45,59 @@ struct Unannounced {
     ended: bool,
 }
 
-impl Fs {
-    /// Removes a file in RAM with all its names.
-    ///
-    /// # Errors
-    ///
-    /// The file is open, or BACKING refuses to lose a file that one of the names hides. It is all
-    /// there then.
-    pub(crate) fn drop_file(&self, ino: Ino) -> std::result::Result<(), Blocked> {
-        let at = self.begin(0);
-        let mut table = self.table();
-        let names = match table.node(ino) {
-            Some(node) if !matches!(node.state, NodeState::Ram) => return Ok(()),
-            Some(node) if node.opens > 0 => return Err(Blocked::InUse),
-            Some(node) => node.names.clone(),
-            None => return Ok(()),
-        };
-        if self.is_read_only() {
-            return Err(Blocked::Failed);
-        }
-        let refused = |errno: Errno| {
-            tracing::warn!(errno = errno.raw_os_error(), "dropping a file: {errno}");
-            Blocked::Failed
-        };
-        let attr = self.attr_of(&mut table, ino).map_err(refused)?;
-        // BACKING alone may refuse, so its files go first.
-        for (dir, name) in &names {
-            if table.in_ram(*dir, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
-                self.remove_hidden(&mut table, *dir, name).map_err(refused)?;
-            }
-        }
-        for (dir, name) in names {
-            self.remove_name_in_ram(&mut table, at, dir, &name).map_err(refused)?;
-            self.dir_changed(&mut table, dir);
-            if self.drops.announcer.load(Ordering::Relaxed) != 0 {
-                let dropped =
-                    DroppedName { directory: path(&table, dir), name: name.as_ref().into() };
-                let mut unannounced = self.drops.unannounced.lock();
-                unannounced.names.insert((dir, dropped.name.clone()), attr);
-                unannounced.queue.push_back(dropped);
-                self.drops.arrived.notify_one();
-            }
-        }
-        Ok(())
+impl Drops {
+    /// A file was dropped that had this name, and these attributes.
+    pub(super) fn add(&self, parent: Ino, dropped: DroppedName, attr: Attr) {
+        let mut unannounced = self.unannounced.lock();
+        unannounced.names.insert((parent, dropped.name.clone()), attr);
+        unannounced.queue.push_back(dropped);
+        self.arrived.notify_one();
+    }
+
+    /// Whether the file of this name was dropped, which the announcing process unlinks.
+    pub(super) fn take(&self, parent: Ino, name: &OsStr) -> bool {
+        self.unannounced.lock().names.remove(&(parent, name.to_owned())).is_some()
     }
 
     /// Allows this process to announce drops to the kernel, and no other; 0: none.
-    pub(crate) fn expect_announcer(&self, pid: u32) {
-        self.drops.announcer.store(0, Ordering::Relaxed);
-        self.drops.expected.store(pid, Ordering::Relaxed);
+    pub(crate) fn expect(&self, pid: u32) {
+        self.announcer.store(0, Ordering::Relaxed);
+        self.expected.store(pid, Ordering::Relaxed);
     }
 
     /// Makes this process, which has one thread, the one that announces drops to the kernel.
     /// `false`: it is not the expected one.
-    pub(crate) fn accept_announcer(&self, tid: u32) -> bool {
-        let is_expected = tid != 0 && self.drops.expected.load(Ordering::Relaxed) == tid;
+    pub(crate) fn accept(&self, tid: u32) -> bool {
+        let is_expected = tid != 0 && self.expected.load(Ordering::Relaxed) == tid;
         if is_expected {
-            self.drops.announcer.store(tid, Ordering::Relaxed);
+            self.announcer.store(tid, Ordering::Relaxed);
         }
         is_expected
     }
 
     /// Whether drops are announced to the kernel.
-    pub fn announces_drops(&self) -> bool {
-        self.drops.announcer.load(Ordering::Relaxed) != 0
+    pub(crate) fn are_announced(&self) -> bool {
+        self.announcer.load(Ordering::Relaxed) != 0
     }
 
-    fn is_announcer(&self, tid: u32) -> bool {
-        tid != 0 && self.drops.announcer.load(Ordering::Relaxed) == tid
+    pub(super) fn is_announcer(&self, tid: u32) -> bool {
+        tid != 0 && self.announcer.load(Ordering::Relaxed) == tid
     }
 
-    /// Waits for names that are to be announced. `None` after [`Fs::end_drops`].
-    pub(crate) fn wait_for_drops(&self) -> Option<Vec<DroppedName>> {
-        let mut unannounced = self.drops.unannounced.lock();
+    /// Waits for names that are to be announced. `None` after [`Drops::end`].
+    pub(crate) fn wait(&self) -> Option<Vec<DroppedName>> {
+        let mut unannounced = self.unannounced.lock();
         while unannounced.queue.is_empty() && !unannounced.ended {
-            self.drops.arrived.wait(&mut unannounced);
+            self.arrived.wait(&mut unannounced);
         }
         let drops: Vec<DroppedName> = unannounced.queue.drain(..).collect();
         (!unannounced.ended).then_some(drops)
     }
 
     /// Ends the thread that announces drops.
-    pub(crate) fn end_drops(&self) {
-        self.drops.unannounced.lock().ended = true;
-        self.drops.arrived.notify_all();
+    pub(crate) fn end(&self) {
+        self.unannounced.lock().ended = true;
+        self.arrived.notify_all();
     }
 
     /// The attributes of a dropped file whose name the announcing process looks up.
@@ -141,47 +105,12 @@ impl Fs {
         if !self.is_announcer(tid) {
             return None;
         }
-        self.drops.unannounced.lock().names.get(&(parent, name.to_owned())).copied()
-    }
-
-    /// Answers an unlink by the announcing process; `None`: another thread asks.
-    pub(crate) fn announced(&self, tid: u32, parent: Ino, name: &OsStr) -> Option<Result<()>> {
-        if !self.is_announcer(tid) {
-            return None;
-        }
-        let mut table = self.table();
-        let known = self.drops.unannounced.lock().names.remove(&(parent, name.to_owned()));
-        let gone = known.is_some()
-            && table.in_ram(parent, name).is_none()
-            && matches!(self.in_backing(&mut table, parent, name), Ok(None));
-        Some(if gone { Ok(()) } else { Err(Errno::BUSY) })
+        self.unannounced.lock().names.get(&(parent, name.to_owned())).copied()
     }
 
     /// Forgets a name that could not be announced.
-    pub(crate) fn give_up_announcing(&self, dropped: &DroppedName) {
-        let mut unannounced = self.drops.unannounced.lock();
+    pub(crate) fn give_up(&self, dropped: &DroppedName) {
+        let mut unannounced = self.unannounced.lock();
         unannounced.names.retain(|(_, name), _| *name != dropped.name);
     }
-
-    /// Removes the file in BACKING that a name in RAM hides.
-    pub(crate) fn remove_hidden(&self, table: &mut Table, parent: Ino, name: &OsStr) -> Result<()> {
-        let dir = self.dir(table, parent)?;
-        match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
-            Err(Errno::NOENT) => Ok(()),
-            other => other,
-        }
-    }
-}
-
-/// Returns the path of a directory from the mounted one on.
-fn path(table: &Table, dir: Ino) -> PathBuf {
-    let mut names = Vec::new();
-    let mut next = dir;
-    while next != ROOT
-        && let Some((parent, name)) = table.node(next).and_then(|node| node.names.first())
-    {
-        names.push(name.to_owned());
-        next = *parent;
-    }
-    names.iter().rev().map(|name| -> &OsStr { name }).collect()
 }

@@ -1,8 +1,6 @@
 //! Files that could not be written back, each with the step that failed and the answer to it.
 
-use super::Fs;
-use super::events;
-use super::table::{NodeState, Table};
+use super::table::Table;
 use super::types::{Failure, Ino};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -58,6 +56,13 @@ pub struct WriteBackError {
     pub step: Step,
     /// The error number.
     pub errno: Errno,
+}
+
+impl WriteBackError {
+    /// A step for all files together failed.
+    pub(crate) fn of_all(step: Step) -> impl Fn(Errno) -> WriteBackError {
+        move |errno| WriteBackError { path: "/".to_owned(), step, errno }
+    }
 }
 
 /// All that failed together, never none.
@@ -140,82 +145,77 @@ impl<T> In<T> for rustix::io::Result<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Failing(BTreeMap<Ino, WriteBackError>);
 
-impl Fs {
+impl Failing {
     /// Takes the results of an attempt on these files and directories; returns what failed. Each
     /// change is logged once.
     pub(crate) fn tried(
-        &self,
+        &mut self,
+        table: &Table,
         tried: &[Ino],
         failed: &[(Ino, Failed)],
     ) -> Result<(), WriteBackFailures> {
-        let table = self.table();
         let errors: Vec<(Ino, WriteBackError)> =
-            failed.iter().map(|(ino, failed)| (*ino, named(&table, *ino, *failed))).collect();
-        let mut failing = self.failing.lock();
-        let failed_before = !failing.0.is_empty();
+            failed.iter().map(|(ino, failed)| (*ino, named(table, *ino, *failed))).collect();
+        let failed_before = !self.0.is_empty();
         for ino in tried {
             if errors.iter().all(|(failed, _)| failed != ino) {
-                failing.0.remove(ino);
+                self.0.remove(ino);
             }
         }
         for (ino, error) in &errors {
-            if failing.0.get(ino) == Some(error) {
+            if self.0.get(ino) == Some(error) {
                 continue;
             }
             let WriteBackError { path, step, errno } = error;
             let (step, errno) = (step.to_string(), errno.raw_os_error());
             // The first of its kind is for people, the others are for those who want all.
-            let first = failing
-                .0
-                .values()
-                .all(|known| (known.step, known.errno) != (error.step, error.errno));
+            let first =
+                self.0.values().all(|known| (known.step, known.errno) != (error.step, error.errno));
             if first {
                 warn!(path, step, errno, "{error}: it stays in RAM, and is tried again and again");
             } else {
                 debug!(path, step, errno, "{error}: it stays in RAM, and is tried again and again");
             }
-            failing.0.insert(*ino, error.clone());
+            self.0.insert(*ino, error.clone());
         }
-        prune(&mut failing, &table);
-        if failed_before && failing.0.is_empty() {
+        self.prune(table);
+        if failed_before && self.0.is_empty() {
             info!("files are written back again");
         }
         WriteBackFailures::from_all(errors)
     }
 
     /// Why this file was not written back when it was last tried.
-    pub(crate) fn failure_of(&self, ino: Ino) -> Option<Errno> {
-        self.failing.lock().0.get(&ino).map(|error| error.errno)
+    pub(crate) fn of(&self, ino: Ino) -> Option<Errno> {
+        self.0.get(&ino).map(|error| error.errno)
     }
 
     /// Current failures, with the paths of their files.
-    pub(crate) fn failing_now(&self, table: &Table) -> Vec<Failure> {
-        let mut failing = self.failing.lock();
-        prune(&mut failing, table);
+    pub(crate) fn now(&mut self, table: &Table) -> Vec<Failure> {
+        self.prune(table);
         let failure = |error: &WriteBackError| Failure {
             path: error.path.clone(),
             step: error.step.to_string(),
             errno: error.errno.raw_os_error(),
             error: error.errno.to_string(),
         };
-        failing.0.values().map(failure).collect()
+        self.0.values().map(failure).collect()
     }
-}
 
-/// A file that has gone since, or reached flash, fails no longer.
-fn prune(failing: &mut Failing, table: &Table) {
-    failing.0.retain(|ino, error| {
-        let directory = error.step == Step::SyncDirectory;
-        table.node(*ino).is_some_and(|node| directory || matches!(node.state, NodeState::Ram))
-    });
+    /// A file that has gone since, or reached flash, fails no longer.
+    fn prune(&mut self, table: &Table) {
+        self.0.retain(|ino, error| {
+            let directory = error.step == Step::SyncDirectory;
+            table.node(*ino).is_some_and(|node| directory || node.residence().is_in_ram())
+        });
+    }
 }
 
 fn named(table: &Table, ino: Ino, Failed { step, errno }: Failed) -> WriteBackError {
-    let mut path = String::new();
-    match table.node(ino).and_then(|node| node.names.first()) {
-        Some((dir, name)) => events::path(table, *dir, name, &mut path),
-        None if ino == super::types::ROOT => path.push('/'),
-        None => path.push_str("a file without a name"),
-    }
+    let path = match table.node(ino).and_then(|node| node.names.first()) {
+        Some((dir, name)) => table.path(*dir, name),
+        None if ino == super::types::ROOT => "/".to_owned(),
+        None => "a file without a name".to_owned(),
+    };
     WriteBackError { path, step, errno }
 }

@@ -6,7 +6,6 @@
 //! Opening one changes nothing on flash and waits for nothing, also while the file system is
 //! frozen.
 
-use super::Fs;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::{Errno, Result};
 use rustix::time::{ClockId, clock_gettime};
@@ -51,6 +50,16 @@ impl FlashState {
         }
     }
 
+    /// Whether the file system is read-only.
+    pub(crate) fn is_read_only(&self, hidden: &OwnedFd) -> bool {
+        self.ask(hidden) & READ_ONLY != 0
+    }
+
+    /// Whether it is mounted with `sync`: every write is durable when it returns.
+    pub(crate) fn is_synchronous(&self, hidden: &OwnedFd) -> bool {
+        self.ask(hidden) & SYNCHRONOUS != 0
+    }
+
     fn ask(&self, hidden: &OwnedFd) -> u64 {
         let now = clock_gettime(ClockId::MonotonicCoarse);
         let now = (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) & !3 | 4;
@@ -70,26 +79,5 @@ impl FlashState {
         }
         self.answered.store(answer, Ordering::Relaxed);
         answer
-    }
-}
-
-impl Fs {
-    /// Whether BACKING is read-only.
-    pub(crate) fn is_read_only(&self) -> bool {
-        self.backing.state.ask(&self.backing.hidden) & READ_ONLY != 0
-    }
-
-    /// Refuses a change of a file in RAM that could not be written back.
-    ///
-    /// # Errors
-    ///
-    /// `EROFS` if BACKING is read-only.
-    pub(crate) fn refuse_if_read_only(&self) -> Result<()> {
-        if self.is_read_only() { Err(Errno::ROFS) } else { Ok(()) }
-    }
-
-    /// Whether BACKING is mounted with `sync`: every write is durable when it returns.
-    pub(crate) fn is_synchronous(&self) -> bool {
-        self.backing.state.ask(&self.backing.hidden) & SYNCHRONOUS != 0
     }
 }

@@ -1,908 +1,389 @@
-//! Operations on names: create, link, rename, remove and list.
+//! The namespace: names, links, lookups and whiteouts of the mount, over those of BACKING.
 //!
-//! A file in RAM is renamed and removed in the table alone, and may hide a file of BACKING under
-//! its name. All other operations are performed in BACKING at once. If an operation would have to
-//! change both together, the file is written back first.
+//! It is the [`Table`] together with the directories, the store and the decider that it stands on:
+//! it looks names up, finds the file of a number, and reports to the decider what names it met and
+//! lost. It moves no file. One lock protects all of it.
 
-use super::Fs;
-use super::backing::{self, HIDDEN, proc_path};
-use super::caller::{User, as_caller};
-use super::events::At;
-use super::file_state::{FileState, Location};
-use super::open_files::asks_for_sync;
-use super::reservation::spare_files;
-use super::table::{self, InRam, Name, NodeState, Table};
-use super::temps::is_temporary;
-use super::types::{Attr, Caller, Entry, Ino, Opened, ROOT};
-use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
-use flashsift_core::sift::{Birth, FILE_COST_BYTES};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use super::backing::{Backing, OpenDir};
+use super::beneath::HIDDEN;
+use super::decider::{At, Decider};
+use super::residence::{Checkpoint, FileState, Residence};
+use super::store::Store;
+use super::table::{InRam, LINKS, Table};
+use super::temporary::is_temporary;
+use super::types::{Attr, Ino, Name, ROOT, Time};
+use flashsift_core::event::{Action, FileId};
+use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::{Errno, Result};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::num::NonZero;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Longest name, bytes: no file system for flash allows more.
-const NAME_BYTES: usize = 255;
-/// Further names of a file in RAM than this are BACKING's to count.
-const LINKS: usize = 1000;
-
-/// A file that is being created.
-#[derive(Clone, Copy)]
-struct Created<'a> {
-    file: FileId,
-    name: (Ino, &'a OsStr),
-    sync: bool,
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    table: Table,
+    pub(crate) backing: Arc<Backing>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) decider: Arc<Decider>,
 }
 
-impl Created<'_> {
-    fn with<'a>(self, name: MaybeOwned<'a, str>, owner: FileOwner, mode: Mode) -> Create<'a> {
-        let mode = Some(mode.as_raw_mode() & 0o7777);
-        Create { file: self.file, name, owner: Some(owner), mode, sync: self.sync }
+impl Deref for Namespace {
+    type Target = Table;
+
+    fn deref(&self) -> &Table {
+        &self.table
     }
 }
 
-/// Checks that this name may be created.
-fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
-    if name.len() > NAME_BYTES {
-        return Err(Errno::NAMETOOLONG);
+impl DerefMut for Namespace {
+    fn deref_mut(&mut self) -> &mut Table {
+        &mut self.table
     }
-    // Ours. That it is not to be had is better said than found out.
-    let ours = (parent == ROOT && name == HIDDEN) || is_temporary(name);
-    if ours { Err(Errno::PERM) } else { Ok(()) }
 }
 
-impl Fs {
-    /// Creates and opens a regular file.
-    ///
-    /// The kernel asks for this only if it knows no file of that name, so it has not checked
-    /// whether the caller may open an existing one. Such a file is therefore not opened here:
-    /// `ESTALE` makes the kernel look the name up again, check the permissions and ask for an open.
-    ///
-    /// # Errors
-    ///
-    /// `ESTALE` if the name exists, or `EEXIST` with `O_EXCL`; `ENAMETOOLONG`; `EPERM` for the name
-    /// of the internal directory; `ENOSPC` if flash has no space or no inode for the file; any
-    /// error of BACKING.
-    pub fn create(
-        &self,
-        caller: &Caller,
-        parent: Ino,
-        name: &OsStr,
-        mode: u32,
-        flags: i32,
-    ) -> Result<(Attr, OpenId, Opened)> {
-        permitted(parent, name)?;
-        let at = self.begin_open(caller.tid);
-        let opening = OFlags::from_bits_retain(flags as u32);
-        self.make_room_for_file();
-        let mut table = self.table();
-        match self.find(&mut table, parent, name) {
-            Ok(ino) => {
-                table.drop_unused(ino);
-                return Err(match opening.contains(OFlags::EXCL) {
-                    true => Errno::EXIST,
-                    false => Errno::STALE,
-                });
+impl Namespace {
+    pub(crate) fn new(
+        table: Table,
+        backing: Arc<Backing>,
+        store: Arc<Store>,
+        decider: Arc<Decider>,
+    ) -> Namespace {
+        Namespace { table, backing, store, decider }
+    }
+
+    /// The objects below it.
+    pub(crate) fn stands_on(&self) -> (Arc<Backing>, Arc<Store>, Arc<Decider>) {
+        (self.backing.clone(), self.store.clone(), self.decider.clone())
+    }
+
+    /// The inode number of a name; creates its node if there is none.
+    pub(crate) fn find(&mut self, parent: Ino, name: &OsStr) -> Result<Ino> {
+        if let Some(in_ram) = self.in_ram(parent, name) {
+            return Ok(in_ram.ino);
+        }
+        let stat = self.in_backing(parent, name)?.ok_or(Errno::NOENT)?;
+        let ino = self.settled(stat.st_ino);
+        if self.name(ino, parent, &Name::from(name))
+            && let Some(file) = self.file(ino)
+        {
+            // The event stream may not know the name yet. The thread is not known here.
+            let at = self.decider.begin(0);
+            let path = self.writes((parent, name));
+            self.decider.emit_name(at, path, |name| Action::Bind { file, name });
+        }
+        Ok(ino)
+    }
+
+    /// Opens the object with this name in BACKING, whether it is hidden or not.
+    pub(crate) fn in_backing(&mut self, parent: Ino, name: &OsStr) -> Result<Option<Stat>> {
+        let ours = (parent == ROOT && name == HIDDEN) || is_temporary(name);
+        if ours || self.is_whiteout(parent, name) {
+            return Ok(None);
+        }
+        let dir = self.dir(parent)?;
+        match self.backing.stat(&dir, name) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts a lookup by the kernel, and returns the attributes.
+    pub(crate) fn looked_up(&mut self, ino: Ino) -> Result<Attr> {
+        let attr = self.attr_of(ino);
+        if attr.is_err() || !self.count_lookup(ino) {
+            self.drop_unused(ino);
+        }
+        attr
+    }
+
+    /// Attributes of a file, with the times that BACKING can keep: they stay the same when the file
+    /// is written back.
+    pub(crate) fn attr_of(&mut self, ino: Ino) -> Result<Attr> {
+        let attr = self.full_attr_of(ino)?;
+        Ok(attr.with_times_of(self.backing.granularity_ns))
+    }
+
+    fn full_attr_of(&mut self, ino: Ino) -> Result<Attr> {
+        let node = self.node(ino).ok_or(Errno::STALE)?;
+        let open = node.file_state().and_then(|file_state| file_state.place().file().cloned());
+        let links = node.names.len() as u32;
+        match node.residence().clone() {
+            Residence::Ram(_) | Residence::HandedOver | Residence::Delayed(_) => {
+                Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) })
             }
-            Err(Errno::NOENT) => (),
-            Err(error) => return Err(error),
+            Residence::Gone(attr) => Ok(match open {
+                Some(file) => Attr { nlink: 0, ..Attr::new(ino, &rustix::fs::fstat(&file)?) },
+                None => *attr,
+            }),
+            Residence::Flash(backing_ino) => {
+                let stat = match open {
+                    Some(file) => rustix::fs::fstat(&file)?,
+                    None => self.stat_by_name(ino, backing_ino)?,
+                };
+                let mut attr = Attr::new(ino, &stat);
+                attr.nlink -= self.hidden_names(backing_ino).min(attr.nlink);
+                if ino == ROOT && attr.nlink > 2 {
+                    // The name in our own directory is not shown.
+                    attr.nlink -= 1;
+                }
+                attr.ctime = self.ctime(backing_ino, attr.ctime);
+                if let Some(time) = self.dir_times.get(&ino) {
+                    attr.mtime = attr.mtime.max(*time);
+                    attr.ctime = attr.ctime.max(*time);
+                }
+                Ok(attr)
+            }
         }
-        let (ino, id, file) =
-            self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
-        let settled = !matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram));
-        let delayed = if settled { None } else { self.delayed.file(ino) };
-        let in_group = delayed.is_some();
-        let place = Location { file: Some(Arc::new(file)), settled, handed_over: false, delayed };
-        let file_state = Arc::new(match in_group {
-            true => FileState::in_group(place),
-            false => FileState::new(place),
-        });
-        if let Some(node) = table.node_mut(ino) {
-            node.opens = 1;
-            node.file_state = Some(file_state.clone());
-        }
-        let open = self.opened(at, ino, id, file_state, true);
-        let attr = self.looked_up(&mut table, ino)?;
-        Ok((attr, open, if settled { Opened::Settled { first: true } } else { Opened::InRam }))
     }
 
-    /// In RAM, unless something wants it in BACKING from the start.
-    #[expect(clippy::too_many_arguments, reason = "what an application asks for, and when")]
-    fn make_file(
-        &self,
-        table: &mut Table,
-        at: At,
-        caller: &Caller,
-        parent: Ino,
-        name: &OsStr,
-        mode: u32,
-        sync: bool,
-    ) -> Result<(Ino, FileId, File)> {
-        self.refuse_if_read_only()?;
-        let dir = self.dir(table, parent)?;
-        let number = table.next_number();
-        let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
-        let gid = dir.gid.unwrap_or(caller.gid);
-        let sync = sync || dir.synchronous || self.is_synchronous();
-        let created = Created { file: table::file_id(number), name: (parent, name), sync };
-        let owner = FileOwner { uid: caller.uid, gid };
-        let delay_us = self
-            .delay_us(table, parent, name)
-            .filter(|_| masked.bits() & 0o6000 == 0 && self.delayed.admits(caller.uid));
-        let birth = match delay_us {
-            Some(_) => Birth::Ram,
-            None => self.birth(table, at, created.name, |name| created.with(name, owner, masked)),
-        };
-        // An inherited access control list or flag is BACKING's to make.
-        let in_ram = birth == Birth::Ram && !dir.default_acl && !dir.apart && !dir.inherits;
-        if in_ram {
-            dir.permits(false)?;
+    /// The `stat` of a file by the first of its names that still leads to it.
+    fn stat_by_name(&mut self, ino: Ino, backing_ino: u64) -> Result<Stat> {
+        if ino == ROOT {
+            return rustix::fs::fstat(&self.backing.root);
         }
-        if in_ram && self.has_room_for_file() && self.reserve_file(table, caller, created.name)? {
-            let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-            let uid = (caller.uid != own.0).then_some(caller.uid);
-            match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
-                Ok(file) => {
-                    table.born(number);
-                    self.name_delayed(table, number, (parent, name))?;
-                    if let Some(delay_us) = delay_us {
-                        self.is_born_delayed(number, delay_us);
-                        self.events.ignore(created.file);
-                        self.delayed_changed();
-                    }
-                    self.dir_changed(table, parent);
-                    self.counters.lock().born += 1;
-                    self.account_birth(number);
-                    self.emit_create(table, at, created.name, |name| {
-                        created.with(name, owner, masked)
-                    });
-                    return Ok((number, created.file, file));
-                }
-                // The store cannot hold it; or we may not give it to its owner.
-                Err(Errno::NOSPC | Errno::PERM) => (),
+        self.by_name(ino, |backing, dir, name| {
+            let stat = backing.stat(dir, name)?;
+            Ok((stat, stat.st_ino == backing_ino))
+        })
+    }
+
+    /// The result of `look` for the first of the file's names that it accepts.
+    fn by_name<T>(
+        &mut self,
+        ino: Ino,
+        look: impl Fn(&Backing, &OpenDir, &OsStr) -> Result<(T, bool)>,
+    ) -> Result<T> {
+        let names = self.node(ino).ok_or(Errno::STALE)?.names.clone();
+        for (parent, name) in names {
+            let dir = self.dir(parent)?;
+            match look(&self.backing, &dir, &name) {
+                Ok((found, true)) => return Ok(found),
+                Ok((_, false)) | Err(Errno::NOENT | Errno::NOTDIR) => (),
                 Err(error) => return Err(error),
             }
         }
-        if table.is_whiteout(parent, name) {
-            // BACKING still has another file of this name, and RAM has no space for this one.
-            return Err(Errno::NOSPC);
-        }
-        self.spare_file(table)?;
-        self.delayed.direct_change(parent);
-        let mode = if dir.default_acl { Mode::from_raw_mode(mode & 0o7777) } else { masked };
-        let flags = OFlags::CREATE
-            | OFlags::EXCL
-            | OFlags::RDWR
-            | OFlags::NOFOLLOW
-            | OFlags::CLOEXEC
-            | self.backing.without_atime();
-        let file = as_caller(caller, || rustix::fs::openat(&dir, name, flags, mode))?;
-        let stat = rustix::fs::fstat(&file)?;
-        let ino = table.settled(stat.st_ino);
-        table.name(ino, parent, &Name::from(name));
-        self.counters.lock().born_settled += 1;
-        table.identify_as(ino, number);
-        let owner = FileOwner { uid: stat.st_uid, gid: stat.st_gid };
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        self.emit_create(table, at, created.name, |name| created.with(name, owner, mode));
-        if birth == Birth::Ram && delay_us.is_none() {
-            self.is_on_flash(created.file);
-        }
-        Ok((ino, created.file, File::from(file)))
+        Err(Errno::STALE)
     }
 
-    /// Reserves space on flash for one more file in RAM. `false` if only root may use what is left:
-    /// root's file is then created on flash.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC` if there is no space or no inode for it.
-    fn reserve_file(
-        &self,
-        table: &Table,
-        caller: &Caller,
-        (dir, name): (Ino, &OsStr),
-    ) -> Result<bool> {
-        let (flash, in_ram) = (self.backing.root.as_fd(), table.named_in_ram.len() as u64);
-        let space = table.space_for_name(dir, name);
-        let user = User { uid: caller.uid, gid: caller.gid };
-        match self.reservation.take_file(in_ram, space, flash, &self.store) {
-            Err(Errno::NOSPC)
-                if user.may_use_reserved()
-                    && self.reservation.has_space_for_root(flash, &self.store) =>
-            {
-                Ok(false)
+    /// Opens a directory of BACKING.
+    pub(crate) fn dir(&mut self, ino: Ino) -> Result<Arc<OpenDir>> {
+        if let Some(dir) = self.open_dir(ino) {
+            return Ok(dir);
+        }
+        let node = self.node(ino).ok_or(Errno::STALE)?;
+        let backing_ino = match node.residence() {
+            Residence::Flash(backing_ino) => *backing_ino,
+            Residence::Gone(_) => return Err(Errno::NOENT),
+            _ => return Err(Errno::NOTDIR),
+        };
+        let (dir, stat) = match node.names.first().cloned() {
+            None if ino == ROOT => self.backing.open_root()?,
+            None => return Err(Errno::STALE),
+            Some((parent, name)) => {
+                let parent = self.dir(parent)?;
+                self.backing.open_dir(&parent, &name)?
             }
-            done => done.map(|()| true),
+        };
+        if stat.st_ino != backing_ino {
+            return Err(Errno::STALE);
         }
+        let dir = Arc::new(dir);
+        self.keep_open(ino, &dir);
+        Ok(dir)
     }
 
-    /// Whether one more file fits into the budget, also an empty one.
-    fn has_room_for_file(&self) -> bool {
-        !self.do_files_count()
-            || self.store.usage().is_ok_and(|(used, budget)| used + FILE_COST_BYTES <= budget)
-    }
-
-    /// Writes the oldest files back if RAM has no space for one more. If that fails, the new file
-    /// is created on flash.
-    fn make_room_for_file(&self) {
-        if !self.has_room_for_file() {
-            let _ = self.make_room(FILE_COST_BYTES);
+    /// Opens an object of BACKING (file, directory, link …) with `O_PATH`, to change its
+    /// attributes.
+    pub(crate) fn path_of(&mut self, ino: Ino) -> Result<OwnedFd> {
+        let residence = self.residence(ino);
+        let backing_ino = residence.and_then(Residence::backing_ino).ok_or(Errno::STALE)?;
+        if ino == ROOT {
+            return self.backing.open_path(&self.backing.root, OsStr::new("."));
         }
+        self.by_name(ino, |backing, dir, name| {
+            let path = backing.open_path(dir, name)?;
+            let found = rustix::fs::fstat(&path)?.st_ino == backing_ino;
+            Ok((path, found))
+        })
     }
 
-    /// Checks that BACKING has an inode to spare that no file in RAM will need.
-    fn spare_file(&self, table: &Table) -> Result<()> {
-        match table.named_in_ram.len() {
-            0 => Ok(()),
-            in_ram => spare_files(in_ram as u64, self.backing.root.as_fd()).map(drop),
-        }
+    /// Opens a file on flash for reading and writing.
+    pub(crate) fn open_settled(&mut self, ino: Ino, backing_ino: u64) -> Result<File> {
+        self.by_name(ino, |backing, dir, name| {
+            let file = backing.open_file(dir, name)?;
+            let found = rustix::fs::fstat(&file)?.st_ino == backing_ino;
+            Ok((file, found))
+        })
     }
 
-    /// Creates a regular file, a FIFO, a socket or a device.
-    ///
-    /// # Errors
-    ///
-    /// `EEXIST`, `ENAMETOOLONG`, `ENOSPC`, and the errors of BACKING's file system.
-    pub fn mknod(
-        &self,
-        caller: &Caller,
-        parent: Ino,
-        name: &OsStr,
-        mode: u32,
-        rdev: u32,
-    ) -> Result<Attr> {
-        let kind = FileType::from_raw_mode(mode);
-        let device = rustix::fs::makedev(rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xfff00);
-        if kind != FileType::RegularFile {
-            return self.make(caller, parent, name, mode, |dir, mode| {
-                rustix::fs::mknodat(dir, name, kind, mode, device)
-            });
-        }
-        permitted(parent, name)?;
-        self.make_room_for_file();
-        let mut table = self.table();
-        if let Ok(ino) = self.find(&mut table, parent, name) {
-            table.drop_unused(ino);
-            return Err(Errno::EXIST);
-        }
-        let at = self.begin_open(caller.tid);
-        let (ino, ..) = self.make_file(&mut table, at, caller, parent, name, mode, false)?;
-        self.looked_up(&mut table, ino)
+    /// Records that files in RAM came to this directory or left it.
+    pub(crate) fn dir_changed(&mut self, dir: Ino) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        self.dir_times.insert(dir, Time { s: now.tv_sec, ns: now.tv_nsec as u32 });
     }
 
-    /// Creates a directory, in BACKING at once.
-    ///
-    /// # Errors
-    ///
-    /// `EEXIST`, and the errors of BACKING's file system.
-    pub fn mkdir(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32) -> Result<Attr> {
-        self.make(caller, parent, name, mode, |dir, mode| rustix::fs::mkdirat(dir, name, mode))
-    }
-
-    /// Creates a symbolic link.
-    ///
-    /// # Errors
-    ///
-    /// `EEXIST`, and the errors of BACKING's file system.
-    pub fn symlink(
-        &self,
-        caller: &Caller,
-        parent: Ino,
-        name: &OsStr,
-        target: &OsStr,
-    ) -> Result<Attr> {
-        self.make(caller, parent, name, 0o777, |dir, _| rustix::fs::symlinkat(target, dir, name))
-    }
-
-    /// Creates an object that lives in BACKING from the start.
-    fn make(
-        &self,
-        caller: &Caller,
-        parent: Ino,
-        name: &OsStr,
-        mode: u32,
-        make: impl FnOnce(&backing::OpenDir, Mode) -> Result<()>,
-    ) -> Result<Attr> {
-        permitted(parent, name)?;
-        let mut table = self.table();
-        let closer = match table.is_whiteout(parent, name) {
+    /// Gives a file in RAM a name under which BACKING may still have another file.
+    pub(crate) fn name_delayed(&mut self, ino: Ino, (dir, name): (Ino, &OsStr)) -> Result<()> {
+        let hides = match self.end_whiteout(dir, name) {
             true => {
-                drop(table);
-                let closer = self.fence()?;
-                table = self.table();
-                Some(closer)
+                let open = self.dir(dir)?;
+                match self.backing.stat(&open, name) {
+                    Ok(stat) => std::num::NonZero::new(stat.st_ino),
+                    // The epoch that gives it this name is being written.
+                    Err(Errno::NOENT) => std::num::NonZero::new(u64::MAX),
+                    Err(error) => return Err(error),
+                }
             }
             false => None,
         };
-        let dir = self.dir(&mut table, parent)?;
-        if table.in_ram(parent, name).is_some() {
-            return Err(Errno::EXIST);
-        }
-        self.spare_file(&table)?;
-        self.delayed.direct_change(parent);
-        let mode = Mode::from_raw_mode(if dir.default_acl {
-            mode & 0o7777
-        } else {
-            mode & !caller.umask & 0o7777
-        });
-        as_caller(caller, || make(&dir, mode))?;
-        drop(closer);
-        let ino = self.find(&mut table, parent, name)?;
-        self.looked_up(&mut table, ino)
+        self.insert_in_ram(dir, &Name::from(name), InRam { ino, hides });
+        Ok(())
     }
 
-    /// Target of a symbolic link.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL`: the file is no symbolic link. `ESTALE`: it is gone from BACKING.
-    pub fn readlink(&self, ino: Ino) -> Result<OsString> {
-        let mut table = self.table();
-        let path = self.path_of(&mut table, ino)?;
-        Ok(OsString::from_vec(rustix::fs::readlinkat(&path, "", Vec::new())?.into_bytes()))
-    }
-
-    /// Creates a further name for a file.
-    ///
-    /// # Errors
-    ///
-    /// `EEXIST`, `EMLINK`, and the errors of BACKING's file system.
-    pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
-        permitted(parent, name)?;
-        let at = self.begin(tid);
-        self.bound_open_files();
-        loop {
-            let mut table = self.table();
-            let dir = self.dir(&mut table, parent)?;
-            if table.in_ram(parent, name).is_some()
-                || self.in_backing(&mut table, parent, name)?.is_some()
-            {
-                return Err(Errno::EXIST);
-            }
-            let in_group = !self.has_many_names(&table, ino)
-                && self.delay_us(&mut table, parent, name).is_some();
-            if self.is_whiteout_or_crosses(&mut table, ino, (parent, name), in_group)? {
-                drop(table);
-                match self.links_between_epochs(at, ino, (parent, name))? {
-                    Some(linked) => return Ok(linked),
-                    None => continue,
-                }
-            }
-            let node = table.node(ino).ok_or(Errno::STALE)?;
-            match node.state {
-                NodeState::Gone(_) => return Err(Errno::NOENT),
-                NodeState::Ram if node.names.is_empty() => return Err(Errno::NOENT),
-                NodeState::Ram if node.names.len() >= LINKS || dir.apart => {
-                    drop(table);
-                    self.settle_now(&[ino])?;
-                    continue;
-                }
-                NodeState::Ram => {
-                    self.refuse_if_read_only()?;
-                    dir.permits(false)?;
-                    self.reserve_name(&table, (parent, name))?;
-                    self.name_delayed(&mut table, ino, (parent, name))?;
-                    if let Some(file) = self.delayed.file(ino) {
-                        file.touched();
-                        self.delayed_changed();
-                    }
-                    self.dir_changed(&mut table, parent);
-                    self.renamed_in_ram(ino)?;
-                }
-                NodeState::Settled(_) => {
-                    return self.link_in_backing(&mut table, at, ino, (parent, name));
-                }
-            }
-            if let Some(file) = table.file(ino) {
-                self.emit_name(&table, at, (parent, name), |name| Action::Link { file, name });
-            }
-            return self.looked_up(&mut table, ino);
+    /// Records that these names of a file in RAM hide a copy of it in BACKING.
+    pub(crate) fn hides(&mut self, ino: Ino, names: &[(Ino, Name)], backing_ino: u64) {
+        for (dir, name) in names {
+            self.remove_in_ram(*dir, name);
+            let in_ram = InRam { ino, hides: NonZero::new(backing_ino) };
+            self.insert_in_ram(*dir, name, in_ram);
         }
     }
 
-    /// Creates a further name for a file that lives in BACKING.
-    pub(crate) fn link_in_backing(
-        &self,
-        table: &mut Table,
-        at: At,
+    /// The copy of a file in RAM under its name in BACKING, opened.
+    pub(crate) fn current_checkpoint(
+        &mut self,
         ino: Ino,
-        (parent, name): (Ino, &OsStr),
-    ) -> Result<Attr> {
-        let dir = self.dir(table, parent)?;
-        self.delayed.direct_change(parent);
-        let path = self.path_of(table, ino)?;
-        let flags = AtFlags::SYMLINK_FOLLOW;
-        rustix::fs::linkat(rustix::fs::CWD, proc_path(&path), &dir, name, flags)?;
-        table.name(ino, parent, &Name::from(name));
-        if let Some(file) = table.file(ino) {
-            self.emit_name(table, at, (parent, name), |name| Action::Link { file, name });
+        file_state: &FileState,
+    ) -> Option<(Checkpoint, File)> {
+        let node = self.node(ino)?;
+        let checkpoint =
+            node.residence().checkpoint().filter(|known| known.changes == file_state.changes())?;
+        let [(dir, name)] = &node.names[..] else { return None };
+        let (dir, name) = (*dir, name.clone());
+        let in_ram = self.in_ram(dir, &name)?;
+        if in_ram.hides.map(NonZero::get) != Some(checkpoint.backing_ino) {
+            return None;
         }
-        self.looked_up(table, ino)
+        let dir = self.dir(dir).ok()?;
+        let file = self.backing.open_file(&dir, &name).ok()?;
+        let same = rustix::fs::fstat(&file).ok()?.st_ino == checkpoint.backing_ino;
+        same.then_some((checkpoint, file))
     }
 
     /// Whether a file in RAM has as many names, here or in BACKING, as RAM counts.
-    pub(crate) fn has_many_names(&self, table: &Table, ino: Ino) -> bool {
-        let here = table.node(ino).map_or(0, |node| node.names.len());
-        let below = self.delayed.file(ino).and_then(|file| file.base_file());
+    pub(crate) fn has_many_names(&self, ino: Ino) -> bool {
+        let here = self.node(ino).map_or(0, |node| node.names.len());
+        let below = self.delayed_file(ino).and_then(|file| file.base_file());
         let below = below.and_then(|file| rustix::fs::fstat(&file).ok());
         here >= LINKS || below.is_some_and(|stat| stat.st_nlink as usize >= LINKS)
     }
 
-    /// Reserves space on flash for a further name of a file in RAM.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC` if there is none.
-    pub(crate) fn reserve_name(&self, table: &Table, (dir, name): (Ino, &OsStr)) -> Result<()> {
-        let space = table.space_for_name(dir, name);
-        let flash = self.backing.root.as_fd();
-        self.reservation.take_exactly(space, flash, &self.store)
+    /// Whether every name that this file got by its write-back outlives a power cut.
+    pub(crate) fn names_are_durable(&self, ino: Ino) -> bool {
+        let backing_ino = self.residence(ino).and_then(Residence::backing_ino);
+        backing_ino.is_none_or(|known| self.do_names_last(known, self.backing.committed_after()))
     }
 
-    /// Sets `ctime` to now. A copy in progress need not know: names are looked up when it is
-    /// placed.
-    fn renamed_in_ram(&self, ino: Ino) -> Result<()> {
-        self.store.touch(ino)
-    }
-
-    /// Removes the name of a file that is no directory.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT`, `EISDIR`, and the errors of BACKING's file system.
-    pub fn unlink(&self, tid: u32, parent: Ino, name: &OsStr) -> Result<()> {
-        if let Some(answer) = self.announced(tid, parent, name) {
-            return answer;
+    /// Removes the file in BACKING that a name in RAM hides.
+    pub(crate) fn remove_hidden(&mut self, parent: Ino, name: &OsStr) -> Result<()> {
+        let dir = self.dir(parent)?;
+        match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            other => other,
         }
-        let at = self.begin(tid);
-        let mut table = self.table();
-        let dir = self.dir(&mut table, parent)?;
-        if self.unlink_delayed(&mut table, at, parent, name)? {
-            return Ok(());
-        }
-        if table.in_ram(parent, name).is_some() {
-            self.refuse_if_read_only()?;
-            dir.permits(true)?;
-            return self.unlink_in_ram(&mut table, at, parent, name);
-        }
-        let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
-        self.delayed.direct_change(parent);
-        rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
-        self.lost_name(&mut table, at, parent, name, &stat);
-        Ok(())
-    }
-
-    pub(crate) fn unlink_in_ram(
-        &self,
-        table: &mut Table,
-        at: At,
-        parent: Ino,
-        name: &OsStr,
-    ) -> Result<()> {
-        if table.in_ram(parent, name).is_some_and(|in_ram| in_ram.hides.is_some()) {
-            // Otherwise the hidden file would reappear.
-            self.remove_hidden(table, parent, name)?;
-        }
-        self.remove_name_in_ram(table, at, parent, name)?;
-        self.dir_changed(table, parent);
-        Ok(())
-    }
-
-    /// Removes one name of a file in RAM. Without names and opens, the file is deleted.
-    pub(crate) fn remove_name_in_ram(
-        &self,
-        table: &mut Table,
-        at: At,
-        parent: Ino,
-        name: &OsStr,
-    ) -> Result<()> {
-        let Some(removed) = table.remove_in_ram(parent, name) else { return Ok(()) };
-        let ino = removed.ino;
-        self.emit_lost(table, at, ino, (parent, name));
-        table.unname(ino, parent, name);
-        let Some(node) = table.node(ino) else { return Ok(()) };
-        let (named, open) = (!node.names.is_empty(), node.opens > 0);
-        if named {
-            return self.renamed_in_ram(ino);
-        }
-        table.named_in_ram.remove(&ino);
-        if !open {
-            self.remove_from_ram(table, at, ino);
-        }
-        Ok(())
-    }
-
-    /// Deletes a file that never reached flash.
-    pub(crate) fn remove_from_ram(&self, table: &mut Table, at: At, ino: Ino) {
-        if let Ok(attr) = self.attr_of(table, ino) {
-            table.is_gone(ino, attr);
-        }
-        self.counters.lock().never_written += 1;
-        // If this fails, the file takes space until the next start; nothing else depends on it.
-        let _ = self.store.remove(ino);
-        self.forget_kept(table, ino);
-        self.delayed.forget(ino);
-        self.emit_end(table, at, ino);
     }
 
     /// Records that BACKING has lost a name of this file.
-    fn lost_name(&self, table: &mut Table, at: At, parent: Ino, name: &OsStr, was: &Stat) {
-        let ino = table.known_as(was.st_ino);
+    pub(crate) fn lost_name(&mut self, at: At, parent: Ino, name: &OsStr, was: &Stat) {
+        let ino = self.known_as(was.st_ino);
         let directory = FileType::from_raw_mode(was.st_mode) == FileType::Directory;
         if directory {
-            table.temps.forget(ino);
+            self.temps.forget(ino);
         }
-        let last = directory || was.st_nlink as u32 <= table.hidden_names(was.st_ino) + 1;
-        let known = matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Settled(known)) if *known == was.st_ino);
-        if known {
-            self.emit_lost(table, at, ino, (parent, name));
-            table.unname(ino, parent, name);
+        let last = directory || was.st_nlink as u32 <= self.hidden_names(was.st_ino) + 1;
+        if self.residence(ino).and_then(Residence::backing_ino) == Some(was.st_ino) {
+            self.emit_lost(at, ino, (parent, name));
+            self.unname(ino, parent, name);
             if last {
-                if table.node(ino).is_some_and(|node| node.opens == 0) {
-                    self.emit_end(table, at, ino);
+                if self.node(ino).is_some_and(|node| node.opens == 0) {
+                    self.emit_end(at, ino);
                 }
-                table.is_gone(ino, Attr::new(ino, was));
+                self.vanish(ino, None, Attr::new(ino, was), None);
             }
         } else {
-            let forgotten = table.node(ino).is_none();
+            let forgotten = self.node(ino).is_none();
             // The kernel has forgotten it; the event stream has not.
             if forgotten {
-                self.emit_lost(table, at, ino, (parent, name));
+                self.emit_lost(at, ino, (parent, name));
             }
             if last {
                 if forgotten {
-                    self.emit_end(table, at, ino);
+                    self.emit_end(at, ino);
                 }
-                table.forget_number(was.st_ino);
+                self.forget_number(was.st_ino);
             }
         }
     }
 
-    fn emit_lost(&self, table: &Table, at: At, ino: Ino, name: (Ino, &OsStr)) {
-        if let Some(file) = table.file(ino) {
-            self.emit_name(table, at, name, |name| Action::Unbind { file, name });
+    /// The file's identity in the stream; a file that existed before is introduced by its names and
+    /// its size.
+    pub(crate) fn introduce(&mut self, at: At, ino: Ino, size: u64) -> FileId {
+        if let Some(file) = self.file(ino) {
+            return file;
+        }
+        let file = self.identify(ino);
+        for (dir, name) in self.node(ino).map(|node| &node.names[..]).unwrap_or_default() {
+            let path = self.writes((*dir, name));
+            self.decider.emit_name(at, path, |name| Action::Bind { file, name });
+        }
+        self.decider.emit(at, Action::Size { file, size });
+        file
+    }
+
+    /// The file has no name and no open any more.
+    pub(crate) fn emit_end(&mut self, at: At, ino: Ino) {
+        if let Some(file) = self.end_file(ino) {
+            self.decider.emit(at, Action::Gone { file });
         }
     }
 
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    ///
-    /// `ENOTEMPTY`: names in RAM count too. `ENOENT`, `ENOTDIR`, and the errors of BACKING's file
-    /// system.
-    pub fn rmdir(&self, parent: Ino, name: &OsStr) -> Result<()> {
-        let mut table = self.table();
-        let stat = self.in_backing(&mut table, parent, name)?;
-        let below = stat.map(|stat| table.known_as(stat.st_ino));
-        let mut closer = None;
-        if below.is_some_and(|below| table.has_whiteouts(below)) {
-            drop(table);
-            closer = Some(self.fence()?);
-            table = self.table();
-        }
-        self.delayed.direct_change(parent);
-        let dir = self.dir(&mut table, parent)?;
-        if table.in_ram(parent, name).is_some() {
-            return Err(Errno::NOTDIR);
-        }
-        let stat = self.in_backing(&mut table, parent, name)?.ok_or(Errno::NOENT)?;
-        if table.all_in_ram(table.known_as(stat.st_ino)).next().is_some() {
-            return Err(Errno::NOTEMPTY);
-        }
-        let remove = || rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR);
-        match remove() {
-            Err(Errno::NOTEMPTY | Errno::EXIST)
-                if table.temps.may_be_in(table.known_as(stat.st_ino))
-                    && self.backing.remove_copies_in(&dir, name) =>
-            {
-                remove()?;
-            }
-            done => done?,
-        }
-        self.lost_name(&mut table, self.begin(0), parent, name, &stat);
-        drop(closer);
-        Ok(())
-    }
-
-    /// Moves a name, over another where `flags` do not forbid it; or exchanges two.
-    ///
-    /// # Errors
-    ///
-    /// `EEXIST`, `ENOTEMPTY`, `ENOENT`, `EINVAL` for unknown flags, and the errors of BACKING's
-    /// file system.
-    pub fn rename(
-        &self,
-        tid: u32,
-        from: (Ino, &OsStr),
-        to: (Ino, &OsStr),
-        flags: RenameFlags,
-    ) -> Result<()> {
-        permitted(to.0, to.1)?;
-        let at = self.begin(tid);
-        self.bound_open_files();
-        loop {
-            let mut table = self.table();
-            if self.rename_delayed(&mut table, at, from, to, flags)? {
-                return Ok(());
-            }
-            if self.crosses_group(&mut table, &[from, to])? {
-                let others = [from, to].map(|(dir, name)| table.in_ram(dir, name));
-                let others: Vec<Ino> = others.into_iter().flatten().map(|it| it.ino).collect();
-                drop(table);
-                self.settle_now(&others)?;
-                let done = self.between_epochs(&[from, to], |table| {
-                    let in_ram = |(dir, name)| table.in_ram(dir, name).is_some();
-                    match in_ram(from) || in_ram(to) {
-                        true => Err(Errno::AGAIN),
-                        false => self.rename_in_backing(table, at, from, to, flags),
-                    }
-                });
-                if done == Err(Errno::AGAIN) {
-                    continue;
-                }
-                return done;
-            }
-            let (source, target) = (table.in_ram(from.0, from.1), table.in_ram(to.0, to.1));
-            let apart = source.is_some() && self.dir(&mut table, to.0)?.apart;
-            let mut first = Vec::new();
-            if flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) {
-                first.extend(source.iter().chain(&target).map(|in_ram| in_ram.ino));
-            } else if let Some(InRam { ino, .. }) = source
-                && apart
-            {
-                // BACKING decides whether the file may be renamed to there.
-                first.push(ino);
-            } else if let Some(InRam { ino, hides: Some(_) }) = source {
-                // The file that it hides must neither reappear nor be deleted before this one is in
-                // BACKING.
-                first.push(ino);
-            }
-            if first.is_empty() {
-                return match source {
-                    Some(source) => self.rename_in_ram(&mut table, at, source, from, to, flags),
-                    None => self.rename_in_backing(&mut table, at, from, to, flags),
-                };
-            }
-            drop(table);
-            self.settle_now(&first)?;
+    /// The file has got a further name.
+    pub(crate) fn emit_link(&self, at: At, ino: Ino, name: (Ino, &OsStr)) {
+        if let Some(file) = self.file(ino) {
+            self.decider.emit_name(at, self.writes(name), |name| Action::Link { file, name });
         }
     }
 
-    fn rename_in_ram(
-        &self,
-        table: &mut Table,
-        at: At,
-        source: InRam,
-        from: (Ino, &OsStr),
-        to: (Ino, &OsStr),
-        flags: RenameFlags,
-    ) -> Result<()> {
-        // The directory has to be there.
-        let new_dir = self.dir(table, to.0)?;
-        let target = table.in_ram(to.0, to.1);
-        let hidden = self.in_backing(table, to.0, to.1)?;
-        if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || hidden.is_some()) {
-            return Err(Errno::EXIST);
+    /// The file has lost this name.
+    pub(crate) fn emit_lost(&self, at: At, ino: Ino, name: (Ino, &OsStr)) {
+        if let Some(file) = self.file(ino) {
+            self.decider.emit_name(at, self.writes(name), |name| Action::Unbind { file, name });
         }
-        if target.is_some_and(|target| target.ino == source.ino) {
-            return Ok(());
-        }
-        self.refuse_if_read_only()?;
-        self.dir(table, from.0)?.permits(true)?;
-        new_dir.permits(target.is_some() || hidden.is_some())?;
-        if hidden.is_some() {
-            // The write-back could not replace it.
-            new_dir.permits_removal_of(to.1)?;
-        }
-        if target.is_none() {
-            self.reserve_name(table, to)?;
-        }
-        if target.is_some() {
-            self.remove_name_in_ram(table, at, to.0, to.1)?;
-        } else if let Some(stat) = &hidden {
-            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                return Err(Errno::ISDIR);
-            }
-            // The file stays in BACKING, but it is hidden from now on.
-            self.lost_name(table, at, to.0, to.1, stat);
-        }
-        self.emit_rename(table, at, table.file(source.ino), from, to);
-        table.remove_in_ram(from.0, from.1);
-        table.unname(source.ino, from.0, from.1);
-        let hides = hidden.and_then(|stat| NonZero::new(stat.st_ino));
-        table.insert_in_ram(to.0, &Name::from(to.1), InRam { ino: source.ino, hides });
-        self.dir_changed(table, from.0);
-        self.dir_changed(table, to.0);
-        self.renamed_in_ram(source.ino)
-    }
-
-    fn rename_in_backing(
-        &self,
-        table: &mut Table,
-        at: At,
-        from: (Ino, &OsStr),
-        to: (Ino, &OsStr),
-        flags: RenameFlags,
-    ) -> Result<()> {
-        let (dir, new_dir) = (self.dir(table, from.0)?, self.dir(table, to.0)?);
-        let source = self.in_backing(table, from.0, from.1)?.ok_or(Errno::NOENT)?;
-        let target = table.in_ram(to.0, to.1);
-        let there = self.in_backing(table, to.0, to.1)?;
-        let is_directory =
-            |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || there.is_some()) {
-            return Err(Errno::EXIST);
-        }
-        if target.is_some() {
-            if is_directory(&source) {
-                return Err(Errno::NOTDIR);
-            }
-            // Two names of one file: nothing would be renamed, but what hides one has to go.
-            if there.as_ref().is_some_and(|there| there.st_ino == source.st_ino) {
-                self.remove_hidden(table, to.0, to.1)?;
-            }
-        } else if let Some(there) = &there {
-            if there.st_ino == source.st_ino && !flags.contains(RenameFlags::EXCHANGE) {
-                return Ok(());
-            }
-            let replaced = table.known_as(there.st_ino);
-            if is_directory(there)
-                && !flags.contains(RenameFlags::EXCHANGE)
-                && table.all_in_ram(replaced).next().is_some()
-            {
-                return Err(if is_directory(&source) { Errno::NOTEMPTY } else { Errno::ISDIR });
-            }
-        }
-        if is_directory(&source) {
-            self.records_follow(table, table.known_as(source.st_ino), to);
-        }
-        if let Some(there) = &there
-            && flags.contains(RenameFlags::EXCHANGE)
-            && is_directory(there)
-        {
-            self.records_follow(table, table.known_as(there.st_ino), from);
-        }
-        self.delayed.direct_change(from.0);
-        self.delayed.direct_change(to.0);
-        let rename = || rustix::fs::renameat_with(&dir, from.1, &new_dir, to.1, flags);
-        match rename() {
-            Err(Errno::NOTEMPTY | Errno::EXIST)
-                if there.as_ref().is_some_and(|there| {
-                    is_directory(there) && table.temps.may_be_in(table.known_as(there.st_ino))
-                }) && !flags.contains(RenameFlags::NOREPLACE)
-                    && self.backing.remove_copies_in(&new_dir, to.1) =>
-            {
-                rename()?;
-            }
-            done => done?,
-        }
-        if target.is_some() {
-            self.remove_name_in_ram(table, at, to.0, to.1)?;
-        }
-        let known = |table: &Table, backing_ino| {
-            let ino = table.known_as(backing_ino);
-            let known = matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Settled(known)) if *known == backing_ino);
-            known.then_some(ino)
-        };
-        match &there {
-            Some(there) if flags.contains(RenameFlags::EXCHANGE) => {
-                self.emit_exchange(table, at, (&source, from), (there, to));
-                if let Some(ino) = known(table, there.st_ino) {
-                    table.unname(ino, to.0, to.1);
-                    table.name(ino, from.0, &Name::from(from.1));
-                }
-            }
-            Some(there) if target.is_none() => self.lost_name(table, at, to.0, to.1, there),
-            _ => (),
-        }
-        if !flags.contains(RenameFlags::EXCHANGE) {
-            self.emit_moved(table, at, &source, from, to);
-        }
-        if let Some(ino) = known(table, source.st_ino) {
-            table.unname(ino, from.0, from.1);
-            table.name(ino, to.0, &Name::from(to.1));
-        }
-        Ok(())
     }
 
     /// Reports a rename that BACKING has performed, of a directory or of a file that the event
     /// stream knows.
-    fn emit_moved(
-        &self,
-        table: &Table,
-        at: At,
-        was: &Stat,
-        from: (Ino, &OsStr),
-        to: (Ino, &OsStr),
-    ) {
-        let file = table.file(table.known_as(was.st_ino));
+    pub(crate) fn emit_moved(&self, at: At, was: &Stat, from: (Ino, &OsStr), to: (Ino, &OsStr)) {
+        let file = self.file(self.known_as(was.st_ino));
         if file.is_some() || FileType::from_raw_mode(was.st_mode) == FileType::Directory {
-            self.emit_rename(table, at, file, from, to);
+            self.decider.emit_rename(at, file, self.writes(from), self.writes(to));
         }
     }
 
     /// Three moves, through a name that no application can use: each event is about one.
-    fn emit_exchange(
+    pub(crate) fn emit_exchange(
         &self,
-        table: &Table,
         at: At,
         (one, name): (&Stat, (Ino, &OsStr)),
         (other, other_name): (&Stat, (Ino, &OsStr)),
     ) {
         let between = (ROOT, OsStr::new(HIDDEN));
-        self.emit_moved(table, at, one, name, between);
-        self.emit_moved(table, at, other, other_name, name);
-        self.emit_moved(table, at, one, between, other_name);
-    }
-
-    /// All names in a directory, without `.` and `..`; and the number of the one it is in.
-    ///
-    /// # Errors
-    ///
-    /// The directory cannot be read, or is gone from BACKING (`ESTALE`).
-    pub fn list(&self, ino: Ino) -> Result<(Ino, Vec<Entry>)> {
-        let mut table = self.table();
-        let dir = self.dir(&mut table, ino)?;
-        let parent =
-            table.node(ino).and_then(|node| node.names.first()).map_or(ROOT, |(parent, _)| *parent);
-        let mut entries = Vec::new();
-        for (backing_ino, kind, name) in backing::list(&dir)? {
-            let ours = (ino == ROOT && *name == *HIDDEN) || is_temporary(&name);
-            let hidden = table.in_ram(ino, &name).is_some() || table.is_whiteout(ino, &name);
-            if ours || hidden {
-                continue;
-            }
-            entries.push(Entry { ino: table.known_as(backing_ino), kind, name: name.into() });
-        }
-        entries.extend(table.all_in_ram(ino).map(|(name, in_ram)| Entry {
-            ino: in_ram.ino,
-            kind: FileType::RegularFile,
-            name: name.as_ref().into(),
-        }));
-        Ok((parent, entries))
-    }
-
-    /// Makes the names in this directory durable, and the files in RAM under them with their
-    /// content.
-    ///
-    /// # Errors
-    ///
-    /// A file in RAM below it cannot be written back, or the directory cannot be synced.
-    pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
-        let at = self.begin(tid);
-        self.account_directory_sync();
-        let (dir, in_ram, waits) = {
-            let mut table = self.table();
-            let waits = self.is_delayed_directory(&table, ino);
-            let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
-            for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
-                self.emit(at, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
-            }
-            (self.dir(&mut table, ino)?, in_ram, waits)
-        };
-        let (delayed, in_ram): (Vec<Ino>, Vec<Ino>) =
-            in_ram.into_iter().partition(|ino| self.delayed.file(*ino).is_some());
-        for ino in delayed {
-            if let Some(file) = self.delayed.file(ino) {
-                self.sync_delayed(&file)?;
-            }
-        }
-        if waits {
-            return self.sync_removals(ino);
-        }
-        self.delayed.forget_direct_changes(ino);
-        self.settle_synced(&in_ram)?;
-        self.keep_times(|_, dir| dir == ino);
-        if !self.backing.volume.one_sync_covers_earlier() && self.table().has_new_names() {
-            // The names could become durable without the content of their files.
-            self.backing.sync_all(true)?;
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        self.fsync_in_backing(rustix::fs::openat(&dir, ".", flags, Mode::empty())?, true)
+        self.emit_moved(at, one, name, between);
+        self.emit_moved(at, other, other_name, name);
+        self.emit_moved(at, one, between, other_name);
     }
 }

@@ -2,14 +2,15 @@
 
 use super::Fs;
 use super::caller::{User, as_user};
-use super::delayed::{Change, Covered};
-use super::events::At;
-use super::file_state::{FileState, Location};
+use super::decider::At;
+use super::delayed_file::{Change, Covered};
+use super::mover::Job;
+use super::namespace::Namespace;
 use super::opens::Open;
 use super::reservation::EXTENT_BYTES;
-use super::table::{NodeState, Table};
-use super::types::{Access, Ino, Opened};
-use super::write_back::Job;
+use super::residence::{FileState, Place, Residence};
+use super::table::Node;
+use super::types::{Access, Ino, Opened, errno};
 use flashsift_core::event::{Action, FileId, OpenId};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::sift::live::ContentKey;
@@ -17,7 +18,6 @@ use flashsift_core::structure::extents::pages_touched;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ impl Fs {
     ///
     /// `ESTALE`: the file is gone from BACKING. The errors of opening it there.
     pub fn open(&self, tid: u32, ino: Ino) -> Result<(OpenId, Opened)> {
-        let at = self.begin_open(tid);
+        let at = self.decider.begin_open(tid);
         let mut table = self.table();
         let (file_state, opened) = self.hold(&mut table, ino)?;
         match self.identity(&mut table, at, ino, &file_state) {
@@ -52,14 +52,14 @@ impl Fs {
     ) -> OpenId {
         let open =
             self.opens.insert(Open { ino, file, file_state, passthrough: AtomicBool::new(false) });
-        self.emit(at, Action::Open { file, open: Some(open), created });
+        self.decider.emit(at, Action::Open { file, open: Some(open), created });
         open
     }
 
     /// Its identity in the event stream.
     fn identity(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         at: At,
         ino: Ino,
         file_state: &FileState,
@@ -67,35 +67,31 @@ impl Fs {
         if let Some(file) = table.file(ino) {
             return Ok(file);
         }
-        let place = file_state.place.read();
-        let size = rustix::fs::fstat(place.file.as_ref().ok_or(Errno::BADF)?)?.st_size as u64;
-        Ok(self.introduce(table, at, ino, size))
+        let place = file_state.place();
+        let size = rustix::fs::fstat(place.file().ok_or(Errno::BADF)?)?.st_size as u64;
+        Ok(table.introduce(at, ino, size))
     }
 
     /// The file is open once more, if only for this program itself.
-    fn hold(&self, table: &mut Table, ino: Ino) -> Result<(Arc<FileState>, Opened)> {
-        let file_state = self.file_state(table, ino)?;
-        let mut place = file_state.place.write();
+    fn hold(&self, table: &mut Namespace, ino: Ino) -> Result<(Arc<FileState>, Opened)> {
+        let file_state = self.delayed.file_state(table, ino)?;
+        let mut place = file_state.place_to_move();
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let (is, opens) = (node.state.clone(), node.opens);
-        if place.file.is_none() {
-            place.file = Some(match is {
-                NodeState::Ram => self.store.open(ino)?,
-                NodeState::Settled(backing_ino) => {
-                    Arc::new(self.open_settled(table, ino, backing_ino)?)
-                }
-                NodeState::Gone(_) => return Err(Errno::STALE),
-            });
+        let (is, opens) = (node.residence().clone(), node.opens);
+        if place.file().is_none() {
+            place.set_file(Some(match is {
+                Residence::Flash(backing_ino) => Arc::new(table.open_settled(ino, backing_ino)?),
+                Residence::Gone(_) => return Err(Errno::STALE),
+                _ => self.store.open(ino)?,
+            }));
         }
-        let opened = if place.settled && !file_state.is_in_group() {
-            Opened::Settled { first: opens == 0 && self.names_are_durable(table, ino) }
-        } else {
+        let opened = if place.residence().is_in_ram() || file_state.is_in_group() {
             Opened::InRam
+        } else {
+            Opened::Settled { first: opens == 0 && table.names_are_durable(ino) }
         };
-        if let Some(node) = table.node_mut(ino) {
-            node.opens += 1;
-        }
         drop(place);
+        table.count_open(ino);
         Ok((file_state, opened))
     }
 
@@ -111,7 +107,7 @@ impl Fs {
         if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
             return Ok(());
         }
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         let Some(file) = self.settled_file(open) else { return Ok(()) };
         let ours = rustix::fs::fcntl_getfl(&file)?;
         let appends = ours.contains(OFlags::APPEND) && !flags.contains(OFlags::APPEND);
@@ -151,14 +147,14 @@ impl Fs {
     /// RAM.
     pub fn settled_file(&self, open: OpenId) -> Option<Arc<File>> {
         let open = self.opens.get(open)?;
-        let place = open.file_state.place.read();
-        if place.settled { place.file.clone() } else { None }
+        let place = open.file_state.place();
+        place.file().filter(|_| !place.residence().is_in_ram()).cloned()
     }
 
     /// Records that this open has passthrough. `writes`: it may write.
     pub(crate) fn set_passed_through(&self, open: OpenId, writes: bool) {
         if writes {
-            self.account_unseen_open();
+            self.backing.flushes.unseen_open();
         }
         if let Some(open) = self.opens.get(open) {
             open.passthrough.store(true, Ordering::Relaxed);
@@ -167,12 +163,12 @@ impl Fs {
 
     /// Ends an open. Returns whether it had passthrough.
     pub fn release(&self, tid: u32, open: OpenId) -> bool {
-        let at = self.begin(tid);
+        let at = self.decider.begin(tid);
         let content = self.content_key(open);
         let mut table = self.table();
         let Some(ended) = self.opens.get(open) else { return false };
         // The number is free for others after its close.
-        self.emit(at, Action::Close { file: ended.file, open: Some(open) });
+        self.decider.emit(at, Action::Close { file: ended.file, open: Some(open) });
         drop(self.opens.remove(open));
         let (ino, passthrough) = (ended.ino, ended.passthrough.load(Ordering::Relaxed));
         let file = ended.file;
@@ -180,16 +176,14 @@ impl Fs {
         self.unhold(&mut table, at, ino);
         drop(table);
         if let Some(content) = content {
-            self.events.with_stream(|known, now| {
-                known.call(|sift| sift.closed(now, file, content));
-            });
+            self.decider.closed(file, content);
         }
         passthrough
     }
 
     /// The content of an open file in RAM, if a sifter wants to know it.
     fn content_key(&self, open: OpenId) -> Option<ContentKey> {
-        if !self.sifts.load(Ordering::Relaxed) {
+        if !self.decider.wants_content() {
             return None;
         }
         let open = self.opens.get(open)?;
@@ -205,23 +199,20 @@ impl Fs {
     }
 
     /// It is open once less.
-    fn unhold(&self, table: &mut Table, at: At, ino: Ino) {
-        let Some(node) = table.node_mut(ino) else { return };
-        node.opens = node.opens.saturating_sub(1);
-        if node.opens > 0 {
+    fn unhold(&self, table: &mut Namespace, at: At, ino: Ino) {
+        if table.count_close(ino) != Some(0) {
             return;
         }
-        if let Some(file_state) = &node.file_state {
-            file_state.place.write().file = None;
-            if Arc::strong_count(file_state) == 1 && node.checkpoint.is_none() {
-                node.file_state = None;
-            }
+        if let Some(file_state) = table.node(ino).and_then(Node::file_state) {
+            file_state.place_to_move().set_file(None);
         }
-        if matches!(node.state, NodeState::Ram) && node.names.is_empty() {
-            self.remove_from_ram(table, at, ino);
+        table.release_unused(ino);
+        let Some(node) = table.node(ino) else { return };
+        if node.residence().is_in_ram() && node.names.is_empty() {
+            self.mover.remove_from_ram(table, at, ino);
         } else {
-            if matches!(node.state, NodeState::Gone(_)) {
-                self.emit_end(table, at, ino);
+            if matches!(node.residence(), Residence::Gone(_)) {
+                table.emit_end(at, ino);
             }
             table.drop_unused(ino);
         }
@@ -244,13 +235,13 @@ impl Fs {
         offset: u64,
         bytes: &mut [u8],
     ) -> Result<usize> {
-        let at = self.begin(access.tid);
+        let at = self.decider.begin(access.tid);
         let it = self.at_open(open)?;
         let (file, stays) = it.file_state.open()?;
         // On flash a read does not wait for a slow write, so a read may follow a truncation that it
         // overlaps.
         let _order = stays.is_some().then(|| it.file_state.order.read());
-        let delayed = stays.as_ref().and_then(|place| place.delayed.clone());
+        let delayed = stays.as_ref().and_then(|place| place.residence().delayed().cloned());
         let mut read = match &delayed {
             Some(delayed) => delayed.read(&file, offset, bytes)?,
             None => 0,
@@ -265,7 +256,7 @@ impl Fs {
             }
         }
         let (file, open, len) = (it.file, Some(open), read as u64);
-        self.emit(
+        self.decider.emit(
             at,
             match access.is_direct() {
                 true => Action::Direct { file, open, offset, len, write: false },
@@ -284,7 +275,7 @@ impl Fs {
     /// what it keeps for root; `EROFS` if BACKING is read-only, unless the kernel had accepted the
     /// bytes before; `EFBIG`; any error of the sync or of BACKING.
     pub fn write(&self, access: Access, open: OpenId, offset: u64, bytes: &[u8]) -> Result<usize> {
-        let at = self.begin(access.tid);
+        let at = self.decider.begin(access.tid);
         let it = self.at_open(open)?;
         let sync = asks_for_sync(access.flags);
         let user = match access.cached {
@@ -293,7 +284,7 @@ impl Fs {
             true => self.owner_of(&it)?,
         };
         if !access.cached {
-            self.refuse_if_read_only()?;
+            self.backing.refuse_if_read_only()?;
         }
         let mut written = 0;
         while written < bytes.len() {
@@ -301,7 +292,7 @@ impl Fs {
             let offset = offset + written as u64;
             let saw = |_: &File, len: &usize| {
                 let (file, open, len) = (it.file, Some(open), *len as u64);
-                self.emit(
+                self.decider.emit(
                     at,
                     match access.is_direct() {
                         true => Action::Direct { file, open, offset, len, write: true },
@@ -337,12 +328,11 @@ impl Fs {
     /// Writes root's file back if only the blocks that are kept for root are left: on flash it may
     /// take them. Returns whether the file has moved.
     fn continues_on_flash(&self, user: User, open: &Open) -> bool {
-        let flash = self.backing.root.as_fd();
         user.may_use_reserved()
-            && !open.file_state.place.read().settled
-            && self.reservation.has_space_for_root(flash, &self.store)
-            && self.settle(&[Job::later(open.ino)]).is_ok()
-            && open.file_state.place.read().settled
+            && open.file_state.is_in_ram()
+            && self.reservation.has_space_for_root()
+            && self.mover.settle(&[Job::later(open.ino)]).is_ok()
+            && !open.file_state.is_in_ram()
     }
 
     fn owner_of(&self, open: &Open) -> Result<User> {
@@ -365,9 +355,9 @@ impl Fs {
         act: impl Fn(&File) -> Result<T>,
         emit: impl Fn(&File, &T),
     ) -> Result<T> {
-        let in_order = |file: &File, place: Option<&Location>| {
+        let in_order = |file: &File, place: Option<&Place>| {
             let _order = file_state.order.write();
-            let done = match place.and_then(|place| place.delayed.as_ref()) {
+            let done = match place.and_then(|place| place.residence().delayed()) {
                 Some(delayed) => delayed.change(file, change, || act(file)),
                 None => act(file),
             };
@@ -381,7 +371,7 @@ impl Fs {
         }
         let mut asked_for_room = false;
         loop {
-            self.join_group(ino, file_state)?;
+            self.delayed.join_group(ino, file_state)?;
             let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
             let gate = file_state.gate.read();
             let (file, stays) = file_state.open()?;
@@ -396,7 +386,8 @@ impl Fs {
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
             }
-            if !stays.handed_over {
+            let handed_over = matches!(stays.residence(), Residence::HandedOver);
+            if !handed_over {
                 if !asked_for_room && self.files_leave_too_little(bytes)? {
                     drop(stays);
                     drop(gate);
@@ -404,21 +395,21 @@ impl Fs {
                     asked_for_room = true;
                     // Without success only the kernel's limit counts, which is that of the
                     // content.
-                    let _ = self.make_room(bytes);
+                    let _ = self.mover.make_room(bytes);
                     continue;
                 }
-                self.reservation.take(bytes, self.backing.root.as_fd(), &self.store)?;
+                self.reservation.take(bytes)?;
             }
             // The bytes of a file that was handed over take blocks of flash at once.
-            let done = match stays.handed_over {
+            let done = match handed_over {
                 true => as_user(user, || in_order(&file, None)),
                 false => in_order(&file, Some(&*stays)),
             };
             file_state.changed();
-            if stays.delayed.is_some() {
-                self.delayed_changed();
+            if stays.residence().delayed().is_some() {
+                self.delayed.delayed_changed();
             }
-            if stays.handed_over || !matches!(done, Err(Errno::NOSPC)) {
+            if handed_over || !matches!(done, Err(Errno::NOSPC)) {
                 return done;
             }
             drop(stays);
@@ -426,7 +417,7 @@ impl Fs {
             drop(epoch);
             // Its pages are free only when it is closed, if it leaves RAM now.
             drop(file);
-            self.make_room(bytes)?;
+            self.mover.make_room(bytes)?;
         }
     }
 
@@ -449,7 +440,7 @@ impl Fs {
         if is_dense || !self.table().may_need_extent(ino, held + 1) {
             return Ok(());
         }
-        self.reservation.take_exactly(EXTENT_BYTES, self.backing.root.as_fd(), &self.store)?;
+        self.reservation.take_exactly(EXTENT_BYTES)?;
         self.table().add_extent(ino);
         Ok(())
     }
@@ -485,7 +476,7 @@ impl Fs {
             let cut = |file: &File| rustix::fs::ftruncate(file, size);
             let of = (ino, &*file_state);
             self.change_bytes(User::ROOT, of, Change::Resize(size), 0, size, cut, |_, ()| {
-                self.emit(at, Action::Truncate { file, size })
+                self.decider.emit(at, Action::Truncate { file, size })
             })
         });
         if done.is_ok() && size == 0 {
@@ -505,8 +496,8 @@ impl Fs {
     /// file is truncated to nothing or closed by all: the kernel itself reports it only once.
     pub fn fsync(&self, tid: u32, open: OpenId, data_only: bool) -> Result<()> {
         let it = self.at_open(open)?;
-        self.emit(
-            self.begin(tid),
+        self.decider.emit(
+            self.decider.begin(tid),
             Action::Sync { file: it.file, offset: 0, len: u64::MAX, data_only },
         );
         self.make_durable_now(&it, data_only)?;
@@ -514,33 +505,31 @@ impl Fs {
     }
 
     fn make_durable_now(&self, open: &Open, data_only: bool) -> Result<()> {
-        let delayed = open.file_state.place.read().delayed.clone();
+        let delayed = open.file_state.place().residence().delayed().cloned();
         if let Some(delayed) = delayed {
-            self.note_delayed_sync(open.ino);
-            return self.sync_delayed(&delayed);
+            self.delayed.note_delayed_sync(open.ino);
+            return self.delayed.sync_delayed(&delayed);
         }
-        let was_in_ram = !open.file_state.place.read().settled;
-        self.settle_synced(&[open.ino])?;
-        let place = open.file_state.place.read().clone();
+        let was_in_ram = open.file_state.is_in_ram();
+        self.mover.settle_synced(&[open.ino])?;
         // Not held meanwhile: a sync may take long, and a file on flash does not move.
-        match &place.file {
+        let (file, in_ram) = {
+            let (file, stays) = open.file_state.open()?;
+            (file, stays.is_some())
+        };
+        match in_ram {
             // The file has no name, so no process can open it after a crash.
-            Some(_) if !place.settled => Ok(()),
-            Some(file) => match open.file_state.synced().filter(|_| was_in_ram) {
+            true => Ok(()),
+            false => match open.file_state.synced().filter(|_| was_in_ram) {
                 // The write-back, which came after this request, has made it durable, or could not.
                 Some(done) => done,
                 // It makes no name durable.
-                None if data_only && self.are_names_durable(open.ino) => {
-                    self.fdatasync_in_backing(file)
+                None if data_only && self.table().names_are_durable(open.ino) => {
+                    self.backing.fdatasync(&file)
                 }
-                None => self.fsync_settled(open.ino, file),
+                None => self.mover.fsync_settled(open.ino, &file),
             },
-            None => Err(Errno::BADF),
         }
-    }
-
-    fn are_names_durable(&self, ino: Ino) -> bool {
-        self.names_are_durable(&self.table(), ino)
     }
 
     /// Reserves, frees or shifts a part of a file. The flags of `access` do not matter.
@@ -556,9 +545,9 @@ impl Fs {
         len: u64,
         mode: u32,
     ) -> Result<()> {
-        let at = self.begin(access.tid);
+        let at = self.decider.begin(access.tid);
         let user = User { uid: access.uid, gid: access.gid };
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         let it = self.at_open(open)?;
         let flags = FallocateFlags::from_bits_retain(mode);
         let takes = if flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::COLLAPSE_RANGE)
@@ -580,9 +569,9 @@ impl Fs {
         let change = Change::Allocate { offset, len, flags };
         let of = (it.ino, &*it.file_state);
         let done = self.change_bytes(user, of, change, takes, end, allocate, saw);
-        if done == Err(Errno::OPNOTSUPP) && !it.file_state.place.read().settled {
+        if done == Err(Errno::OPNOTSUPP) && it.file_state.is_in_ram() {
             // tmpfs knows only some of what BACKING may know.
-            self.settle(&[Job::later(it.ino)])?;
+            self.mover.settle(&[Job::later(it.ino)])?;
             return self.change_bytes(user, of, change, takes, end, allocate, saw).map(drop);
         }
         done.map(drop)
@@ -598,12 +587,13 @@ impl Fs {
         [before, after]: [u64; 2],
     ) {
         if flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
-            self.emit(at, Action::Punch { file, offset, len });
+            self.decider.emit(at, Action::Punch { file, offset, len });
         } else if flags.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE) {
-            self.emit(at, Action::Punch { file, offset, len: before.saturating_sub(offset) });
+            self.decider
+                .emit(at, Action::Punch { file, offset, len: before.saturating_sub(offset) });
         }
         if before != after {
-            self.emit(at, Action::Truncate { file, size: after });
+            self.decider.emit(at, Action::Truncate { file, size: after });
         }
     }
 
@@ -615,7 +605,7 @@ impl Fs {
     pub fn seek(&self, open: OpenId, offset: u64, hole: bool) -> Result<u64> {
         let it = self.at_open(open)?;
         let (file, stays) = it.file_state.open()?;
-        if stays.is_some_and(|place| place.delayed.is_some()) {
+        if stays.is_some_and(|place| place.residence().delayed().is_some()) {
             // A hole in RAM may be data in BACKING. Everything counts as data.
             let size = rustix::fs::fstat(&file)?.st_size as u64;
             return match offset < size {
@@ -630,8 +620,4 @@ impl Fs {
 /// Whether the flags of `open` require every write to be durable.
 pub(crate) fn asks_for_sync(flags: i32) -> bool {
     OFlags::from_bits_retain(flags as u32).intersects(OFlags::SYNC | OFlags::DSYNC)
-}
-
-pub(crate) fn errno(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

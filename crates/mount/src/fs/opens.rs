@@ -3,7 +3,7 @@
 //! A lookup takes no lock but that of its own slot, so that reads of different opens never meet.
 //! Slots live in segments that double in size and never move.
 
-use super::file_state::FileState;
+use super::residence::FileState;
 use super::types::Ino;
 use flashsift_core::event::{FileId, OpenId};
 use parking_lot::{Mutex, RwLock};

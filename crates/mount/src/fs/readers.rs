@@ -6,7 +6,7 @@
 //! of all others count.
 
 use super::Fs;
-use super::backing::open_beneath;
+use super::beneath::open_beneath;
 use super::types::Status;
 use flashsift_core::names::unescape;
 use flashsift_core::sift::live::LiveDecision;
@@ -116,9 +116,7 @@ impl Fs {
     /// The last decisions of the sifter on files whose names this reader may know, the newest
     /// first; `None`: all.
     pub(crate) fn decisions_for(&self, reader: Option<&Reader>) -> Vec<LiveDecision> {
-        let mut all: Vec<LiveDecision> =
-            self.events.with_stream(|known, _| known.sift.decisions().cloned().collect());
-        all.reverse();
+        let mut all = self.decider.last_decisions();
         if let Some(reader) = reader {
             let mut listable = self.listable(reader);
             all.retain(|decision| listable.shows(&decision.name));

@@ -5,12 +5,13 @@
 //! system call. Names and extended attributes need space too: blocks of directories and of
 //! attributes. Their numbers are upper bounds, because a directory fills its blocks only in part.
 
+use super::backing::Backing;
 use super::store::Store;
+use super::volume::Kind;
 use parking_lot::Mutex;
 use rustix::fs::StatVfs;
 use rustix::io::{Errno, Result};
 use rustix::process::geteuid;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -77,6 +78,8 @@ impl Metadata {
 /// Bytes that may be written to RAM before the free space of flash is queried again.
 #[derive(Debug)]
 pub(crate) struct Reservation {
+    backing: Arc<Backing>,
+    store: Arc<Store>,
     bytes: Mutex<u64>,
     files: Mutex<u64>,
     pub(crate) metadata: Arc<Metadata>,
@@ -84,12 +87,12 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Creates an empty reservation on the file system of this directory.
-    pub(crate) fn new(backing: BorrowedFd<'_>) -> Result<Self> {
-        const F2FS: u32 = 0xf2f5_2010;
-        let f2fs = rustix::fs::fstatfs(backing)?.f_type as u32 == F2FS;
+    /// Creates an empty reservation.
+    pub(crate) fn new(backing: Arc<Backing>, store: Arc<Store>) -> Reservation {
+        let f2fs = backing.volume.kind == Kind::F2fs;
         let metadata = Arc::new(Metadata { bytes: AtomicU64::new(0), f2fs });
-        Ok(Self { bytes: Mutex::default(), files: Mutex::default(), metadata, f2fs })
+        let (bytes, files) = (Mutex::default(), Mutex::default());
+        Reservation { backing, store, bytes, files, metadata, f2fs }
     }
 
     /// Space on flash that files in RAM will need, bytes.
@@ -102,14 +105,21 @@ impl Reservation {
         }
     }
 
+    /// Space on flash that no file in RAM will need, of these of its blocks, bytes.
+    fn free(&self, blocks: impl FnOnce(&StatVfs) -> u64) -> Result<u64> {
+        let flash = rustix::fs::fstatvfs(&self.backing.root)?;
+        let needed = self.needed(self.store.files(), self.store.content()?.0);
+        Ok((blocks(&flash) * flash.f_frsize).saturating_sub(needed))
+    }
+
     /// Reserves this many bytes for files in RAM. The space that flash keeps for root does not
     /// count.
     ///
     /// # Errors
     ///
     /// `ENOSPC` if flash has no space for them.
-    pub(crate) fn take(&self, bytes: u64, backing: BorrowedFd<'_>, store: &Store) -> Result<()> {
-        self.take_exactly(bytes.next_multiple_of(BLOCK_BYTES), backing, store)
+    pub(crate) fn take(&self, bytes: u64) -> Result<()> {
+        self.take_exactly(bytes.next_multiple_of(BLOCK_BYTES))
     }
 
     /// The same for names and attributes, which do not take whole blocks.
@@ -117,17 +127,10 @@ impl Reservation {
     /// # Errors
     ///
     /// `ENOSPC` if flash has no space for them.
-    pub(crate) fn take_exactly(
-        &self,
-        bytes: u64,
-        backing: BorrowedFd<'_>,
-        store: &Store,
-    ) -> Result<()> {
+    pub(crate) fn take_exactly(&self, bytes: u64) -> Result<()> {
         let mut left = self.bytes.lock();
         if *left < bytes {
-            let flash = rustix::fs::fstatvfs(backing)?;
-            let needed = self.needed(store.files(), store.content()?.0);
-            let free = (flash.f_bavail * flash.f_frsize).saturating_sub(needed);
+            let free = self.free(|flash| flash.f_bavail)?;
             if free < bytes {
                 *left = 0;
                 return Err(Errno::NOSPC);
@@ -145,34 +148,21 @@ impl Reservation {
     /// # Errors
     ///
     /// `ENOSPC` if flash has no inode or no space for it.
-    pub(crate) fn take_file(
-        &self,
-        in_ram: u64,
-        name_bytes: u64,
-        backing: BorrowedFd<'_>,
-        store: &Store,
-    ) -> Result<()> {
+    pub(crate) fn take_file(&self, in_ram: u64, name_bytes: u64) -> Result<()> {
         let inode_bytes = if self.f2fs { F2FS_FILE_BYTES } else { 0 };
-        self.take_exactly(inode_bytes + name_bytes, backing, store)?;
+        self.take_exactly(inode_bytes + name_bytes)?;
         let mut left = self.files.lock();
         if *left == 0 {
-            *left = PORTION_FILES.min(spare_files(in_ram, backing)? / 2).max(1);
+            *left = PORTION_FILES.min(self.backing.spare_files(in_ram)? / 2).max(1);
         }
         *left -= 1;
         Ok(())
     }
-}
 
-impl Reservation {
     /// Whether root may still write a file to flash directly, although there is no space for more
     /// files in RAM.
-    pub(crate) fn has_space_for_root(&self, backing: BorrowedFd<'_>, store: &Store) -> bool {
-        let free = || -> Result<u64> {
-            let flash = rustix::fs::fstatvfs(backing)?;
-            let needed = self.needed(store.files(), store.content()?.0);
-            Ok((free_for_root(&flash) * flash.f_frsize).saturating_sub(needed))
-        };
-        geteuid().is_root() && free().is_ok_and(|free_bytes| free_bytes >= ROOT_BYTES)
+    pub(crate) fn has_space_for_root(&self) -> bool {
+        geteuid().is_root() && self.free(free_for_root).is_ok_and(|bytes| bytes >= ROOT_BYTES)
     }
 }
 
@@ -181,17 +171,4 @@ impl Reservation {
 fn free_for_root(flash: &StatVfs) -> u64 {
     let kept = (flash.f_blocks / 50).min(4096).min(flash.f_bfree - flash.f_bavail);
     flash.f_bfree - kept
-}
-
-/// Inodes that are free for files created on flash directly, without those that files in RAM will
-/// need.
-pub(crate) fn spare_files(in_ram: u64, backing: BorrowedFd<'_>) -> Result<u64> {
-    let flash = rustix::fs::fstatvfs(backing)?;
-    let spare = match flash.f_files {
-        // Some file systems make inodes as they need them.
-        0 => u64::MAX,
-        // One is needed where files are copied to.
-        _ => flash.f_ffree.saturating_sub(in_ram + 1),
-    };
-    if spare == 0 { Err(Errno::NOSPC) } else { Ok(spare) }
 }

@@ -8,10 +8,9 @@
 //! BACKING's file system, whose page cache has its bytes until the kernel writes them. It counts
 //! for the store in every other respect.
 
-use super::backing::proc_path;
+use super::beneath::proc_path;
 use super::caller::with_exact_mode;
-use super::open_files::errno;
-use super::types::Ino;
+use super::types::{Ino, errno};
 use flashsift_core::sift::FILE_COST_BYTES;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};

@@ -13,28 +13,29 @@
 //!   while nodes in it are here, or while its time is not yet written to BACKING.
 
 use super::backing::OpenDir;
-use super::file_state::FileState;
+use super::delayed_file::DelayedFile;
 use super::reservation::{ATTRIBUTES_BYTES, EXTENT_BYTES, Metadata};
-use super::temps::Temps;
-use super::types::{Attr, Ino, ROOT, Time};
+use super::residence::{Checkpoint, FileState, Place, Residence, Resident};
+use super::temporary::Temps;
+use super::types::{Attr, Ino, Name, Names, ROOT, Time};
 use flashsift_core::event::FileId;
-use smallvec::SmallVec;
+use flashsift_core::names::escape_into;
+use rustix::fs::Stat;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::num::NonZero;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-pub(crate) type Name = Arc<OsStr>;
-
-/// Directories and what a file is called there. Nearly all have a single name.
-pub(crate) type Names = SmallVec<[(Ino, Name); 1]>;
 
 /// Numbers of files that are created here begin where file systems for flash have none (theirs have
 /// 32 bits).
 const FIRST_NUMBER: Ino = 1 << 40;
 /// Numbers that replace those of BACKING which another file still has here.
 const FIRST_REPLACEMENT: Ino = 1 << 41;
+/// Further names of a file in RAM than this are BACKING's to count.
+pub(crate) const LINKS: usize = 1000;
 /// Directories that are kept open.
 const OPEN_DIRS: usize = 512;
 
@@ -52,7 +53,9 @@ pub(crate) struct Table {
     /// When files in RAM last came to or left a directory, until BACKING has that time.
     pub(crate) dir_times: HashMap<Ino, Time>,
     /// Files in RAM that have a name, in order of creation.
-    pub(crate) named_in_ram: BTreeSet<Ino>,
+    named_in_ram: BTreeSet<Ino>,
+    /// Files of groups in RAM.
+    delayed: BTreeMap<Ino, Arc<DelayedFile>>,
     dirs: HashMap<Ino, Arc<OpenDir>>,
     /// By BACKING's number, when files got names that may not be durable yet.
     named_at: HashMap<u64, Instant>,
@@ -79,29 +82,30 @@ pub(crate) struct Node {
     has_attributes: bool,
     /// Extents of a sparse file in RAM for which space on flash is reserved.
     extents: u64,
-    pub(crate) state: NodeState,
-    /// Present while the file is open or being moved.
-    pub(crate) file_state: Option<Arc<FileState>>,
-    /// For a file in RAM, the copy of it in BACKING; `file_state` stays meanwhile.
-    pub(crate) checkpoint: Option<Checkpoint>,
+    file: Resident,
 }
 
-/// A copy in BACKING of a file that stays in RAM.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Checkpoint {
-    pub(crate) backing_ino: u64,
-    /// The file's change count when it was copied.
-    pub(crate) changes: u64,
-}
+impl Node {
+    fn new(lookups: u64, file: Resident) -> Node {
+        Node {
+            names: Names::new(),
+            lookups,
+            opens: 0,
+            holds: 0,
+            has_attributes: false,
+            extents: 0,
+            file,
+        }
+    }
 
-#[derive(Clone, Debug)]
-pub(crate) enum NodeState {
-    /// In the store, under its number.
-    Ram,
-    /// In BACKING, with this number.
-    Settled(u64),
-    /// The last name is gone. Holds the attributes from then.
-    Gone(Box<Attr>),
+    pub(crate) fn residence(&self) -> &Residence {
+        self.file.residence()
+    }
+
+    /// The state that the users of the file share, while it is open or being moved.
+    pub(crate) fn file_state(&self) -> Option<&Arc<FileState>> {
+        self.file.shared()
+    }
 }
 
 /// A name that is only in the table.
@@ -142,25 +146,15 @@ fn time(ns: i64) -> Time {
 
 impl Table {
     pub(crate) fn new(root_ino: u64, metadata: Arc<Metadata>) -> Table {
-        let root = Node {
-            names: Names::new(),
-            lookups: 1,
-            opens: 0,
-            holds: 0,
-            has_attributes: false,
-            extents: 0,
-            state: NodeState::Settled(root_ino),
-            file_state: None,
-            checkpoint: None,
-        };
         Table {
-            nodes: HashMap::from([(ROOT, root)]),
+            nodes: HashMap::from([(ROOT, Node::new(1, Resident::found(root_ino)))]),
             in_ram: HashMap::new(),
             whiteouts: HashMap::new(),
             shown: HashMap::new(),
             hidden: HashMap::new(),
             dir_times: HashMap::new(),
             named_in_ram: BTreeSet::new(),
+            delayed: BTreeMap::new(),
             dirs: HashMap::new(),
             named_at: HashMap::new(),
             temps: Temps::default(),
@@ -176,8 +170,154 @@ impl Table {
         self.nodes.get(&ino)
     }
 
-    pub(crate) fn node_mut(&mut self, ino: Ino) -> Option<&mut Node> {
-        self.nodes.get_mut(&ino)
+    /// Where the file lives, if it is known.
+    pub(crate) fn residence(&self, ino: Ino) -> Option<&Residence> {
+        self.nodes.get(&ino).map(Node::residence)
+    }
+
+    pub(crate) fn is_in_ram(&self, ino: Ino) -> bool {
+        self.residence(ino).is_some_and(Residence::is_in_ram)
+    }
+
+    /// Files in RAM that have a name, in order of creation.
+    pub(crate) fn named_in_ram(&self) -> &BTreeSet<Ino> {
+        &self.named_in_ram
+    }
+
+    /// Files of groups in RAM.
+    pub(crate) fn delayed(&self) -> &BTreeMap<Ino, Arc<DelayedFile>> {
+        &self.delayed
+    }
+
+    /// The pages of a file in RAM that belongs to a group.
+    pub(crate) fn delayed_file(&self, ino: Ino) -> Option<Arc<DelayedFile>> {
+        self.delayed.get(&ino).cloned()
+    }
+
+    /// The kernel has looked the file up. Returns whether it is known.
+    pub(crate) fn count_lookup(&mut self, ino: Ino) -> bool {
+        let node = self.nodes.get_mut(&ino);
+        node.map(|node| node.lookups += 1).is_some()
+    }
+
+    /// The kernel takes this many lookups back.
+    pub(crate) fn forget(&mut self, ino: Ino, lookups: u64) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.lookups = node.lookups.saturating_sub(lookups).max(u64::from(ino == ROOT));
+        }
+        self.drop_unused(ino);
+    }
+
+    /// The file is open once more.
+    pub(crate) fn count_open(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.opens += 1;
+        }
+    }
+
+    /// It is open once less. Returns how often it is still open; `None`: it is not known.
+    pub(crate) fn count_close(&mut self, ino: Ino) -> Option<u32> {
+        let node = self.nodes.get_mut(&ino)?;
+        node.opens = node.opens.saturating_sub(1);
+        Some(node.opens)
+    }
+
+    /// State that the file's readers and writers share; it is created if no process has the file
+    /// open. `in_group`: it may join a group meanwhile.
+    pub(crate) fn share(&mut self, ino: Ino, in_group: bool) -> Option<Arc<FileState>> {
+        self.nodes.get_mut(&ino).map(|node| node.file.share(in_group).clone())
+    }
+
+    /// Releases the shared state, which is dropped with its last user.
+    pub(crate) fn release(&mut self, ino: Ino, file_state: Arc<FileState>) {
+        drop(file_state);
+        self.release_unused(ino);
+    }
+
+    /// Drops the shared state if no one uses it.
+    pub(crate) fn release_unused(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.opens == 0) {
+            node.file.release();
+        }
+    }
+
+    /// Performs a transition, and lets the lists of files follow.
+    fn moves(
+        &mut self,
+        ino: Ino,
+        place: Option<&mut Place>,
+        to: Residence,
+        bytes: Option<Arc<File>>,
+    ) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.file.moves(place, to, bytes);
+            self.list(ino);
+        }
+    }
+
+    /// Lists a file as the others with its residence.
+    fn list(&mut self, ino: Ino) {
+        let Some(node) = self.nodes.get(&ino) else { return };
+        match node.residence().is_in_ram() && !node.names.is_empty() {
+            true => self.named_in_ram.insert(ino),
+            false => self.named_in_ram.remove(&ino),
+        };
+        match node.residence().delayed() {
+            Some(file) => self.delayed.insert(ino, file.clone()),
+            None => self.delayed.remove(&ino),
+        };
+    }
+
+    /// A file in RAM has a copy in BACKING under its name.
+    pub(crate) fn keep_copy(&mut self, ino: Ino, place: &mut Place, copy: Checkpoint) {
+        self.moves(ino, Some(place), Residence::Ram(Some(copy)), None);
+    }
+
+    /// A file in RAM has its bytes in this file without a name from now on.
+    pub(crate) fn hand_over(&mut self, ino: Ino, place: &mut Place, file: Arc<File>) {
+        self.moves(ino, Some(place), Residence::HandedOver, Some(file));
+    }
+
+    /// A file in RAM belongs to a group from now on.
+    pub(crate) fn join(&mut self, ino: Ino, file: Arc<DelayedFile>) {
+        self.moves(ino, None, Residence::Delayed(file), None);
+    }
+
+    /// Names from one directory down to another; `None` if the other is not inside.
+    pub(crate) fn names_between(&self, above: Ino, mut dir: Ino) -> Option<Vec<&[u8]>> {
+        let mut names = Vec::new();
+        while dir != above {
+            let (parent, name) = self.node(dir)?.names.first()?;
+            names.push(name.as_bytes());
+            dir = *parent;
+        }
+        names.reverse();
+        Some(names)
+    }
+
+    /// The path of a name from the mounted directory on; bytes that are not UTF-8 as `\xNN`.
+    pub(crate) fn path(&self, dir: Ino, name: &OsStr) -> String {
+        let mut path = String::new();
+        self.write_path(dir, name, &mut path);
+        path
+    }
+
+    /// Writes the path of a name.
+    pub(crate) fn writes<'a>(
+        &'a self,
+        (dir, name): (Ino, &'a OsStr),
+    ) -> impl FnOnce(&mut String) + 'a {
+        move |into| self.write_path(dir, name, into)
+    }
+
+    fn write_path(&self, dir: Ino, name: &OsStr, into: &mut String) {
+        if dir != ROOT
+            && let Some((parent, name)) = self.node(dir).and_then(|node| node.names.first())
+        {
+            self.write_path(*parent, name, into);
+        }
+        into.push('/');
+        escape_into(name.as_bytes(), into);
     }
 
     pub(crate) fn next_number(&mut self) -> Ino {
@@ -225,8 +365,7 @@ impl Table {
     /// The node of this file of BACKING; it is created if there is none.
     pub(crate) fn settled(&mut self, backing_ino: u64) -> Ino {
         let mut ino = self.known_as(backing_ino);
-        let ours =
-            |node: &Node| matches!(node.state, NodeState::Settled(known) if known == backing_ino);
+        let ours = |node: &Node| node.residence().backing_ino() == Some(backing_ino);
         let taken = match self.nodes.get(&ino) {
             Some(node) => !ours(node),
             None => !self.shown.contains_key(&backing_ino) && (ino == ROOT || ino >= FIRST_NUMBER),
@@ -237,45 +376,30 @@ impl Table {
             ino = self.next_replacement;
             self.shown.insert(backing_ino, Shown { ino, before_ns: 0, settled_ns: 0 });
         }
-        self.nodes.entry(ino).or_insert_with(|| Node {
-            names: Names::new(),
-            lookups: 0,
-            opens: 0,
-            holds: 0,
-            has_attributes: false,
-            extents: 0,
-            state: NodeState::Settled(backing_ino),
-            file_state: None,
-            checkpoint: None,
-        });
+        self.nodes.entry(ino).or_insert_with(|| Node::new(0, Resident::found(backing_ino)));
         ino
     }
 
     /// Adds a file that was created in RAM.
     pub(crate) fn born(&mut self, ino: Ino) {
-        let node = Node {
-            names: Names::new(),
-            lookups: 0,
-            opens: 0,
-            holds: 0,
-            has_attributes: false,
-            extents: 0,
-            state: NodeState::Ram,
-            file_state: None,
-            checkpoint: None,
-        };
-        self.nodes.insert(ino, node);
-        self.named_in_ram.insert(ino);
+        self.nodes.insert(ino, Node::new(0, Resident::born()));
     }
 
-    /// Makes a file that BACKING has a file in RAM, whose names hide it.
-    pub(crate) fn is_adopted(&mut self, ino: Ino, backing_ino: u64) {
-        let Some(node) = self.nodes.get_mut(&ino) else { return };
-        node.state = NodeState::Ram;
+    /// Makes a file that BACKING has a file of a group in RAM, whose names hide it. `ram` gets its
+    /// changes.
+    pub(crate) fn adopt(
+        &mut self,
+        ino: Ino,
+        place: Option<&mut Place>,
+        file: Arc<DelayedFile>,
+        ram: Arc<File>,
+    ) {
+        let Some(node) = self.nodes.get(&ino) else { return };
+        let hides = node.residence().backing_ino().and_then(NonZero::new);
         let names = node.names.clone();
-        self.named_in_ram.insert(ino);
+        self.moves(ino, place, Residence::Delayed(file), Some(ram));
         for (dir, name) in names {
-            self.insert_in_ram(dir, &name, InRam { ino, hides: NonZero::new(backing_ino) });
+            self.insert_in_ram(dir, &name, InRam { ino, hides });
         }
     }
 
@@ -332,9 +456,7 @@ impl Table {
     /// Whether space on flash is reserved for the attributes of this file; a file on flash needs
     /// none.
     pub(crate) fn has_space_for_attributes(&self, ino: Ino) -> bool {
-        self.nodes
-            .get(&ino)
-            .is_none_or(|node| node.has_attributes || !matches!(node.state, NodeState::Ram))
+        self.nodes.get(&ino).is_none_or(|node| node.has_attributes || !node.residence().is_in_ram())
     }
 
     /// Records that this space is reserved.
@@ -352,7 +474,7 @@ impl Table {
     pub(crate) fn may_need_extent(&self, ino: Ino, pages: u64) -> bool {
         self.nodes
             .get(&ino)
-            .is_some_and(|node| matches!(node.state, NodeState::Ram) && node.extents < pages)
+            .is_some_and(|node| node.residence().is_in_ram() && node.extents < pages)
     }
 
     /// Records that this space is reserved.
@@ -374,23 +496,26 @@ impl Table {
         self.metadata.subtract(std::mem::take(&mut node.extents) * EXTENT_BYTES);
     }
 
-    /// Records that a file lives in BACKING from now on, with each of its names.
-    pub(crate) fn has_settled(&mut self, ino: Ino, backing_ino: u64, before: Time, settled: Time) {
-        self.named_in_ram.remove(&ino);
+    /// A file in RAM lives in BACKING from now on, which has just given this file each of its
+    /// names. `was` and `is` are its attributes in RAM and there.
+    pub(crate) fn settle(
+        &mut self,
+        ino: Ino,
+        place: Option<&mut Place>,
+        file: Arc<File>,
+        (was, is): (&Stat, &Stat),
+    ) {
+        let backing_ino = is.st_ino;
         self.drop_attributes(ino);
-        let Some(node) = self.nodes.get_mut(&ino) else { return };
-        node.state = NodeState::Settled(backing_ino);
-        node.checkpoint = None;
+        let Some(node) = self.nodes.get(&ino) else { return };
         let names = node.names.clone();
+        self.moves(ino, place, Residence::Flash(backing_ino), Some(file));
         for (dir, name) in names {
             self.remove_in_ram(dir, &name);
         }
-        let (before_ns, settled_ns) = ns(before).zip(ns(settled)).unwrap_or_default();
+        let ctime = |stat: &Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
+        let (before_ns, settled_ns) = ns(ctime(was)).zip(ns(ctime(is))).unwrap_or_default();
         self.shown.insert(backing_ino, Shown { ino, before_ns, settled_ns });
-    }
-
-    /// Records that a file just got names in BACKING.
-    pub(crate) fn got_names(&mut self, backing_ino: u64) {
         self.named_at.insert(backing_ino, Instant::now());
     }
 
@@ -478,6 +603,7 @@ impl Table {
             return false;
         }
         node.names.push((dir, name.clone()));
+        self.list(ino);
         if let Some(dir) = self.nodes.get_mut(&dir) {
             dir.holds += 1;
         }
@@ -490,6 +616,7 @@ impl Table {
         let before = node.names.len();
         node.names.retain(|(other, known)| *other != dir || **known != *name);
         if node.names.len() < before {
+            self.list(ino);
             self.let_go_of(dir);
         }
     }
@@ -501,18 +628,22 @@ impl Table {
         }
     }
 
-    /// Records that the last name is gone. BACKING may give its number to another file.
-    pub(crate) fn is_gone(&mut self, ino: Ino, attr: Attr) {
-        self.named_in_ram.remove(&ino);
+    /// The last name is gone. BACKING may give its number to another file. Processes that have the
+    /// file open find its bytes in `file`, if that is another than before.
+    pub(crate) fn vanish(
+        &mut self,
+        ino: Ino,
+        place: Option<&mut Place>,
+        attr: Attr,
+        file: Option<Arc<File>>,
+    ) {
         self.drop_attributes(ino);
         self.dirs.remove(&ino);
         self.dir_times.remove(&ino);
-        let Some(node) = self.nodes.get_mut(&ino) else { return };
-        if let NodeState::Settled(backing_ino) = node.state {
+        if let Some(backing_ino) = self.residence(ino).and_then(Residence::backing_ino) {
             self.shown.remove(&backing_ino);
         }
-        node.checkpoint = None;
-        node.state = NodeState::Gone(Box::new(Attr { nlink: 0, ..attr }));
+        self.moves(ino, place, Residence::Gone(Arc::new(Attr { nlink: 0, ..attr })), file);
         self.drop_unused(ino);
     }
 
@@ -524,10 +655,8 @@ impl Table {
     /// Removes the node if neither the kernel nor the table needs it.
     pub(crate) fn drop_unused(&mut self, ino: Ino) {
         let Some(node) = self.nodes.get(&ino) else { return };
-        let used = node.lookups > 0
-            || node.opens > 0
-            || node.holds > 0
-            || matches!(node.state, NodeState::Ram);
+        let used =
+            node.lookups > 0 || node.opens > 0 || node.holds > 0 || node.residence().is_in_ram();
         if used || self.dir_times.contains_key(&ino) {
             return;
         }
@@ -563,12 +692,13 @@ impl Table {
                 *holds.entry(*dir).or_default() += 1;
                 assert!(self.nodes.contains_key(dir), "the directory {dir} of {ino} is here");
             }
-            match &node.state {
-                NodeState::Ram => {
-                    assert!(
-                        node.names.is_empty() != self.named_in_ram.contains(ino),
-                        "{ino} has a name or not"
-                    );
+            node.file.check();
+            let is_named_in_ram = node.residence().is_in_ram() && !node.names.is_empty();
+            assert_eq!(self.named_in_ram.contains(ino), is_named_in_ram, "{ino} has a name or not");
+            let is_delayed = node.residence().delayed().is_some();
+            assert_eq!(self.delayed.contains_key(ino), is_delayed, "{ino} belongs to a group");
+            match node.residence() {
+                Residence::Ram(_) | Residence::HandedOver | Residence::Delayed(_) => {
                     for (dir, name) in &node.names {
                         assert_eq!(
                             self.in_ram(*dir, name).map(|known| known.ino),
@@ -577,10 +707,10 @@ impl Table {
                         );
                     }
                 }
-                NodeState::Settled(backing_ino) => {
+                Residence::Flash(backing_ino) => {
                     assert_eq!(self.known_as(*backing_ino), *ino, "number of {backing_ino}")
                 }
-                NodeState::Gone(attr) => {
+                Residence::Gone(attr) => {
                     assert!(attr.nlink == 0 && node.names.is_empty(), "{ino} is gone")
                 }
             }
@@ -610,7 +740,7 @@ impl Table {
             assert!(!names.is_empty(), "{dir} has names in RAM");
             for (name, in_ram) in names {
                 let node = &self.nodes[&in_ram.ino];
-                assert!(matches!(node.state, NodeState::Ram), "{name:?} lives in RAM");
+                assert!(node.residence().is_in_ram(), "{name:?} lives in RAM");
                 assert!(
                     node.names.iter().any(|(other, known)| other == dir && known == name),
                     "{name:?} is known"
@@ -627,11 +757,8 @@ impl Table {
                 "{dir} is here while BACKING does not know its time"
             );
         }
-        for ino in &self.named_in_ram {
-            assert!(
-                matches!(self.nodes.get(ino), Some(Node { state: NodeState::Ram, .. })),
-                "{ino} lives in RAM"
-            );
+        for ino in self.named_in_ram.iter().chain(self.delayed.keys()) {
+            assert!(self.nodes.contains_key(ino), "{ino} is known");
         }
     }
 }

@@ -7,57 +7,21 @@
 //! `.flashsift/places`. File systems make names durable in order, so a power cut leaves no copy
 //! without its record.
 
-use super::Fs;
 use super::backing::{Backing, OpenDir, keep_time, list, remove_copies};
-use super::reservation::spare_files;
+use super::namespace::Namespace;
 use super::table::Table;
 use super::types::{Ino, ROOT};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, Result};
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-/// Temporary names begin so, and end in this many hexadecimal digits.
-const PREFIX: &[u8] = b".flashsift-";
-const DIGITS: usize = 16;
 /// Directories with a record. Copies for files in further directories are made in the hidden
 /// directory: a record costs an inode.
 const RECORDED: usize = 1000;
-
-/// Whether this is a temporary name of ours.
-pub(crate) fn is_temporary(name: &OsStr) -> bool {
-    let digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
-    name.as_bytes()
-        .strip_prefix(PREFIX)
-        .is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(digit))
-}
-
-pub(crate) fn temporary(number: u64) -> String {
-    format!("{}{number:0DIGITS$x}", String::from_utf8_lossy(PREFIX))
-}
-
-/// The directories that have a record, with the number of copies in each at the moment.
-#[derive(Debug, Default)]
-pub(crate) struct Temps {
-    dirs: HashMap<Ino, u32>,
-    next_record: u64,
-}
-
-impl Temps {
-    /// Whether copies may be in this directory.
-    pub(crate) fn may_be_in(&self, dir: Ino) -> bool {
-        self.dirs.contains_key(&dir)
-    }
-
-    /// The directory is gone: BACKING may give its number to another one.
-    pub(crate) fn forget(&mut self, dir: Ino) {
-        self.dirs.remove(&dir);
-    }
-}
 
 /// The temporary name of a copy, if it has one.
 #[derive(Debug)]
@@ -73,91 +37,27 @@ pub(crate) enum Temp {
     In(Ino, Arc<OpenDir>, String),
 }
 
-/// Path of a directory from BACKING on.
-pub(crate) fn path_of(table: &Table, mut dir: Ino) -> Option<Vec<u8>> {
-    let mut names = Vec::new();
-    while dir != ROOT {
-        let (parent, name) = table.node(dir)?.names.first()?.clone();
-        names.push(name);
-        dir = parent;
-    }
-    Some(joined(names.iter().rev().map(|name| name.as_bytes())))
-}
-
 /// The path of these names; `.` without any.
-fn joined<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
-    let path: Vec<&[u8]> = names.collect();
+fn joined(path: &[&[u8]]) -> Vec<u8> {
     if path.is_empty() { b".".to_vec() } else { path.join(&b'/') }
 }
 
-/// Names from one directory down to another; `None` if the other is not inside.
-fn path_within(table: &Table, above: Ino, mut dir: Ino) -> Option<Vec<Vec<u8>>> {
-    let mut names = Vec::new();
-    while dir != above {
-        let (parent, name) = table.node(dir)?.names.first()?.clone();
-        names.push(name.as_bytes().to_vec());
-        dir = parent;
-    }
-    names.reverse();
-    Some(names)
-}
-
-impl Fs {
-    /// Creates a file for the copy of a file that is called so. `syncs`: an fsync of the copy
-    /// follows, for which a name that has to be renamed costs less than none.
-    ///
-    /// # Errors
-    ///
-    /// BACKING has no space.
-    pub(crate) fn create_copy(&self, named_in: Option<Ino>, syncs: bool) -> Result<(Temp, File)> {
-        let mut table = self.table();
-        let dir = named_in.and_then(|ino| Some((ino, self.dir(&mut table, ino).ok()?)));
-        if let Some((ino, dir)) = dir
-            && self.backing.volume.is_ordered()
-        {
-            if !syncs {
-                // Creating it may wait for a slow device.
-                drop(table);
-                match self.backing.create_unnamed(&dir) {
-                    Ok(Some(file)) => return Ok((Temp::Unnamed, file)),
-                    Ok(None) | Err(_) => table = self.table(),
-                }
-            }
-            if let Ok((name, file)) = self.create_temp_in(&mut table, ino, &dir) {
-                return Ok((Temp::In(ino, dir, name), file));
-            }
-        }
-        drop(table);
-        self.backing.create_temp().map(|(name, file)| (Temp::Hidden(name), file))
-    }
-
-    /// Creates a file without a name for a file that is called so; `None` where there can be none.
-    pub(crate) fn create_without_name(&self, named_in: Option<Ino>) -> Result<Option<File>> {
-        let dir = named_in.and_then(|ino| self.dir(&mut self.table(), ino).ok());
-        match dir {
-            Some(dir) if self.backing.volume.is_ordered() => self.backing.create_unnamed(&dir),
-            Some(_) => Ok(None),
-            None => self.backing.create_unnamed_in_hidden(),
-        }
-    }
-
-    fn create_temp_in(
-        &self,
-        table: &mut Table,
+impl Namespace {
+    pub(crate) fn create_temp_in(
+        &mut self,
         ino: Ino,
         dir: &Arc<OpenDir>,
     ) -> Result<(String, File)> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | self.backing.without_atime();
-        self.with_temp_in(table, ino, dir, |name| {
+        self.with_temp_in(ino, dir, |name| {
             rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
         })
     }
 
     /// Makes a temporary name in a directory of applications, which does not get a new time.
     fn with_temp_in<T>(
-        &self,
-        table: &mut Table,
+        &mut self,
         ino: Ino,
         dir: &Arc<OpenDir>,
         make: impl Fn(&str) -> Result<T>,
@@ -165,8 +65,8 @@ impl Fs {
         if !dir.takes_temps {
             return Err(Errno::PERM);
         }
-        self.record(table, ino)?;
-        let time = self.attr_of(table, ino)?.mtime;
+        self.record(ino)?;
+        let time = self.attr_of(ino)?.mtime;
         let made = loop {
             let name = self.backing.next_temporary();
             match make(&name) {
@@ -176,7 +76,7 @@ impl Fs {
         };
         keep_time(dir, time);
         if made.is_ok()
-            && let Some(copies) = table.temps.dirs.get_mut(&ino)
+            && let Some(copies) = self.temps.dirs.get_mut(&ino)
         {
             *copies += 1;
         }
@@ -184,25 +84,25 @@ impl Fs {
     }
 
     /// Records the path of a directory, once.
-    fn record(&self, table: &mut Table, dir: Ino) -> Result<()> {
-        if table.temps.dirs.contains_key(&dir) {
+    fn record(&mut self, dir: Ino) -> Result<()> {
+        if self.temps.dirs.contains_key(&dir) {
             return Ok(());
         }
-        if table.temps.dirs.len() >= RECORDED {
+        if self.temps.dirs.len() >= RECORDED {
             return Err(Errno::NOSPC);
         }
         // A record takes no inode that a file in RAM will need.
-        spare_files(table.named_in_ram.len() as u64 + 1, self.backing.root.as_fd())?;
-        let path = path_of(table, dir).ok_or(Errno::STALE)?;
-        self.record_path(table, &path)?;
-        table.temps.dirs.insert(dir, 0);
+        self.backing.spare_files(self.named_in_ram().len() as u64 + 1)?;
+        let path = joined(&self.names_between(ROOT, dir).ok_or(Errno::STALE)?);
+        self.record_path(&path)?;
+        self.temps.dirs.insert(dir, 0);
         Ok(())
     }
 
-    fn record_path(&self, table: &mut Table, path: &[u8]) -> Result<()> {
+    fn record_path(&mut self, path: &[u8]) -> Result<()> {
         loop {
-            let number = table.temps.next_record;
-            table.temps.next_record += 1;
+            let number = self.temps.next_record;
+            self.temps.next_record += 1;
             match self.backing.record(number, path) {
                 Err(Errno::EXIST) => (),
                 done => return done,
@@ -213,8 +113,7 @@ impl Fs {
     /// Gives a file a name that may be in use, by a temporary name in the same directory if the
     /// directory takes one.
     pub(crate) fn link_over(
-        &self,
-        table: &mut Table,
+        &mut self,
         file: &File,
         (ino, dir): (Ino, &Arc<OpenDir>),
         name: &OsStr,
@@ -223,71 +122,63 @@ impl Fs {
             Err(Errno::EXIST) => (),
             done => return done,
         }
-        let link = |temp: &str| self.backing.link_file(file, dir, OsStr::new(temp));
-        let temp = match self.with_temp_in(table, ino, dir, link) {
+        let backing = self.backing.clone();
+        let link = |temp: &str| backing.link_file(file, dir, OsStr::new(temp));
+        let temp = match self.with_temp_in(ino, dir, link) {
             Ok((temp, ())) => Temp::In(ino, dir.clone(), temp),
             Err(_) => Temp::Hidden(self.backing.link_to_temp(file)?),
         };
-        self.rename_temp(table, &temp, dir, name).inspect_err(|_| self.remove_temp(table, &temp))
+        self.rename_temp(&temp, dir, name).inspect_err(|_| self.remove_temp(&temp))
     }
 
     /// Renames a copy to the name of its file, and replaces the file that has it.
-    pub(crate) fn rename_temp(
-        &self,
-        table: &mut Table,
-        temp: &Temp,
-        dir: &OpenDir,
-        name: &OsStr,
-    ) -> Result<()> {
+    pub(crate) fn rename_temp(&mut self, temp: &Temp, dir: &OpenDir, name: &OsStr) -> Result<()> {
         match temp {
             Temp::Unnamed | Temp::Placed | Temp::Linked => return Err(Errno::NOENT),
             Temp::Hidden(temp) => self.backing.place_temp(temp, dir, name)?,
             Temp::In(ino, from, temp) => {
                 rustix::fs::renameat(from, temp, dir, name)?;
-                ends(table, *ino);
+                ends(self, *ino);
             }
         }
         Ok(())
     }
 
     /// Removes a copy. If this fails, the next start removes it.
-    pub(crate) fn remove_temp(&self, table: &mut Table, temp: &Temp) {
+    pub(crate) fn remove_temp(&mut self, temp: &Temp) {
         match temp {
             Temp::Unnamed | Temp::Placed | Temp::Linked => (),
             Temp::Hidden(name) => {
                 let _ = self.backing.remove_temp(name);
             }
             Temp::In(ino, dir, name) => {
-                let time = self.attr_of(table, *ino).map(|attr| attr.mtime);
+                let time = self.attr_of(*ino).map(|attr| attr.mtime);
                 let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
                 if let Ok(time) = time {
                     keep_time(dir, time);
                 }
-                ends(table, *ino);
+                ends(self, *ino);
             }
         }
     }
 
     /// Before a directory is renamed: the records of the directories in it follow, or are made anew
     /// before the next copy there.
-    pub(crate) fn records_follow(&self, table: &mut Table, moved: Ino, to: (Ino, &OsStr)) {
-        let inside: Vec<(Ino, u32, Vec<Vec<u8>>)> = table
-            .temps
-            .dirs
-            .iter()
-            .filter_map(|(dir, copies)| Some((*dir, *copies, path_within(table, moved, *dir)?)))
-            .collect();
-        for (dir, copies, below) in inside {
+    pub(crate) fn records_follow(&mut self, moved: Ino, to: (Ino, &OsStr)) {
+        let above = self.names_between(ROOT, to.0).map(|names| joined(&names)).unwrap_or_default();
+        let path = |(dir, copies): (&Ino, &u32)| {
+            let below = self.names_between(moved, *dir)?;
+            let names: Vec<&[u8]> = [&above, to.1.as_bytes()].into_iter().chain(below).collect();
+            Some((*dir, *copies, joined(&names)))
+        };
+        let inside: Vec<(Ino, u32, Vec<u8>)> = self.temps.dirs.iter().filter_map(path).collect();
+        for (dir, copies, path) in inside {
             if copies == 0 {
-                table.temps.forget(dir);
+                self.temps.forget(dir);
                 continue;
             }
-            let above = path_of(table, to.0).unwrap_or_default();
-            let names =
-                [&above, to.1.as_bytes()].into_iter().chain(below.iter().map(Vec::as_slice));
-            let path = joined(names);
             // Without the record, what a crash leaves now stays.
-            if let Err(errno) = self.record_path(table, &path) {
+            if let Err(errno) = self.record_path(&path) {
                 tracing::warn!(errno = errno.raw_os_error(), "recording a directory: {errno}");
             }
         }
@@ -313,7 +204,8 @@ impl Backing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Caller, Config, Store};
+    use crate::fs::temporary::temporary;
+    use crate::{Caller, Config, Fs, Store};
     use rustix::fs::RenameFlags;
     use std::path::Path;
 
@@ -333,11 +225,11 @@ mod tests {
 
     /// A copy in a directory of applications; `None` where BACKING's file system takes none there.
     fn copy_in(fs: &Fs, dir: Ino) -> Option<String> {
-        match fs.create_copy(Some(dir), true).unwrap().0 {
+        match fs.mover.create_copy(Some(dir), true).unwrap().0 {
             Temp::In(_, _, name) => Some(name),
             other => {
                 println!("SKIPPED: copies are made in the hidden directory: {other:?}");
-                fs.remove_temp(&mut fs.table(), &other);
+                fs.table().remove_temp(&other);
                 None
             }
         }
@@ -414,16 +306,5 @@ mod tests {
         fs.rmdir(ROOT, OsStr::new("dir")).unwrap();
         fs.tidy().unwrap();
         fs.check();
-    }
-
-    #[test]
-    fn only_whole_temporary_names_are_ours() {
-        assert!(is_temporary(OsStr::new(&temporary(0))));
-        assert!(is_temporary(OsStr::new(&temporary(u64::MAX))));
-        for other in [".flashsift", ".flashsift-", ".flashsift-00000000000000001", "a"] {
-            assert!(!is_temporary(OsStr::new(other)), "{other}");
-        }
-        let uppercase = temporary(0xabc).to_uppercase();
-        assert!(!is_temporary(OsStr::new(&uppercase)));
     }
 }

@@ -3,7 +3,10 @@
 use flashsift_core::sift::live::{LiveCounts, LiveMode, SiftedBy};
 use flashsift_core::writeback::flusher::FlusherSettings;
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -12,6 +15,23 @@ pub type Ino = u64;
 
 /// The directory that is mounted.
 pub const ROOT: Ino = 1;
+
+/// Time after which a pattern that nothing has matched is named, µs.
+pub(crate) const USED_AFTER_US: u64 = 60_000_000;
+
+pub(crate) type Name = Arc<OsStr>;
+
+/// Directories and what a file is called there. Nearly all have a single name.
+pub(crate) type Names = SmallVec<[(Ino, Name); 1]>;
+
+pub(crate) fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// The result with the error's number.
+pub(crate) fn io<T>(done: std::io::Result<T>) -> rustix::io::Result<T> {
+    done.map_err(|error| errno(&error))
+}
 
 /// Configuration of the file system.
 #[derive(Clone, Debug)]

@@ -132,7 +132,7 @@ fn sync_range(file: &File, flags: libc::c_uint) -> Result<()> {
         if unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) } == 0 {
             return Ok(());
         }
-        match super::open_files::errno(&std::io::Error::last_os_error()) {
+        match super::types::errno(&std::io::Error::last_os_error()) {
             Errno::INTR => (),
             error => return Err(error),
         }

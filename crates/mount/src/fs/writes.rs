@@ -2,13 +2,10 @@
 //!
 //! The account is kept under the lock of the event stream, which reads do not take.
 
-use super::Fs;
+use super::decider::Decider;
 use super::types::{Device, Model, Writes};
-use super::write_back::Job;
-use super::{table, types::Ino};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::sift::account::WrittenData;
-use rustix::io::Result;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -43,6 +40,16 @@ impl Flushes {
         if synced {
             add(&self.synced);
         }
+    }
+
+    /// Counts an application's sync of a directory.
+    pub(crate) fn directory_synced(&self) {
+        add(&self.directories);
+    }
+
+    /// Counts an open whose writes are not seen here.
+    pub(crate) fn unseen_open(&self) {
+        add(&self.unseen_opens);
     }
 }
 
@@ -79,93 +86,48 @@ fn written_bytes(stat: &Path) -> Option<u64> {
     sectors.checked_mul(SECTOR_BYTES)
 }
 
-impl Fs {
-    /// A file was created in RAM.
-    pub(crate) fn account_birth(&self, ino: Ino) {
-        self.events.with_account(|account, _| account.is_in_ram(table::file_id(ino)));
-    }
-
-    /// From now on the file's writes go to BACKING.
-    pub(crate) fn account_leaving(&self, ino: Ino) {
-        self.events.with_account(|account, _| account.left_ram(table::file_id(ino)));
-    }
-
-    /// A copy of this many bytes is in BACKING's page cache, not flushed.
-    pub(crate) fn account_unflushed(&self, ino: Ino, bytes: u64) {
-        let file = table::file_id(ino);
-        self.events.with_account(|account, now_us| account.handed_over(now_us, file, bytes));
-    }
-
-    /// A copy of this many bytes was flushed; `None`: the file itself, which was handed over.
-    pub(crate) fn account_flushed(&self, job: Job, copied_bytes: Option<u64>) {
-        self.events.with_account(|account, now_us| match copied_bytes {
-            Some(bytes) => account.copied(bytes, job.durable),
-            None => account.flushes(now_us, table::file_id(job.ino), job.durable),
-        });
-    }
-
-    /// An application synced a directory.
-    pub(crate) fn account_directory_sync(&self) {
-        add(&self.backing.flushes.directories);
-    }
-
-    /// An open whose writes are not seen here.
-    pub(crate) fn account_unseen_open(&self) {
-        add(&self.backing.flushes.unseen_opens);
-    }
-
-    /// Makes a file durable, and counts that. `synced`: an application waits for it.
-    pub(crate) fn fsync_in_backing(&self, file: impl AsFd, synced: bool) -> Result<()> {
-        self.backing.flushes.issued(synced);
-        rustix::fs::fsync(file)
-    }
-
-    /// Makes the content of a file durable for an application.
-    pub(crate) fn fdatasync_in_backing(&self, file: impl AsFd) -> Result<()> {
-        self.backing.flushes.issued(true);
-        rustix::fs::fdatasync(file)
-    }
-
-    /// Returns the figures since the mount began.
-    pub(crate) fn writes(&self, in_ram_bytes: Option<u64>) -> Writes {
-        let (totals, settings, now_us) = self
-            .events
-            .with_account(|account, now_us| (account.totals(now_us), account.settings(), now_us));
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let flushes = &self.backing.flushes;
-        let mut writes = Writes {
-            mounted_s: now_us / 1_000_000,
-            requested_bytes: totals.requested_bytes,
-            unseen_opens: count(&flushes.unseen_opens),
-            ext4_bytes: totals.plain.written_bytes,
-            ext4_waiting_bytes: totals.plain.dirty_bytes,
-            ext4_early_bytes: totals.plain.early_bytes,
-            flash_bytes: totals.mount.written_bytes,
-            flash_estimated_bytes: totals.below_bytes,
-            flash_waiting_bytes: in_ram_bytes.map(|bytes| bytes + totals.mount.dirty_bytes),
-            saved_bytes: None,
-            saved_bytes_per_day: None,
-            syncs: totals.syncs + count(&flushes.directories),
-            sync_ext4_bytes: totals.plain.synced_bytes,
-            sync_flash_bytes: totals.mount.synced_bytes,
-            sync_flushes: count(&flushes.synced),
-            flushes: count(&flushes.all),
-            device: self.device.as_ref().and_then(BlockDevice::since_mount),
-            model: Model {
-                expire_ms: settings.expire_us / 1000,
-                tick_ms: settings.tick_us / 1000,
-                background_bytes: settings.background_pages.checked_mul(PAGE_BYTES),
-            },
-        };
-        // Data that still waits will be written on both sides. Otherwise a file in RAM would count
-        // as saved until its write-back.
-        let due = |side: WrittenData, waiting_bytes: u64| {
-            i64::try_from(side.written_bytes + waiting_bytes).unwrap_or(i64::MAX)
-        };
-        writes.saved_bytes = writes.flash_waiting_bytes.map(|waiting_bytes| {
-            due(totals.plain, totals.plain.dirty_bytes) - due(totals.mount, waiting_bytes)
-        });
-        writes.saved_bytes_per_day = writes.saved_bytes.and_then(|bytes| writes.per_day(bytes));
-        writes
-    }
+/// Returns the figures since the mount began.
+pub(crate) fn figures(
+    decider: &Decider,
+    flushes: &Flushes,
+    device: Option<&BlockDevice>,
+    in_ram_bytes: Option<u64>,
+) -> Writes {
+    let (totals, settings, now_us) = decider
+        .with_account(|account, now_us| (account.totals(now_us), account.settings(), now_us));
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let mut writes = Writes {
+        mounted_s: now_us / 1_000_000,
+        requested_bytes: totals.requested_bytes,
+        unseen_opens: count(&flushes.unseen_opens),
+        ext4_bytes: totals.plain.written_bytes,
+        ext4_waiting_bytes: totals.plain.dirty_bytes,
+        ext4_early_bytes: totals.plain.early_bytes,
+        flash_bytes: totals.mount.written_bytes,
+        flash_estimated_bytes: totals.below_bytes,
+        flash_waiting_bytes: in_ram_bytes.map(|bytes| bytes + totals.mount.dirty_bytes),
+        saved_bytes: None,
+        saved_bytes_per_day: None,
+        syncs: totals.syncs + count(&flushes.directories),
+        sync_ext4_bytes: totals.plain.synced_bytes,
+        sync_flash_bytes: totals.mount.synced_bytes,
+        sync_flushes: count(&flushes.synced),
+        flushes: count(&flushes.all),
+        device: device.and_then(BlockDevice::since_mount),
+        model: Model {
+            expire_ms: settings.expire_us / 1000,
+            tick_ms: settings.tick_us / 1000,
+            background_bytes: settings.background_pages.checked_mul(PAGE_BYTES),
+        },
+    };
+    // Data that still waits will be written on both sides. Otherwise a file in RAM would count
+    // as saved until its write-back.
+    let due = |side: WrittenData, waiting_bytes: u64| {
+        i64::try_from(side.written_bytes + waiting_bytes).unwrap_or(i64::MAX)
+    };
+    writes.saved_bytes = writes.flash_waiting_bytes.map(|waiting_bytes| {
+        due(totals.plain, totals.plain.dirty_bytes) - due(totals.mount, waiting_bytes)
+    });
+    writes.saved_bytes_per_day = writes.saved_bytes.and_then(|bytes| writes.per_day(bytes));
+    writes
 }

@@ -1,35 +1,19 @@
 //! Extended attributes, access control lists among them.
 
 use super::Fs;
-use super::backing::proc_path;
+use super::beneath::proc_path;
 use super::caller::{User, as_user, keeps_setgid};
+use super::copying::{XATTR_BYTES, xattr_names, xattr_value};
+use super::mover::Job;
 use super::reservation::ATTRIBUTES_BYTES;
-use super::table::NodeState;
 use super::types::{Caller, Changes, Ino};
-use super::write_back::Job;
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Limit of a value, and of all names together, bytes.
-const BYTES: usize = 64 << 10;
-
-pub(crate) fn names(path: &Path) -> Result<Vec<CString>> {
-    let mut list = vec![0; BYTES];
-    let len = rustix::fs::listxattr(path, &mut list[..])?;
-    Ok(split_names(&list[..len]))
-}
-
-pub(crate) fn value(path: &Path, name: impl rustix::path::Arg) -> Result<Vec<u8>> {
-    let mut value = vec![0; BYTES];
-    let len = rustix::fs::getxattr(path, name, &mut value[..])?;
-    value.truncate(len);
-    Ok(value)
-}
 
 /// Limit of the attributes of a file in RAM, bytes, of which each also counts a fixed overhead.
 /// ext4 limits them to a block and the rest of the inode; its smallest blocks are 1 KiB.
@@ -37,8 +21,8 @@ const BYTES_IN_RAM: usize = 800;
 const BYTES_EACH: usize = 24;
 
 fn bytes_in_use(path: &Path) -> Result<usize> {
-    names(path)?.iter().try_fold(0, |sum, name| {
-        Ok(sum + BYTES_EACH + name.count_bytes() + value(path, name)?.len())
+    xattr_names(path)?.iter().try_fold(0, |sum, name| {
+        Ok(sum + BYTES_EACH + name.count_bytes() + xattr_value(path, name)?.len())
     })
 }
 
@@ -54,9 +38,8 @@ impl Fs {
     fn attributes(&self, ino: Ino) -> Result<Where> {
         let mut table = self.table();
         let node = table.node(ino).ok_or(Errno::STALE)?;
-        let open =
-            node.file_state.as_ref().and_then(|file_state| file_state.place.read().file.clone());
-        if matches!(node.state, NodeState::Ram) {
+        let open = node.file_state().and_then(|file_state| file_state.place().file().cloned());
+        if node.residence().is_in_ram() {
             let held = self.store.handed_over(ino);
             let path = self.store.path(ino);
             return Ok(Where { path, _open: None, _handed_over: held, in_ram: true });
@@ -66,8 +49,8 @@ impl Fs {
                 .as_ref()
                 .try_clone()
                 .map(OwnedFd::from)
-                .map_err(|error| super::open_files::errno(&error))?,
-            None => self.path_of(&mut table, ino)?,
+                .map_err(|error| super::types::errno(&error))?,
+            None => table.path_of(ino)?,
         };
         let path_of_it = proc_path(&path);
         Ok(Where { path: path_of_it, _open: Some(path), _handed_over: None, in_ram: false })
@@ -79,7 +62,7 @@ impl Fs {
     ///
     /// `ENODATA`: there is no such attribute. `EOPNOTSUPP`, `EACCES`.
     pub fn get_xattr(&self, ino: Ino, name: &OsStr) -> Result<Vec<u8>> {
-        self.look(ino, |path| value(path, name))
+        self.look(ino, |path| xattr_value(path, name))
     }
 
     /// The names of all attributes, each with a terminating zero byte.
@@ -89,7 +72,7 @@ impl Fs {
     /// `EOPNOTSUPP`, and the errors of reading the file's attributes.
     pub fn list_xattr(&self, ino: Ino) -> Result<Vec<u8>> {
         self.look(ino, |path| {
-            let mut list = vec![0; BYTES];
+            let mut list = vec![0; XATTR_BYTES];
             let len = rustix::fs::listxattr(path, &mut list[..])?;
             list.truncate(len);
             Ok(list)
@@ -168,19 +151,18 @@ impl Fs {
         adds: usize,
         change: impl Fn(&Path) -> Result<()>,
     ) -> Result<()> {
-        self.refuse_if_read_only()?;
-        let file_state = self.file_state(&mut self.table(), ino)?;
+        self.backing.refuse_if_read_only()?;
+        let file_state = self.delayed.file_state(&mut self.table(), ino)?;
         let done = loop {
             let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
             let gate = file_state.gate.read();
             let at = self.attributes(ino)?;
             if at.in_ram && adds > 0 && !self.table().has_space_for_attributes(ino) {
-                let flash = self.backing.root.as_fd();
-                self.reservation.take_exactly(ATTRIBUTES_BYTES, flash, &self.store)?;
+                self.reservation.take_exactly(ATTRIBUTES_BYTES)?;
                 self.table().add_attributes(ino);
             }
-            let place = file_state.place.read();
-            if at.in_ram == place.settled && at.in_ram {
+            let place = file_state.place();
+            if at.in_ram && !place.residence().is_in_ram() {
                 // The file was written back just now.
                 continue;
             }
@@ -189,15 +171,15 @@ impl Fs {
                 drop(gate);
                 if epoch.is_some() {
                     drop(epoch);
-                    self.leave_group(ino, &file_state)?;
+                    self.delayed.leave_group(ino, &file_state)?;
                     continue;
                 }
                 // Only BACKING knows its limit for attributes, also for a file without a name.
-                self.settle(&[Job::later(ino)])?;
+                self.mover.settle(&[Job::later(ino)])?;
                 continue;
             }
             // Attributes are no part of epochs: the file in BACKING gets them as well.
-            let base = place.delayed.as_ref().and_then(|delayed| delayed.base_file());
+            let base = place.residence().delayed().and_then(|delayed| delayed.base_file());
             if let Some(base) = base {
                 as_user(user, || change(&proc_path(&base)))?;
             }
@@ -206,7 +188,7 @@ impl Fs {
                 false => as_user(user, || change(&at.path)),
             };
             file_state.changed();
-            if let Some(delayed) = &place.delayed {
+            if let Some(delayed) = place.residence().delayed() {
                 delayed.extended();
             }
             drop(place);
@@ -216,25 +198,17 @@ impl Fs {
             // Not every tmpfs supports every attribute, and its limit is lower.
             match done {
                 Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram && in_group => {
-                    self.leave_group(ino, &file_state)?;
+                    self.delayed.leave_group(ino, &file_state)?;
                 }
                 Err(Errno::OPNOTSUPP | Errno::NOSPC) if at.in_ram => {
-                    self.settle(&[Job::later(ino)])?
+                    self.mover.settle(&[Job::later(ino)])?
                 }
                 done => break done,
             }
         };
         let mut table = self.table();
         table.close_dir(ino);
-        self.release_content(&mut table, ino, file_state);
+        table.release(ino, file_state);
         done
     }
-}
-
-/// Names of extended attributes as the kernel gives them.
-fn split_names(list: &[u8]) -> Vec<CString> {
-    list.split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-        .filter_map(|name| CString::new(name).ok())
-        .collect()
 }

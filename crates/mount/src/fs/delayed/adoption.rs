@@ -1,40 +1,33 @@
 //! Files that join a group or leave it.
 
-use super::DelayedFile;
-use super::file::{Base, Left};
-use super::recovery::born_ns;
-use crate::fs::Fs;
-use crate::fs::backing::proc_path;
-use crate::fs::events::At;
-use crate::fs::table::{NodeState, Table};
-use crate::fs::types::{Ino, Time};
-use crate::fs::xattrs;
+use super::Delayed;
+use crate::fs::copying::copy_attributes;
+use crate::fs::decider::At;
+use crate::fs::delayed_file::{Base, DelayedFile, Left};
+use crate::fs::namespace::Namespace;
+use crate::fs::recovery::born_ns;
+use crate::fs::residence::Residence;
+use crate::fs::table::Node;
+use crate::fs::types::Ino;
 use flashsift_core::event::Micros;
-use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, Result};
-use std::fs::File;
 use std::sync::Arc;
 
-impl Fs {
-    /// Registers a new file of a group.
-    pub(crate) fn is_born_delayed(&self, ino: Ino, delay_us: Micros) -> Arc<DelayedFile> {
-        let file = Arc::new(DelayedFile::new(delay_us, 0));
-        self.delayed.state.lock().files.insert(ino, file.clone());
-        file
-    }
-
+impl Delayed {
     /// Makes a file in RAM that is no file of a group yet one of this group.
-    pub(super) fn joins_from_ram(&self, table: &Table, ino: Ino, delay_us: Micros) -> Result<()> {
+    pub(crate) fn joins_from_ram(
+        &self,
+        table: &mut Namespace,
+        ino: Ino,
+        delay_us: Micros,
+    ) -> Result<()> {
         let size = self.store.stat(ino)?.st_size as u64;
-        let joined = Arc::new(DelayedFile::new(delay_us, size));
-        if let Some(file_state) = table.node(ino).and_then(|node| node.file_state.clone()) {
-            file_state.place.write().delayed = Some(joined.clone());
-        }
-        self.delayed.state.lock().files.insert(ino, joined);
+        table.join(ino, Arc::new(DelayedFile::new(delay_us, size)));
         if let Some(file) = table.file(ino) {
             // The sifter need not care any more.
-            self.is_on_flash(file);
-            self.events.ignore(file);
+            self.decider.is_on_flash(file);
+            self.decider.ignore(file);
         }
         Ok(())
     }
@@ -45,24 +38,23 @@ impl Fs {
     /// # Errors
     ///
     /// RAM has no space; the file cannot be read.
-    pub(crate) fn adopt(&self, table: &mut Table, ino: Ino) -> Result<bool> {
-        let Some(NodeState::Settled(backing_ino)) = table.node(ino).map(|node| node.state.clone())
-        else {
-            return Ok(self.is_delayed(table, ino));
+    pub(crate) fn adopt(&self, table: &mut Namespace, ino: Ino) -> Result<bool> {
+        let Some(backing_ino) = table.residence(ino).and_then(Residence::backing_ino) else {
+            return Ok(table.delayed().contains_key(&ino));
         };
         let Some(delay_us) = self.delay_of_file(table, ino) else { return Ok(false) };
-        if self.delayed.was_changed_outside(backing_ino) {
+        if self.was_changed_outside(backing_ino) {
             return Ok(false);
         }
-        let file_state = table.node(ino).and_then(|node| node.file_state.clone());
+        let file_state = table.node(ino).and_then(Node::file_state).cloned();
         // Another kind of open may be under way, whose writes we do not see.
         if file_state.as_ref().is_some_and(|file_state| !file_state.is_in_group()) {
             return Ok(false);
         }
-        let mut place = file_state.as_ref().map(|file_state| file_state.place.write());
-        let file = match place.as_ref().and_then(|place| place.file.clone()) {
+        let mut place = file_state.as_ref().map(|file_state| file_state.place_to_move());
+        let file = match place.as_ref().and_then(|place| place.file().cloned()) {
             Some(file) => file,
-            None => match self.open_settled(table, ino, backing_ino) {
+            None => match table.open_settled(ino, backing_ino) {
                 Ok(file) => Arc::new(file),
                 Err(Errno::STALE) => return Err(Errno::STALE),
                 Err(_) => return Ok(false),
@@ -75,7 +67,7 @@ impl Fs {
         if !flags.contains(OFlags::RDWR)
             || flags.contains(OFlags::APPEND)
             || !is_file
-            || !self.delayed.admits(stat.st_uid)
+            || !self.admits(stat.st_uid)
             || stat.st_nlink as usize != names.len()
         {
             return Ok(false);
@@ -94,34 +86,27 @@ impl Fs {
                 other => Err(other),
             };
         }
-        let at = At { us: self.now_us(), tid: 0 };
-        let id = self.introduce(table, at, ino, stat.st_size as u64);
-        if !self.names_are_durable(table, ino) {
-            self.delayed.names_changed_below();
+        let at = At { us: self.decider.now(), tid: 0 };
+        let id = table.introduce(at, ino, stat.st_size as u64);
+        if !table.names_are_durable(ino) {
+            self.names_changed_below();
         }
         let (born_ns, left) = (born_ns(&file), Left::new(&stat));
-        let counted = self.delayed.open_files.clone();
+        let counted = self.open_files.clone();
         let base = Base { file, ino: backing_ino, born_ns, names, left, counted };
         let adopted = Arc::new(DelayedFile::with_base(delay_us, base, stat.st_size as u64));
-        table.is_adopted(ino, backing_ino);
-        if let Some(place) = &mut place {
-            let is_open = place.file.is_some();
-            place.file = is_open.then(|| Arc::new(ram));
-            place.settled = false;
-            place.delayed = Some(adopted.clone());
-        }
-        self.delayed.state.lock().files.insert(ino, adopted);
-        self.events.ignore(id);
-        self.events.with_account(|account, _| account.is_in_ram(id));
+        table.adopt(ino, place.as_deref_mut(), adopted, Arc::new(ram));
+        self.decider.ignore(id);
+        self.decider.is_in_ram(id);
         Ok(true)
     }
 
     /// Ends the life in RAM of a file of a group that BACKING has as it is. The gate is held
     /// exclusively. Returns whether it lives in BACKING now.
-    pub(super) fn release_delayed(&self, table: &mut Table, ino: Ino) -> Result<bool> {
-        let Some(file) = self.delayed.file(ino) else { return Ok(true) };
+    pub(super) fn release_delayed(&self, table: &mut Namespace, ino: Ino) -> Result<bool> {
+        let Some(file) = table.delayed_file(ino) else { return Ok(true) };
         let Some(node) = table.node(ino) else { return Ok(false) };
-        let (names, file_state) = (node.names.clone(), node.file_state.clone());
+        let names = node.names.clone();
         let pages = file.pages.read();
         let Some(base) = pages.base.clone() else { return Ok(false) };
         let same = names.iter().all(|name| base.names.contains(name))
@@ -133,46 +118,13 @@ impl Fs {
         drop(pages);
         let was = self.store.stat(ino)?;
         let settled = rustix::fs::fstat(&base.file)?;
-        let ctime =
-            |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
-        table.has_settled(ino, base.ino, ctime(&was), ctime(&settled));
-        table.got_names(base.ino);
-        if let Some(file_state) = file_state {
-            let mut place = file_state.place.write();
-            if place.file.is_some() {
-                place.file = Some(base.file.clone());
-            }
-            place.settled = true;
-            place.delayed = None;
-        }
-        self.delayed.forget(ino);
+        table.settle(ino, None, base.file, (&was, &settled));
         self.store.remove(ino)?;
         if let Some(id) = table.file(ino) {
-            self.events.with_account(|account, _| account.left_ram(id));
-            self.events.unignore(id);
+            self.decider.leaves_ram(id);
+            self.decider.unignore(id);
         }
         table.drop_unused(ino);
         Ok(true)
     }
-}
-
-fn copy_attributes(from: &File, stat: &rustix::fs::Stat, ram: &File) -> Result<()> {
-    rustix::fs::ftruncate(ram, stat.st_size as u64)?;
-    let path = proc_path(from);
-    let names = match xattrs::names(&path) {
-        Err(Errno::OPNOTSUPP) => Vec::new(),
-        names => names?,
-    };
-    for name in names {
-        let value = xattrs::value(&path, &name)?;
-        rustix::fs::fsetxattr(ram, &name, &value, XattrFlags::empty())?;
-    }
-    let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
-    rustix::fs::futimens(
-        ram,
-        &Timestamps {
-            last_access: time(stat.st_atime, stat.st_atime_nsec as i64),
-            last_modification: time(stat.st_mtime, stat.st_mtime_nsec as i64),
-        },
-    )
 }

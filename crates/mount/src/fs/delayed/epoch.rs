@@ -1,16 +1,16 @@
 //! The end of an epoch.
 
-use super::file::{Base, DelayedFile, Left};
-use super::recovery::{
+use super::{Closer, Delayed, open_log};
+use crate::fs::backing::{INHERITED, keep_time};
+use crate::fs::beneath::{LOG, hidden_name, open_beneath};
+use crate::fs::copying::{copy, in_parts, set_times};
+use crate::fs::delayed_file::{Base, DelayedFile, Left};
+use crate::fs::namespace::Namespace;
+use crate::fs::recovery::{
     apply_change, born_ns, open_in_any_case, remove, remove_hidden, set_attributes, write_pages,
 };
-use super::{Closer, hidden_name, io, open_log};
-use crate::fs::Fs;
-use crate::fs::backing::{INHERITED, keep_time, open_beneath};
-use crate::fs::table::{Name, Names, Table};
-use crate::fs::temps::path_of;
-use crate::fs::types::Ino;
-use crate::fs::write_back::copies::copy;
+use crate::fs::table::Table;
+use crate::fs::types::{Ino, Name, Names, ROOT, io};
 use flashsift_core::delayed::changes::Changes;
 use flashsift_core::delayed::plan::{
     DeferredPages, EpochFile, EpochPlan, EpochStep, FileKey, Standing, is_written_anew,
@@ -22,7 +22,7 @@ use flashsift_core::delayed::schedule::{Ending, Schedule};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::structure::Extents;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
-use rustix::fs::{AtFlags, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -34,8 +34,6 @@ use std::sync::Arc;
 
 /// Deleted files that may be held.
 const HELD: usize = 256;
-/// Pages that are copied at once.
-const CHUNK_PAGES: u64 = 64;
 
 /// A file of an epoch.
 #[derive(Debug)]
@@ -103,7 +101,7 @@ struct Candidate {
     names: Names,
 }
 
-impl Fs {
+impl Delayed {
     /// Ends the epoch: what was synced is durable then, or everything. Applications go on, except
     /// while it is captured.
     ///
@@ -111,10 +109,10 @@ impl Fs {
     ///
     /// The first error. The changes are part of the next epoch then.
     pub(crate) fn end_epoch(&self, ending: Ending) -> Result<()> {
-        if !self.delayed.is_used() {
+        if !self.is_used() {
             return Ok(());
         }
-        let mut closer = self.delayed.closer.lock();
+        let mut closer = self.closer.lock();
         self.end_epoch_with(&mut closer, ending)
     }
 
@@ -125,11 +123,11 @@ impl Fs {
     ///
     /// Those of the epoch, or of the commit.
     pub(crate) fn fence(&self) -> Result<MutexGuard<'_, Closer>> {
-        let mut closer = self.delayed.closer.lock();
+        let mut closer = self.closer.lock();
         self.end_epoch_with(&mut closer, Ending::Asked)?;
         self.empty_log(&mut closer)?;
         // The next epoch depends on the changes that follow.
-        self.delayed.names_changed_below();
+        self.names_changed_below();
         Ok(closer)
     }
 
@@ -149,14 +147,14 @@ impl Fs {
 
     /// Leaves BACKING without a log. Everything was applied.
     pub(crate) fn remove_log(&self) -> Result<()> {
-        let mut closer = self.delayed.closer.lock();
+        let mut closer = self.closer.lock();
         if closer.unapplied.is_some() {
             return Err(Errno::BUSY);
         }
         if closer.file.take().is_some() {
             // In place first: the log may be the only place that has it.
             self.backing.sync_all(false)?;
-            rustix::fs::unlinkat(&self.backing.hidden, super::LOG, AtFlags::empty())?;
+            rustix::fs::unlinkat(&self.backing.hidden, LOG, AtFlags::empty())?;
         }
         Ok(())
     }
@@ -171,7 +169,7 @@ impl Fs {
             done = self.empty_log(closer);
             closer.is_to_be_emptied = done.is_err();
         }
-        let mut state = self.delayed.state.lock();
+        let mut state = self.state.lock();
         state.log_bytes = closer.log.bytes();
         match done {
             Ok(()) => {
@@ -197,9 +195,12 @@ impl Fs {
         if let Some(captured) = closer.unapplied.take() {
             self.apply_epoch(closer, captured)?;
         }
-        let is_empty = self.delayed.state.lock().files.is_empty();
-        if is_empty && self.table().all_whiteouts().is_empty() {
-            let _ = self.delayed.state.lock().schedule.taken(false);
+        let is_empty = {
+            let table = self.table();
+            table.delayed().is_empty() && table.all_whiteouts().is_empty()
+        };
+        if is_empty {
+            let _ = self.state.lock().schedule.taken(false);
             return Ok(());
         }
         let captured = self.prepare_epoch(closer).and_then(|()| {
@@ -231,26 +232,24 @@ impl Fs {
 
     /// Another attempt follows.
     fn epoch_waits(&self) {
-        let now = self.now_us();
-        let schedule = &mut self.delayed.state.lock().schedule;
+        let now = self.decider.now();
+        let schedule = &mut self.state.lock().schedule;
         let before = schedule.clone();
         schedule.failed(now, &before);
     }
 
     fn prepare_epoch(&self, closer: &mut Closer) -> Result<()> {
-        self.refuse_if_read_only()?;
+        self.backing.refuse_if_read_only()?;
         self.log_file(closer)?;
         let growing = {
             let table = self.table();
-            let files: Vec<Arc<DelayedFile>> =
-                self.delayed.state.lock().files.values().cloned().collect();
             let grows = |file: &Arc<DelayedFile>| {
                 let pages = file.pages.read();
                 let base = pages.base.as_ref()?;
                 let below = pages.changes.below();
                 (pages.changes.size() > below).then(|| (reference(&table, base), below))
             };
-            files.iter().filter_map(grows).collect()
+            table.delayed().values().filter_map(grows).collect()
         };
         let prepared = closer.log.prepare(growing, closer.held.len() > HELD);
         self.checkpoint(closer, &prepared.checkpoint)?;
@@ -287,8 +286,8 @@ impl Fs {
         self.wrote_below(pages * PAGE_BYTES);
         closer.log.checkpointed();
         closer.deferred.clear();
-        let gate = self.delayed.gate.write();
-        for file in self.delayed.state.lock().files.values() {
+        let gate = self.gate.write();
+        for file in self.table().delayed().values() {
             file.pages.write().deferred = Extents::default();
         }
         closer.placed.clear();
@@ -299,7 +298,7 @@ impl Fs {
 
     /// Counts bytes that went to BACKING.
     fn wrote_below(&self, bytes: u64) {
-        self.events.with_account(|account, _| account.copied(bytes, false));
+        self.decider.copied(bytes, false);
         self.counters.lock().settled_bytes += bytes;
     }
 
@@ -332,7 +331,7 @@ impl Fs {
     /// A capture of 12,000 new files took more than a second.
     fn stage_new_files(&self, whole: bool) -> StagedFiles {
         let mut staged = StagedFiles::new();
-        let candidates = self.candidates(&self.table());
+        let candidates = Self::candidates(&self.table());
         let is_new = |candidate: &&Candidate| {
             let pages = candidate.file.pages.read();
             let standing = Standing { synced: pages.synced, moved: false };
@@ -387,13 +386,13 @@ impl Fs {
         whole: bool,
         staged: &mut StagedFiles,
     ) -> Result<Option<Captured>> {
-        let gate = self.delayed.gate.write();
+        let gate = self.gate.write();
         let mut table = self.table();
         let mut rest = false;
         let mut candidates = Vec::new();
-        for candidate in self.candidates(&table) {
+        for candidate in Self::candidates(&table) {
             if let Some(ino) = candidate.file.notices_changes_outside() {
-                self.delayed.state.lock().changed_outside.insert(ino);
+                self.state.lock().changed_outside.insert(ino);
                 let name = candidate.names.first().and_then(|(dir, name)| path(&table, *dir, name));
                 tracing::warn!(
                     "{}: changed past this mount; its content may be mixed, and its syncs are not \
@@ -418,9 +417,9 @@ impl Fs {
             }
         }
         let removals = self.removals(&mut table)?;
-        let uncommitted = std::mem::take(&mut self.delayed.state.lock().uncommitted);
+        let uncommitted = std::mem::take(&mut self.state.lock().uncommitted);
         if candidates.is_empty() && removals.is_empty() {
-            let state = &mut *self.delayed.state.lock();
+            let state = &mut *self.state.lock();
             state.uncommitted |= uncommitted;
             let _ = state.schedule.taken(rest);
             state.first_sync_us = None;
@@ -428,7 +427,7 @@ impl Fs {
         }
         let removals = (removals, uncommitted);
         let captured = self.capture(closer, &mut table, candidates, removals, staged);
-        let mut state = self.delayed.state.lock();
+        let mut state = self.state.lock();
         let captured = match captured {
             Ok(captured) => Captured { before: state.schedule.taken(rest), ..captured },
             Err(error) => {
@@ -444,10 +443,9 @@ impl Fs {
     }
 
     /// The files of the group that have a name.
-    fn candidates(&self, table: &Table) -> Vec<Candidate> {
-        let state = self.delayed.state.lock();
+    fn candidates(table: &Table) -> Vec<Candidate> {
         let mut all: Vec<Candidate> = Vec::new();
-        for (ino, file) in &state.files {
+        for (ino, file) in table.delayed() {
             let Some(node) = table.node(*ino).filter(|node| !node.names.is_empty()) else {
                 continue;
             };
@@ -464,15 +462,14 @@ impl Fs {
                 names: node.names.clone(),
             });
         }
-        all.sort_by_key(|candidate| candidate.ino);
         all
     }
 
     /// The names that BACKING is to lose.
-    fn removals(&self, table: &mut Table) -> Result<Removals> {
+    fn removals(&self, table: &mut Namespace) -> Result<Removals> {
         let mut all = Vec::new();
         for (dir, name) in table.all_whiteouts() {
-            let there = match self.dir(table, dir) {
+            let there = match table.dir(dir) {
                 Ok(open) => match self.backing.stat(&open, &name) {
                     Ok(stat) => Some(stat.st_ino),
                     Err(Errno::NOENT) => None,
@@ -497,7 +494,7 @@ impl Fs {
     fn capture(
         &self,
         closer: &Closer,
-        table: &mut Table,
+        table: &mut Namespace,
         candidates: Vec<Candidate>,
         (removals, uncommitted): (Removals, bool),
         staged: &mut StagedFiles,
@@ -653,19 +650,14 @@ impl Fs {
                 let base = candidate.file.base_file().ok_or(Errno::IO)?;
                 let pages = candidate.file.pages.read();
                 let (ram, size) = (open(*file)?, pages.changes.size());
-                let mut bytes = Vec::new();
                 let mut grown = 0;
                 for run in pages.changes.pages().parts(*from..u64::MAX) {
-                    let mut page = run.start;
-                    while page < run.end {
-                        let end = run.end.min(page + CHUNK_PAGES);
-                        let (at, to) = (page * PAGE_BYTES, (end * PAGE_BYTES).min(size));
-                        bytes.resize(to.saturating_sub(at) as usize, 0);
-                        io(ram.read_exact_at(&mut bytes, at))?;
-                        io(base.write_all_at(&bytes, at))?;
+                    let range = run.start * PAGE_BYTES..(run.end * PAGE_BYTES).min(size);
+                    in_parts(range, |at, bytes| {
+                        io(ram.read_exact_at(bytes, at))?;
                         grown += bytes.len() as u64;
-                        page = end;
-                    }
+                        io(base.write_all_at(bytes, at))
+                    })?;
                 }
                 if io(base.metadata())?.len() < size {
                     rustix::fs::ftruncate(&base, size)?;
@@ -675,17 +667,14 @@ impl Fs {
             EpochStep::Append { file, pages, at } => {
                 let (ram, log) = (open(*file)?, closer.file.as_ref().ok_or(Errno::IO)?);
                 let size = io(ram.metadata())?.len();
-                let mut page = pages.start;
-                while page < pages.end {
-                    let end = pages.end.min(page + CHUNK_PAGES);
-                    let mut bytes = vec![0; ((end - page) * PAGE_BYTES) as usize];
-                    let from = page * PAGE_BYTES;
-                    let len = (end * PAGE_BYTES).min(size).saturating_sub(from) as usize;
+                let start = pages.start * PAGE_BYTES;
+                in_parts(start..pages.end * PAGE_BYTES, |from, bytes| {
+                    let len = size.saturating_sub(from).min(bytes.len() as u64) as usize;
                     io(ram.read_exact_at(&mut bytes[..len], from))?;
-                    head.add(&bytes);
-                    io(log.write_all_at(&bytes, at + (page - pages.start) * PAGE_BYTES))?;
-                    page = end;
-                }
+                    bytes[len..].fill(0);
+                    head.add(bytes);
+                    io(log.write_all_at(bytes, at + (from - start)))
+                })?;
                 Ok(0)
             }
             EpochStep::Commit | EpochStep::Head | EpochStep::FlushLog => Ok(0),
@@ -725,8 +714,8 @@ impl Fs {
                 let _ = self.backing.remove_temp(&hidden_name(place.hidden));
             }
         }
-        let now = self.now_us();
-        let mut state = self.delayed.state.lock();
+        let now = self.decider.now();
+        let mut state = self.state.lock();
         state.uncommitted = true;
         state.schedule.failed(now, &captured.before);
         state.first_sync_us.get_or_insert(now);
@@ -807,11 +796,11 @@ impl Fs {
     fn changing_dir(
         &self,
         dir: Ino,
-        change: impl FnOnce(&mut Table, &crate::fs::backing::OpenDir) -> Result<()>,
+        change: impl FnOnce(&mut Namespace, &crate::fs::backing::OpenDir) -> Result<()>,
     ) -> Result<()> {
         let mut table = self.table();
-        let open = self.dir(&mut table, dir)?;
-        let time = self.attr_of(&mut table, dir)?.mtime;
+        let open = table.dir(dir)?;
+        let time = table.attr_of(dir)?.mtime;
         change(&mut table, &open)?;
         keep_time(&*open, time);
         table.dir_times.remove(&dir);
@@ -822,8 +811,8 @@ impl Fs {
     /// Files that BACKING has now need no RAM.
     fn epoch_is_applied(&self, closer: &mut Closer, captured: Captured) {
         self.wrote_below(captured.new_bytes + captured.plan.record.pages() * PAGE_BYTES);
-        self.delayed.state.lock().epochs += 1;
-        let mut gate = self.delayed.gate.write();
+        self.state.lock().epochs += 1;
+        let mut gate = self.gate.write();
         let mut table = self.table();
         for (number, member) in captured.members.into_iter().enumerate() {
             if number % AT_ONCE == AT_ONCE - 1 {
@@ -860,7 +849,7 @@ impl Fs {
             }
             pages.deferred = deferred;
             let left = Left::new(&stat);
-            let counted = self.delayed.open_files.clone();
+            let counted = self.open_files.clone();
             pages.base =
                 Some(Base { file, ino: id.ino, born_ns: id.born_ns, names, left, counted });
             drop(pages);
@@ -876,17 +865,17 @@ impl Fs {
 
     /// Files that BACKING has as they are leave RAM, and so do pages of others.
     fn leave_ram(&self) {
-        let all: Vec<Ino> = self.delayed.state.lock().files.keys().copied().collect();
+        let all: Vec<Ino> = self.table().delayed().keys().copied().collect();
         for some in all.chunks(AT_ONCE) {
-            let _gate = self.delayed.gate.write();
+            let _gate = self.gate.write();
             let mut table = self.table();
             some.iter().for_each(|ino| self.leaves_ram(&mut table, *ino));
         }
     }
 
-    fn leaves_ram(&self, table: &mut Table, ino: Ino) {
+    fn leaves_ram(&self, table: &mut Namespace, ino: Ino) {
         if table.node(ino).is_some_and(|node| node.opens > 0) {
-            self.drop_clean_pages(ino);
+            self.drop_clean_pages(table, ino);
         } else if let Err(error) = self.release_delayed(table, ino) {
             tracing::debug!("a file stays in RAM: {error}");
         }
@@ -895,12 +884,12 @@ impl Fs {
     /// Opens a file that an epoch has given these names in BACKING, and no other file.
     fn open_placed(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         placed: &HashMap<(Ino, Name), u64>,
         names: &Names,
     ) -> Result<Arc<File>> {
         let first = names.first().ok_or(Errno::STALE)?;
-        let file = open_in_any_case(&*self.dir(table, first.0)?, &first.1)?;
+        let file = open_in_any_case(&*table.dir(first.0)?, &first.1)?;
         table.drop_unused(first.0);
         match placed.get(first) == Some(&rustix::fs::fstat(&file)?.st_ino) {
             true => Ok(Arc::new(file)),
@@ -908,8 +897,8 @@ impl Fs {
         }
     }
 
-    fn drop_clean_pages(&self, ino: Ino) {
-        let Some(file) = self.delayed.file(ino) else { return };
+    fn drop_clean_pages(&self, table: &Table, ino: Ino) {
+        let Some(file) = table.delayed_file(ino) else { return };
         let mut pages = file.pages.write();
         if pages.base.is_some() && !pages.in_flight {
             // If this fails, they stay.
@@ -954,23 +943,11 @@ fn attributes(stat: &rustix::fs::Stat) -> Attributes {
     }
 }
 
-fn set_times(file: &File, was: &rustix::fs::Stat) -> Result<()> {
-    let time = |tv_sec, tv_nsec: i64| Timespec { tv_sec, tv_nsec };
-    let last_access = time(was.st_atime, was.st_atime_nsec as i64);
-    let last_modification = time(was.st_mtime, was.st_mtime_nsec as i64);
-    rustix::fs::futimens(file, &Timestamps { last_access, last_modification })
-}
-
 /// The path of a name from BACKING on.
 fn path(table: &Table, dir: Ino, name: &OsStr) -> Option<Path> {
-    let mut path = path_of(table, dir)?;
-    if path == b"." {
-        path.clear();
-    } else {
-        path.push(b'/');
-    }
-    path.extend(name.as_bytes());
-    Some(path.into())
+    let mut names = table.names_between(ROOT, dir)?;
+    names.push(name.as_bytes());
+    Some(names.join(&b'/').into())
 }
 
 fn reference(table: &Table, base: &Base) -> FileRef {
@@ -981,6 +958,7 @@ fn reference(table: &Table, base: &Base) -> FileRef {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Fs;
     use crate::{Access, Caller, Config, ROOT, Store};
     use std::fs;
 
@@ -1007,20 +985,21 @@ mod tests {
             made
         });
         let mut closer = mount.delayed.closer.lock();
-        mount.prepare_epoch(&mut closer).unwrap();
-        let mut staged = mount.stage_new_files(true);
+        mount.delayed.prepare_epoch(&mut closer).unwrap();
+        let mut staged = mount.delayed.stage_new_files(true);
         assert_eq!(staged.len(), 4);
         let [same, ..] = open.each_ref().map(|(attr, ..)| staged[&attr.ino].hidden);
         mount.write(Access::default(), open[1].1, 0, b"newer").unwrap();
         let mode = crate::Changes { mode: Some(0o600), ..crate::Changes::default() };
         mount.set_attr(0, open[2].0.ino, &mode).unwrap();
         mount.unlink(0, ROOT, OsStr::new("gone.db")).unwrap();
-        let captured = mount.capture_epoch(&mut closer, true, &mut staged).unwrap().unwrap();
+        let captured =
+            mount.delayed.capture_epoch(&mut closer, true, &mut staged).unwrap().unwrap();
         assert_eq!(staged.len(), 3, "copies that were not used");
         assert!(captured.plan.record.places.iter().any(|place| place.hidden == same));
-        mount.commit_epoch(&closer, &captured, &mut false).unwrap();
+        mount.delayed.commit_epoch(&closer, &captured, &mut false).unwrap();
         closer.log = captured.plan.log.clone();
-        mount.apply_epoch(&mut closer, captured).unwrap();
+        mount.delayed.apply_epoch(&mut closer, captured).unwrap();
         drop(closer);
         let below = |name: &str| fs::read(folder.path().join("backing").join(name)).ok();
         assert_eq!(below("same.db").as_deref(), Some(&b"first"[..]));

@@ -1,7 +1,7 @@
 //! The pages of a file in RAM of which BACKING has an older version.
 
-use super::io;
-use crate::fs::table::Names;
+use super::copying::{in_parts, read_all};
+use super::types::{Names, io};
 use flashsift_core::delayed::changes::Changes;
 use flashsift_core::delayed::record::InodeId;
 use flashsift_core::event::Micros;
@@ -14,9 +14,6 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-
-/// Size of one step of a copy.
-const COPIED_BYTES: u64 = 256 << 10;
 
 /// A file of a group in RAM.
 #[derive(Debug)]
@@ -35,7 +32,7 @@ pub(super) struct Base {
     pub(super) names: Names,
     /// As the mount left it: no other process may change it.
     pub(super) left: Left,
-    /// One of the descriptors that [`Delayed`](super::Delayed) counts.
+    /// One of the descriptors that [`Delayed`](super::delayed::Delayed) counts.
     #[expect(dead_code, reason = "counted by its clones")]
     pub(super) counted: Arc<()>,
 }
@@ -158,16 +155,12 @@ impl DelayedFile {
         let pages = self.pages.read();
         let size = pages.changes.size();
         let mut copied = 0;
-        let mut bytes = Vec::new();
         for run in pages.missing.iter() {
-            let (mut at, end) = (run.start * PAGE_BYTES, (run.end * PAGE_BYTES).min(size));
-            while at < end {
-                bytes.resize((end - at).min(COPIED_BYTES) as usize, 0);
-                pages.read_base(at, &mut bytes)?;
-                io(target.write_all_at(&bytes, at))?;
-                at += bytes.len() as u64;
+            in_parts(run.start * PAGE_BYTES..(run.end * PAGE_BYTES).min(size), |at, bytes| {
+                pages.read_base(at, bytes)?;
                 copied += bytes.len() as u64;
-            }
+                io(target.write_all_at(bytes, at))
+            })?;
         }
         Ok(copied)
     }
@@ -302,21 +295,10 @@ impl DelayedFile {
 
 impl Pages {
     /// Reads from the base; behind its end are zeros.
-    fn read_base(&self, offset: u64, mut bytes: &mut [u8]) -> Result<()> {
-        let mut at = offset;
-        while !bytes.is_empty() {
-            let Some(base) = &self.base else { break };
-            match base.file.read_at(bytes, at) {
-                Ok(0) => break,
-                Ok(read) => {
-                    bytes = &mut std::mem::take(&mut bytes)[read..];
-                    at += read as u64;
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return io(Err(error)),
-            }
-        }
-        bytes.fill(0);
+    fn read_base(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let base = self.base.as_ref();
+        let read = base.map_or(Ok(0), |base| read_all(&base.file, offset, bytes))?;
+        bytes[read..].fill(0);
         Ok(())
     }
 
@@ -384,17 +366,4 @@ impl Pages {
         self.missing = missing;
         Ok(())
     }
-}
-
-fn read_all(file: &File, offset: u64, bytes: &mut [u8]) -> Result<usize> {
-    let mut read = 0;
-    while read < bytes.len() {
-        match file.read_at(&mut bytes[read..], offset + read as u64) {
-            Ok(0) => break,
-            Ok(more) => read += more,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return io(Err(error)),
-        }
-    }
-    Ok(read)
 }

@@ -5,13 +5,12 @@
 //! and its fsync follows. Until the fsync returns, a crash may leave a part of the file, also as
 //! without the mount. Meanwhile the table is locked: no application reaches the name.
 
-use super::super::Fs;
-use super::super::backing::keep_time;
-use super::super::failures::{Failed, In, Step};
-use super::super::table::NodeState;
-use super::super::volume::Kind;
-use super::copies::copy;
-use super::{Batch, Job, Outcome};
+use super::{Batch, Job, Mover, Outcome};
+use crate::fs::backing::keep_time;
+use crate::fs::copying::copy;
+use crate::fs::failures::{Failed, In, Step};
+use crate::fs::residence::Residence;
+use crate::fs::volume::Kind;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -20,7 +19,7 @@ use std::sync::Arc;
 /// Bytes of the largest file that is written so, since other requests wait meanwhile.
 const LARGEST_BYTES: i64 = 256 << 10;
 
-impl Fs {
+impl Mover {
     /// Creates the file under its name, if its name is new and no other way costs less.
     pub(super) fn settle_in_place(&self, job: Job, batch: &mut Batch) -> Result<Outcome, Failed> {
         let ino = job.ino;
@@ -28,24 +27,27 @@ impl Fs {
             return Ok(Outcome::Nothing);
         }
         let mut table = self.table();
-        let Some(node) = table.node(ino).filter(|node| matches!(node.state, NodeState::Ram)) else {
+        let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
+        if !matches!(node.residence(), Residence::Ram(_)) {
             return Ok(Outcome::Nothing);
-        };
+        }
         let [(parent, name)] = &node.names[..] else { return Ok(Outcome::Nothing) };
         let (parent, name) = (*parent, name.clone());
         let is_new = table.in_ram(parent, &name).is_some_and(|in_ram| in_ram.hides.is_none());
-        if !is_new || self.store.handed_over(ino).is_some() {
+        if !is_new {
             return Ok(Outcome::Nothing);
         }
-        let dir = self.dir(&mut table, parent).step(Step::Open)?;
-        let time = self.attr_of(&mut table, parent).step(Step::Open)?.mtime;
-        let Ok(file_state) = self.file_state(&mut table, ino) else { return Ok(Outcome::Nothing) };
+        let dir = table.dir(parent).step(Step::Open)?;
+        let time = table.attr_of(parent).step(Step::Open)?.mtime;
+        let Ok(file_state) = self.delayed.file_state(&mut table, ino) else {
+            return Ok(Outcome::Nothing);
+        };
         let stat = self.store.stat(ino).step(Step::Open)?;
         if !dir.takes_temps || stat.st_size > LARGEST_BYTES {
             return Ok(Outcome::Nothing);
         }
         // Writers wait for this lock, so the copy is complete.
-        let mut place = file_state.place.write();
+        let mut place = file_state.place_to_move();
         let source = self.store.open_to_copy(ino).step(Step::Open)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW;
         let flags = flags | OFlags::CLOEXEC | self.backing.without_atime();
@@ -65,16 +67,14 @@ impl Fs {
         let (bytes, was) = done?;
         table.dir_times.remove(&parent);
         self.delayed.direct_change(parent);
-        let open = table.node(ino).is_some_and(|node| node.opens > 0);
-        self.records_place(&mut table, job, &file_state, &file, &was, batch)?;
-        self.moves_to_backing(ino, &mut place, open.then(|| file.clone()));
+        self.settles(&mut table, (job, &file_state), &mut place, &file, &was, batch)?;
         drop(place);
-        self.account_flushed(job, Some(bytes));
+        self.decider.copied(bytes, job.durable);
         let mut counters = self.counters.lock();
         counters.settled += 1;
         counters.settled_bytes += bytes;
         drop(counters);
-        self.release_content(&mut table, ino, file_state);
+        table.release(ino, file_state);
         table.drop_unused(ino);
         Ok(Outcome::Settled)
     }
@@ -83,7 +83,8 @@ impl Fs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, Caller, Config, Ino, ROOT, Store};
+    use crate::fs::backing::Backing;
+    use crate::{Access, Caller, Config, Fs, Ino, ROOT, Store};
     use std::ffi::OsStr;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::Path;
@@ -95,9 +96,9 @@ mod tests {
         }
         let backing = File::open(folder.join("backing")).unwrap();
         let store = Store::in_dir(&folder.join("store")).unwrap();
-        let mut fs = Fs::new(backing.into(), store, Config::default()).unwrap();
-        fs.backing.volume.kind = Kind::F2fs;
-        fs
+        let mut backing = Backing::new(backing.into(), false).unwrap();
+        backing.volume.kind = Kind::F2fs;
+        Fs::over(backing, store, Config::default()).unwrap()
     }
 
     fn create(fs: &Fs, name: &str, bytes: &[u8]) -> Ino {

@@ -17,27 +17,33 @@
 //! Writers are not blocked during the copy; if the file changes meanwhile, the copy is repeated.
 //! After [`TRIES`] failed attempts the file's writers wait for the last one.
 
-pub(crate) mod copies;
+mod copies;
 mod handed_over;
 mod in_place;
+mod performing;
 mod placing;
+mod removal;
 
-use super::Fs;
-use super::backing::{OpenDir, keep_time};
-use super::failures::{Failed, In, Step, WriteBackError, WriteBackFailures};
-use super::file_state::FileState;
-use super::table::{NodeState, Table};
+use super::backing::{Backing, OpenDir, keep_time};
+use super::decider::Decider;
+use super::delayed::Delayed;
+use super::drops::Drops;
+use super::failures::{Failed, Failing, In, Step, WriteBackError, WriteBackFailures};
+use super::namespace::Namespace;
+use super::residence::{FileState, Residence};
+use super::store::Store;
+use super::table::{Table, file_id};
 use super::temps::Temp;
-use super::types::Ino;
+use super::types::{Failure, Ino, Status};
 use super::volume::begin_flush;
 use flashsift_core::delayed::schedule::Ending;
-use flashsift_core::event::Action;
-use rustix::fs::{Mode, OFlags};
+use flashsift_core::event::{Action, FileId, Micros};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Copies of a changing file that are tried before its writers have to wait.
 const TRIES: u32 = 3;
@@ -111,6 +117,13 @@ struct Batch {
     failed: Vec<(Ino, Failed)>,
 }
 
+impl Batch {
+    /// Notes a failure. Returns the outcome of a success.
+    fn note(&mut self, job: Job, done: Result<Outcome, Failed>) -> Option<Outcome> {
+        done.map_err(|error| self.failed.push((job.ino, error))).ok()
+    }
+}
+
 #[derive(PartialEq, Eq)]
 enum Outcome {
     Settled,
@@ -122,18 +135,77 @@ enum Outcome {
     Nothing,
 }
 
-impl Fs {
+/// Longest time after which a file that was handed over gets its name, µs: when the kernel writes
+/// dirty pages by default (`vm.dirty_expire_centisecs`). Until then its deletion costs nothing.
+const UNNAMED_US: Micros = 30_000_000;
+
+/// Moves files from one residence to another: in batches, with one commit or none.
+#[derive(Debug)]
+pub(crate) struct Mover {
+    names: Arc<Mutex<Namespace>>,
+    backing: Arc<Backing>,
+    store: Arc<Store>,
+    decider: Arc<Decider>,
+    delayed: Arc<Delayed>,
+    counters: Arc<Mutex<Status>>,
+    pub(crate) drops: Drops,
+    /// Held by the thread that frees space in RAM.
+    pub(super) making_room: Mutex<()>,
+    /// Locked after the table.
+    failing: Mutex<Failing>,
+    /// Copies that could not get their names, by file. Locked after the table.
+    kept: Mutex<HashMap<Ino, Staged>>,
+    /// Files that were handed over, and when each has to get its name, in order.
+    handed_over: Mutex<VecDeque<(Micros, Ino)>>,
+    /// Time from a file's being handed over to its name, µs.
+    unnamed_us: Micros,
+}
+
+impl Mover {
+    pub(crate) fn new(
+        names: Arc<Mutex<Namespace>>,
+        delayed: Arc<Delayed>,
+        counters: Arc<Mutex<Status>>,
+        lose_at_most_us: Micros,
+    ) -> Mover {
+        let (backing, store, decider) = names.lock().stands_on();
+        Mover {
+            names,
+            backing,
+            store,
+            decider,
+            delayed,
+            counters,
+            drops: Drops::default(),
+            making_room: Mutex::new(()),
+            failing: Mutex::default(),
+            kept: Mutex::default(),
+            handed_over: Mutex::default(),
+            unnamed_us: lose_at_most_us.min(UNNAMED_US),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Namespace> {
+        self.names.lock()
+    }
+
+    /// Current failures, with the paths of their files.
+    pub(crate) fn failures(&self, table: &Table) -> Vec<Failure> {
+        self.failing.lock().now(table)
+    }
+
     /// Performs the decisions that are due. Returns how many files reached flash, and the failures.
     ///
     /// # Errors
     ///
     /// The files that could not be written back, which stay in RAM.
-    pub fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
+    pub(crate) fn settle_due(&self, now_us: u64) -> (u64, Result<(), WriteBackFailures>) {
         let before = self.counters.lock().settled;
-        let done = self.decide_by_time(now_us);
-        let done = done.and(self.settle_handed_over(self.now_us().max(now_us)));
+        self.decider.handle_deadline(now_us);
+        let done = self.perform();
+        let done = done.and(self.settle_handed_over(self.decider.now().max(now_us)));
         // A failure is logged there, and the epoch is tried again.
-        let _ = self.end_due_epoch(self.now_us().max(now_us));
+        let _ = self.delayed.end_due_epoch(self.decider.now().max(now_us));
         // The times of directories that the kernel still knows can wait: files come and go there,
         // and each time would be a write.
         self.keep_times(|table, dir| table.node(dir).is_none_or(|node| node.lookups == 0));
@@ -146,11 +218,10 @@ impl Fs {
     /// # Errors
     ///
     /// The files that could not be written back, which stay in RAM.
-    pub fn settle_all(&self) -> Result<(), WriteBackFailures> {
+    pub(crate) fn settle_all(&self) -> Result<(), WriteBackFailures> {
         self.write_back_all()?;
-        let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::SyncAll, errno };
         let begun = Instant::now();
-        self.backing.sync_all(false).map_err(failed)?;
+        self.backing.sync_all(false).map_err(WriteBackError::of_all(Step::SyncAll))?;
         self.table().all_names_last(begun);
         Ok(())
     }
@@ -161,14 +232,17 @@ impl Fs {
     /// # Errors
     ///
     /// The files that could not be written back, which stay in RAM.
-    pub fn write_back_all(&self) -> Result<(), WriteBackFailures> {
-        let failed = |errno| WriteBackError { path: "/".to_owned(), step: Step::Epoch, errno };
-        self.end_epoch(Ending::Asked).map_err(failed)?;
-        let mut all: Vec<Ino> = self.table().named_in_ram.iter().copied().collect();
-        all.retain(|ino| self.delayed.file(*ino).is_none());
-        self.emit(self.begin(0), Action::SyncAll);
+    pub(crate) fn write_back_all(&self) -> Result<(), WriteBackFailures> {
+        self.delayed.end_epoch(Ending::Asked).map_err(WriteBackError::of_all(Step::Epoch))?;
+        let all: Vec<Ino> = {
+            let table = self.table();
+            let others =
+                table.named_in_ram().iter().filter(|ino| !table.delayed().contains_key(ino));
+            others.copied().collect()
+        };
+        self.decider.emit(self.decider.begin(0), Action::SyncAll);
         let done = self.perform();
-        self.wait_until_performed(&all);
+        self.decider.wait_until_performed(&ids(&all));
         done?;
         let left = self.named_of(&all);
         if !left.is_empty() {
@@ -184,7 +258,7 @@ impl Fs {
     /// The files among these that are in RAM and have a name.
     fn named_of(&self, files: &[Ino]) -> Vec<Ino> {
         let table = self.table();
-        files.iter().copied().filter(|ino| table.named_in_ram.contains(ino)).collect()
+        files.iter().copied().filter(|ino| table.named_in_ram().contains(ino)).collect()
     }
 
     /// Sets the times of wanted directories to the last change by a file in RAM.
@@ -195,8 +269,7 @@ impl Fs {
         drop(table);
         for ino in dirs {
             let mut table = self.table();
-            if let (Ok(attr), Ok(dir)) = (self.attr_of(&mut table, ino), self.dir(&mut table, ino))
-            {
+            if let (Ok(attr), Ok(dir)) = (table.attr_of(ino), table.dir(ino)) {
                 keep_time(&dir, attr.mtime);
             }
             table.dir_times.remove(&ino);
@@ -219,9 +292,10 @@ impl Fs {
         if !in_ram {
             return Ok(());
         }
-        self.wait_until_performed(files);
+        self.decider.wait_until_performed(&ids(files));
         for ino in self.named_of(files) {
-            match self.failure_of(ino) {
+            let failure = self.failing.lock().of(ino);
+            match failure {
                 Some(errno) => return Err(errno),
                 None => self.settle(&[Job::durable(ino)])?,
             }
@@ -229,29 +303,11 @@ impl Fs {
         Ok(())
     }
 
-    /// Whether every name that this file got by its write-back outlives a power cut.
-    pub(crate) fn names_are_durable(&self, table: &Table, ino: Ino) -> bool {
-        match table.node(ino).map(|node| &node.state) {
-            Some(NodeState::Settled(backing_ino)) => {
-                table.do_names_last(*backing_ino, self.committed_after())
-            }
-            _ => true,
-        }
-    }
-
-    /// Time after which the kernel has committed a name on its own.
-    fn committed_after(&self) -> Option<Duration> {
-        let volume = &self.backing.volume;
-        volume.is_ordered().then(|| volume.committed_after())
-    }
-
     /// Makes content and names of a file on flash durable.
     pub(crate) fn fsync_settled(&self, ino: Ino, file: &File) -> Result<(), Errno> {
-        self.fsync_in_backing(file, true)?;
+        self.backing.fsync(file, true)?;
         let mut table = self.table();
-        if let Some(NodeState::Settled(backing_ino)) =
-            table.node(ino).map(|node| node.state.clone())
-        {
+        if let Some(backing_ino) = table.residence(ino).and_then(Residence::backing_ino) {
             table.names_last(backing_ino);
         }
         Ok(())
@@ -266,7 +322,7 @@ impl Fs {
             return Ok(());
         }
         // The end of their epoch frees the RAM of files of groups.
-        let _ = self.end_epoch(Ending::Asked);
+        let _ = self.delayed.end_epoch(Ending::Asked);
         if self.store.usage()?.0 < used {
             return Ok(());
         }
@@ -276,7 +332,8 @@ impl Fs {
             return Ok(());
         }
         let before = self.counters.lock().settled;
-        let done = self.decide_for_space(bytes);
+        self.decider.need_space(bytes);
+        let done = self.perform();
         // A file that cannot be written back does not keep the others from freeing space.
         match self.counters.lock().settled > before {
             true => Ok(()),
@@ -288,35 +345,31 @@ impl Fs {
     pub(crate) fn settle(&self, jobs: &[Job]) -> Result<(), WriteBackFailures> {
         let mut tried: Vec<Ino> = jobs.iter().map(|job| job.ino).collect();
         let mut failed = Vec::new();
-        let (delayed, jobs): (Vec<Job>, Vec<Job>) =
-            jobs.iter().copied().partition(|job| self.delayed.file(job.ino).is_some());
+        let (delayed, jobs) = self.delayed.partition_delayed(jobs.to_vec(), |job| job.ino);
         if !delayed.is_empty()
-            && let Err(errno) = self.end_epoch(Ending::Asked)
+            && let Err(errno) = self.delayed.end_epoch(Ending::Asked)
         {
             failed.extend(delayed.iter().map(|job| (job.ino, Failed { step: Step::Epoch, errno })));
         }
         for jobs in jobs.chunks(BATCH) {
             let mut batch = Batch::default();
             let mut again = jobs.to_vec();
-            again.retain(|job| match self.settle_in_place(*job, &mut batch) {
-                Ok(done) => done == Outcome::Nothing,
-                Err(error) => {
-                    batch.failed.push((job.ino, error));
-                    false
-                }
+            again.retain(|job| {
+                let done = self.settle_in_place(*job, &mut batch);
+                batch.note(*job, done) == Some(Outcome::Nothing)
             });
             again.retain(|job| {
-                let large = job.large && !job.durable;
-                if large {
-                    match self.hand_over(*job) {
-                        // Where BACKING takes no file without a name, it is written back.
-                        Ok(Outcome::Nothing) => return !self.is_handed_over(job.ino),
-                        Ok(Outcome::Changed) => batch.failed.push((job.ino, CHANGED)),
-                        Ok(_) => (),
-                        Err(error) => batch.failed.push((job.ino, error)),
-                    }
+                if !job.large || job.durable {
+                    return true;
                 }
-                !large
+                let done = self.hand_over(*job);
+                match batch.note(*job, done) {
+                    // Where BACKING takes no file without a name, it is written back.
+                    Some(Outcome::Nothing) => return !self.is_handed_over(job.ino),
+                    Some(Outcome::Changed) => batch.failed.push((job.ino, CHANGED)),
+                    _ => (),
+                }
+                false
             });
             for job in &mut again {
                 job.large = false;
@@ -332,10 +385,9 @@ impl Fs {
                 again = Vec::new();
                 for copy in self.flush(staged, &mut batch.failed) {
                     let job = copy.job;
-                    match self.place(copy, &mut batch) {
-                        Ok(Outcome::Changed) => again.push(job),
-                        Ok(_) => (),
-                        Err(error) => batch.failed.push((job.ino, error)),
+                    let done = self.place(copy, &mut batch);
+                    if batch.note(job, done) == Some(Outcome::Changed) {
+                        again.push(job);
                     }
                 }
                 if again.is_empty() {
@@ -343,13 +395,10 @@ impl Fs {
                 }
             }
             for job in again {
-                match self.settle_alone(job, &mut batch) {
+                let done = self.settle_alone(job, &mut batch);
+                if batch.note(job, done) == Some(Outcome::Changed) {
                     // Its writers wait: no one could have changed it.
-                    Ok(Outcome::Changed) => {
-                        batch.failed.push((job.ino, CHANGED));
-                    }
-                    Ok(_) => (),
-                    Err(error) => batch.failed.push((job.ino, error)),
+                    batch.failed.push((job.ino, CHANGED));
                 }
             }
             match self.backing.volume.is_ordered() {
@@ -358,23 +407,24 @@ impl Fs {
             }
             let mut table = self.table();
             for placed in batch.placed {
-                self.release_content(&mut table, placed.job.ino, placed.file_state);
+                table.release(placed.job.ino, placed.file_state);
                 table.drop_unused(placed.job.ino);
             }
             let committed =
-                self.committed_after().and_then(|after| Instant::now().checked_sub(after));
+                self.backing.committed_after().and_then(|after| Instant::now().checked_sub(after));
             if let Some(committed) = committed {
                 table.all_names_last(committed);
             }
             tried.extend(batch.tried);
             failed.extend(batch.failed);
         }
-        self.tried(&tried, &failed)
+        let table = self.table();
+        self.failing.lock().tried(&table, &tried, &failed)
     }
 
     /// Writes back one file while its writers wait.
     fn settle_alone(&self, job: Job, batch: &mut Batch) -> Result<Outcome, Failed> {
-        let Ok(file_state) = self.file_state(&mut self.table(), job.ino) else {
+        let Ok(file_state) = self.delayed.file_state(&mut self.table(), job.ino) else {
             return Ok(Outcome::Nothing);
         };
         let _closed = file_state.gate.write();
@@ -406,7 +456,7 @@ impl Fs {
             let synced = staged.iter().any(|copy| copy.job.durable);
             let done = match &staged[..] {
                 [] => Ok(()),
-                [one] => self.fsync_in_backing(&one.file, synced),
+                [one] => self.backing.fsync(&one.file, synced),
                 _ => self.backing.sync_all(synced),
             };
             match done.step(Step::Sync) {
@@ -415,11 +465,12 @@ impl Fs {
             }
         }
         for copy in flushed.iter().filter(|copy| !copy.flushed) {
+            let id = file_id(copy.job.ino);
             match (copy.nameless, copy.itself) {
                 (true, true) => (),
-                (true, false) => self.account_unflushed(copy.job.ino, copy.bytes),
-                (false, true) => self.account_flushed(copy.job, None),
-                (false, false) => self.account_flushed(copy.job, Some(copy.bytes)),
+                (true, false) => self.decider.hands_over(id, copy.bytes),
+                (false, true) => self.decider.flushes(id, copy.job.durable),
+                (false, false) => self.decider.copied(copy.bytes, copy.job.durable),
             }
         }
         for (copy, error) in lost {
@@ -438,9 +489,9 @@ impl Fs {
             .backing
             .volume
             .one_sync_covers_earlier()
-            .then(|| self.fsync_in_backing(&last.file, true));
+            .then(|| self.backing.fsync(&last.file, true));
         for placed in &waited {
-            let done = last.unwrap_or_else(|| self.fsync_in_backing(&placed.file, true));
+            let done = last.unwrap_or_else(|| self.backing.fsync(&placed.file, true));
             placed.file_state.set_synced(done);
             match done.step(Step::Sync) {
                 Ok(()) => self.table().names_last(placed.backing_ino),
@@ -455,7 +506,7 @@ impl Fs {
         let synced = batch.placed.iter().any(|placed| placed.job.durable);
         for (ino, dir) in &batch.dirs {
             batch.tried.push(*ino);
-            let done = self.sync_dir(dir, synced);
+            let done = self.backing.fsync_dir(dir, synced);
             durable = durable.and(done);
             if let Err(error) = done.step(Step::SyncDirectory) {
                 batch.failed.push((*ino, error));
@@ -468,12 +519,10 @@ impl Fs {
             }
         }
     }
+}
 
-    /// Makes the names in a directory durable.
-    fn sync_dir(&self, dir: &Arc<OpenDir>, synced: bool) -> Result<(), Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        self.fsync_in_backing(rustix::fs::openat(dir, ".", flags, Mode::empty())?, synced)
-    }
+fn ids(files: &[Ino]) -> Vec<FileId> {
+    files.iter().map(|ino| file_id(*ino)).collect()
 }
 
 #[cfg(test)]

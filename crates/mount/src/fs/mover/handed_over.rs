@@ -1,22 +1,22 @@
 //! Files that are too large for RAM: BACKING's page cache gets their bytes, and their names follow
 //! later.
 
-use super::super::Fs;
-use super::super::failures::{Failed, In, Step, WriteBackFailures};
-use super::super::table::NodeState;
-use super::super::temps::Temp;
-use super::super::types::Ino;
-use super::{Job, Outcome, Staged, TRIES};
+use super::{Job, Mover, Outcome, Staged, TRIES, UNNAMED_US};
+use crate::fs::failures::{Failed, In, Step, WriteBackFailures};
+use crate::fs::residence::Residence;
+use crate::fs::table::file_id;
+use crate::fs::temps::Temp;
+use crate::fs::types::Ino;
 
-impl Fs {
+impl Mover {
     pub(super) fn is_handed_over(&self, ino: Ino) -> bool {
-        self.store.handed_over(ino).is_some()
+        matches!(self.table().residence(ino), Some(Residence::HandedOver))
     }
 
     /// Moves a file's bytes to BACKING's page cache, without a name and without a flush.
     pub(super) fn hand_over(&self, job: Job) -> Result<Outcome, Failed> {
         for attempt in 0..=TRIES {
-            let Ok(file_state) = self.file_state(&mut self.table(), job.ino) else {
+            let Ok(file_state) = self.delayed.file_state(&mut self.table(), job.ino) else {
                 return Ok(Outcome::Nothing);
             };
             // Its writers wait for the last attempt.
@@ -35,9 +35,9 @@ impl Fs {
     pub(super) fn replace_by(&self, copy: &Staged) -> Result<Outcome, Failed> {
         let ino = copy.job.ino;
         let mut table = self.table();
-        let mut place = copy.file_state.place.write();
-        let is_in_ram = matches!(table.node(ino).map(|node| &node.state), Some(NodeState::Ram));
-        if copy.itself || matches!(copy.temp, Temp::Placed) || !is_in_ram {
+        let mut place = copy.file_state.place_to_move();
+        let is_in_ram = matches!(table.residence(ino), Some(Residence::Ram(_)));
+        if matches!(copy.temp, Temp::Placed) || !is_in_ram {
             return Ok(Outcome::Nothing);
         }
         if copy.file_state.changes() != copy.changes {
@@ -45,16 +45,10 @@ impl Fs {
         }
         self.copy_times(ino, &copy.file)?;
         self.store.hand_over(ino, copy.file.clone()).step(Step::Copy)?;
-        if place.file.is_some() {
-            place.file = Some(copy.file.clone());
-        }
-        place.handed_over = true;
-        self.account_unflushed(ino, copy.bytes);
-        self.account_leaving(ino);
-        if let Some(node) = table.node_mut(ino) {
-            node.checkpoint = None;
-        }
-        let due_us = self.now_us().saturating_add(self.unnamed_us);
+        table.hand_over(ino, &mut place, copy.file.clone());
+        self.decider.hands_over(file_id(ino), copy.bytes);
+        self.decider.leaves_ram(file_id(ino));
+        let due_us = self.decider.now().saturating_add(self.unnamed_us);
         self.handed_over.lock().push_back((due_us, ino));
         Ok(Outcome::Kept)
     }
@@ -77,7 +71,7 @@ impl Fs {
         }
         let done = self.settle(&jobs);
         if done.is_err() {
-            let again_us = now_us.saturating_add(super::super::UNNAMED_US);
+            let again_us = now_us.saturating_add(UNNAMED_US);
             let left = self.named_of(&due).into_iter().map(|ino| (again_us, ino));
             self.handed_over.lock().extend(left);
         }

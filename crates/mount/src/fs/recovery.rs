@@ -1,7 +1,8 @@
 //! Applying the entries of a log after a crash, before anything else is done in BACKING.
 
-use super::super::backing::open_beneath;
-use super::{LOG, hidden_name, io};
+use super::beneath::{HIDDEN, LOG, hidden_name, open_beneath};
+use super::copying::in_parts;
+use super::types::io;
 use flashsift_core::delayed::record::{
     Attributes, FileChange, FileRef, InodeId, Loss, Record, is_of_other_version, recovery,
 };
@@ -16,9 +17,6 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-
-/// Pages that are written at once.
-const CHUNK_PAGES: u64 = 64;
 
 /// The directories of BACKING that a recovery uses.
 #[derive(Clone, Copy)]
@@ -45,7 +43,7 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
         tracing::error!(
             "after a crash, {}/{LOG} can only be applied by the version of flashsift that wrote \
              it: mount the directory with that once",
-            super::super::backing::HIDDEN
+            HIDDEN
         );
         return Err(Errno::PROTONOSUPPORT);
     }
@@ -56,7 +54,7 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
     })?;
     if let Some(damage) = found.damage {
         let (at, later) = (damage.at, damage.later);
-        let log = format!("{}/{LOG}", super::super::backing::HIDDEN);
+        let log = format!("{}/{LOG}", HIDDEN);
         let is = format!(
             "{log}: the log of delayed syncs is damaged at byte {at}, before {later} whole entries"
         );
@@ -109,7 +107,7 @@ fn keep_damaged(dirs: Directories<'_>) -> Result<()> {
             Err(Errno::EXIST) => number += 1,
             Err(error) => return Err(error),
             Ok(()) => {
-                let hidden = super::super::backing::HIDDEN;
+                let hidden = HIDDEN;
                 tracing::warn!(
                     "the damaged log is kept as {hidden}/{kept}: delete it when you like"
                 );
@@ -195,18 +193,12 @@ pub(super) fn apply_change(
 /// Writes runs of pages that are in the log at these offsets, except what is behind the end.
 pub(super) fn write_pages(file: &File, log: &File, runs: &[(Range<u64>, u64)]) -> Result<()> {
     let size = io(file.metadata())?.len();
-    let mut bytes = Vec::new();
     for (run, at) in runs {
-        let mut page = run.start;
-        while page < run.end {
-            let end = run.end.min(page + CHUNK_PAGES);
-            let from = page * PAGE_BYTES;
-            let len = (end * PAGE_BYTES).min(size).saturating_sub(from);
-            bytes.resize(len as usize, 0);
-            io(log.read_exact_at(&mut bytes, at + (page - run.start) * PAGE_BYTES))?;
-            io(file.write_all_at(&bytes, from))?;
-            page = end;
-        }
+        let from = run.start * PAGE_BYTES;
+        in_parts(from..(run.end * PAGE_BYTES).min(size), |to, bytes| {
+            io(log.read_exact_at(bytes, at + (to - from)))?;
+            io(file.write_all_at(bytes, to))
+        })?;
     }
     Ok(())
 }

@@ -1,8 +1,7 @@
 //! Write-back of single files, and what is left of them in RAM.
 
-use super::Job;
+use super::{Batch, Job, Outcome};
 use crate::fs::reservation::EXTENT_BYTES;
-use crate::fs::table::NodeState;
 use crate::{Access, Caller, Changes, Config, Fs, Ino, ROOT, Store};
 use flashsift_core::event::OpenId;
 use rustix::fs::RenameFlags;
@@ -17,13 +16,17 @@ struct Bed {
 
 impl Bed {
     fn new() -> Bed {
+        Bed::with(Config::default())
+    }
+
+    fn with(config: Config) -> Bed {
         let folder = tempfile::tempdir().unwrap();
         for name in ["backing", "store"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let backing = std::fs::File::open(folder.path().join("backing")).unwrap();
         let store = Store::in_dir(&folder.path().join("store")).unwrap();
-        Bed { fs: Fs::new(backing.into(), store, Config::default()).unwrap(), folder }
+        Bed { fs: Fs::new(backing.into(), store, config).unwrap(), folder }
     }
 
     fn create(&self, name: &str, bytes: &[u8]) -> (Ino, OpenId) {
@@ -51,12 +54,12 @@ impl Bed {
     }
 
     fn is_in_ram(&self, ino: Ino) -> bool {
-        matches!(self.fs.table().node(ino).map(|node| &node.state), Some(NodeState::Ram))
+        self.fs.table().is_in_ram(ino)
     }
 
     /// `false`, with the reason printed, where files without a name are impossible.
     fn hand_over(&self, ino: Ino) -> bool {
-        self.fs.settle(&[Job { large: true, ..Job::later(ino) }]).unwrap();
+        self.fs.mover.settle(&[Job { large: true, ..Job::later(ino) }]).unwrap();
         let done = self.fs.store.handed_over(ino).is_some();
         if !done {
             println!("SKIPPED: the file system takes no files without a name");
@@ -143,7 +146,7 @@ fn a_file_that_was_handed_over_gets_its_name_in_time() {
     if !bed.hand_over(ino) {
         return;
     }
-    let due_us = bed.fs.next_name_us().unwrap();
+    let due_us = bed.fs.mover.next_name_us().unwrap();
     bed.fs.settle_due(due_us - 1).1.unwrap();
     assert!(bed.is_in_ram(ino));
     bed.fs.settle_due(due_us).1.unwrap();
@@ -160,20 +163,20 @@ fn a_checkpoint_is_in_backing_while_the_file_stays_in_ram() {
     let (ino, open) = bed.create("a", b"first");
     let keep = Job { keep: true, ..Job::later(ino) };
     let inode = || std::fs::metadata(bed.below("a")).unwrap().ino();
-    bed.fs.settle(&[keep]).unwrap();
+    bed.fs.mover.settle(&[keep]).unwrap();
     assert_eq!(std::fs::read(bed.below("a")).unwrap(), b"first");
     bed.write(open, 0, b"later");
     assert_eq!(std::fs::read(bed.below("a")).unwrap(), b"first");
     assert!(bed.is_in_ram(ino));
     bed.fs.check();
     let before = inode();
-    bed.fs.settle(&[keep]).unwrap();
+    bed.fs.mover.settle(&[keep]).unwrap();
     assert_eq!(std::fs::read(bed.below("a")).unwrap(), b"later");
     assert_ne!(inode(), before);
     // Closed, it is the same as before.
     bed.fs.release(1, open);
     let (before, bytes) = (inode(), bed.fs.status().settled_bytes);
-    bed.fs.settle(&[keep, Job::later(ino)]).unwrap();
+    bed.fs.mover.settle(&[keep, Job::later(ino)]).unwrap();
     assert!(!bed.is_in_ram(ino));
     assert_eq!((inode(), bed.fs.status().settled_bytes), (before, bytes), "no further copy");
     assert_eq!(bed.fs.attr(ino).unwrap().size, 5);
@@ -187,7 +190,7 @@ fn a_checkpoint_goes_with_its_file() {
     let bed = Bed::new();
     for name in ["a", "b", "c"] {
         let (ino, open) = bed.create(name, name.as_bytes());
-        bed.fs.settle(&[Job { keep: true, ..Job::later(ino) }]).unwrap();
+        bed.fs.mover.settle(&[Job { keep: true, ..Job::later(ino) }]).unwrap();
         if name == "a" {
             bed.write(open, 0, b"A");
         }
@@ -229,10 +232,32 @@ fn extents_of_sparse_files_are_reserved() {
         bed.write(dense, at, &[7; 4096]);
     }
     assert_eq!(reserved(), names);
-    bed.fs.settle(&[Job::durable(ino)]).unwrap();
+    bed.fs.mover.settle(&[Job::durable(ino)]).unwrap();
     assert!(reserved() < names - 50 * EXTENT_BYTES);
     bed.fs.check();
     for open in [open, dense] {
         bed.fs.release(0, open);
     }
+}
+
+/// A file became one of a group, by its new name, while it was copied for its write-back. The copy
+/// got the name in BACKING although no epoch had ended, and the file counted as written back and as
+/// one of the group's files in RAM.
+#[test]
+fn a_copy_of_a_file_that_joined_a_group_meanwhile_gets_no_name() {
+    let delayed = vec![("*.db".to_owned(), 60_000_000)];
+    let bed = Bed::with(Config { delayed, ..Config::default() });
+    let (ino, open) = bed.create("a", b"content");
+    bed.fs.release(0, open);
+    let copy = bed.fs.mover.stage(Job::later(ino)).unwrap().unwrap();
+    let (from, to) = ((ROOT, OsStr::new("a")), (ROOT, OsStr::new("a.db")));
+    bed.fs.rename(0, from, to, RenameFlags::empty()).unwrap();
+    assert!(bed.fs.table().delayed_file(ino).is_some(), "it belongs to the group");
+    let placed = bed.fs.mover.place(copy, &mut Batch::default());
+    assert!(matches!(placed, Ok(Outcome::Nothing)));
+    assert!(bed.fs.table().delayed_file(ino).is_some() && !bed.below("a.db").exists());
+    bed.fs.check();
+    bed.fs.settle_all().unwrap();
+    assert_eq!(std::fs::read(bed.below("a.db")).unwrap(), b"content");
+    bed.fs.check();
 }

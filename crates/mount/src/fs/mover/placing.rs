@@ -1,20 +1,20 @@
 //! Copies get the names of their files.
 
-use super::super::Fs;
-use super::super::backing::keep_time;
-use super::super::failures::{Failed, In, Step};
-use super::super::file_state::{FileState, Location};
-use super::super::table::{Checkpoint, InRam, Name, NodeState, Table};
-use super::super::temps::Temp;
-use super::super::types::{Attr, Ino, Time};
-use super::{Batch, Dirs, Job, Outcome, Placed, Staged};
+use super::{Batch, Dirs, Job, Mover, Outcome, Placed, Staged};
+use crate::fs::backing::keep_time;
+use crate::fs::failures::{Failed, In, Step};
+use crate::fs::namespace::Namespace;
+use crate::fs::residence::{Checkpoint, FileState, Place, Residence};
+use crate::fs::table::file_id;
+use crate::fs::temps::Temp;
+use crate::fs::types::{Attr, Ino, Name};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
 use std::num::NonZero;
 use std::sync::Arc;
 
-impl Fs {
+impl Mover {
     /// Gives the copy the file's names, if the file has not changed since.
     pub(super) fn place(&self, copy: Staged, batch: &mut Batch) -> Result<Outcome, Failed> {
         let mut table = self.table();
@@ -38,7 +38,7 @@ impl Fs {
             Err(failed) => failed.step == Step::Link,
         };
         if !renamed {
-            self.remove_temp(&mut table, &copy.temp);
+            table.remove_temp(&copy.temp);
         }
         let mut counters = self.counters.lock();
         match outcome {
@@ -51,7 +51,7 @@ impl Fs {
             _ => (),
         }
         drop(counters);
-        self.release_content(&mut table, copy.job.ino, copy.file_state);
+        table.release(copy.job.ino, copy.file_state);
         // The kernel may have forgotten it while it lived in RAM.
         table.drop_unused(copy.job.ino);
         outcome
@@ -59,20 +59,21 @@ impl Fs {
 
     pub(super) fn place_in(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         copy: &Staged,
         batch: &mut Batch,
     ) -> Result<Outcome, Failed> {
         let ino = copy.job.ino;
-        let mut place = copy.file_state.place.write();
+        let mut place = copy.file_state.place_to_move();
         let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
-        if !matches!(node.state, NodeState::Ram) {
+        if !matches!(node.residence(), Residence::Ram(_) | Residence::HandedOver) {
             return Ok(Outcome::Nothing);
         }
         if copy.file_state.changes() != copy.changes {
             return Ok(Outcome::Changed);
         }
-        let (names, open) = (node.names.clone(), node.opens > 0);
+        let (names, is_in_ram) =
+            (node.names.clone(), matches!(node.residence(), Residence::Ram(_)));
         let was = match copy.itself {
             true => self.store.stat(ino).step(Step::Open)?,
             false => self.copy_times(ino, &copy.file)?,
@@ -80,9 +81,10 @@ impl Fs {
         let about = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
         if names.is_empty() {
             // Only processes that have the file open know of it.
-            self.remove_temp(table, &copy.temp);
+            table.remove_temp(&copy.temp);
             let about = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
-            table.is_gone(ino, Attr::new(ino, &about));
+            table.vanish(ino, Some(&mut place), Attr::new(ino, &about), Some(copy.file.clone()));
+            self.has_left_ram(ino);
         } else {
             if about.st_nlink == 0 && !matches!(copy.temp, Temp::Unnamed) {
                 // An application has removed the directory that the copy was in, or its names.
@@ -90,60 +92,55 @@ impl Fs {
             }
             if !matches!(copy.temp, Temp::Placed) {
                 self.take_names(table, copy, about.st_ino, &names, &mut batch.dirs)?;
-            } else if self.current_checkpoint(table, ino, &copy.file_state).is_none() {
+            } else if table.current_checkpoint(ino, &copy.file_state).is_none() {
                 // The file has got another name since, or none.
                 return Ok(Outcome::Changed);
             }
-            if copy.job.keep && names.len() == 1 && !copy.itself {
-                self.hides(table, ino, &names, about.st_ino);
-                if let Some(node) = table.node_mut(ino) {
-                    let changes = copy.changes;
-                    node.checkpoint = Some(Checkpoint { backing_ino: about.st_ino, changes });
-                }
+            if copy.job.keep && names.len() == 1 && is_in_ram {
+                table.hides(ino, &names, about.st_ino);
+                let (backing_ino, changes) = (about.st_ino, copy.changes);
+                table.keep_copy(ino, &mut place, Checkpoint { backing_ino, changes });
                 return Ok(Outcome::Kept);
             }
-            self.records_place(table, copy.job, &copy.file_state, &copy.file, &was, batch)?;
+            let of = (copy.job, &copy.file_state);
+            self.settles(table, of, &mut place, &copy.file, &was, batch)?;
         }
-        self.moves_to_backing(ino, &mut place, open.then(|| copy.file.clone()));
         Ok(Outcome::Settled)
     }
 
-    /// Ends the file's life in RAM. `file`: its content in BACKING, if an application has it open.
-    pub(super) fn moves_to_backing(&self, ino: Ino, place: &mut Location, file: Option<Arc<File>>) {
-        place.file = file;
-        place.settled = true;
-        self.left_ram(ino);
+    /// Ends the file's life in RAM.
+    fn has_left_ram(&self, ino: Ino) {
+        self.decider.leaves_ram(file_id(ino));
+        self.decider.is_on_flash(file_id(ino));
         // If this fails, the file is unreachable, and deleted with the mount.
         let _ = self.store.remove(ino);
     }
 
-    /// Records that a file has its names in BACKING, where it has this state in RAM.
-    pub(super) fn records_place(
+    /// Lets a file live in BACKING, where this file has its names. `was` are its attributes in RAM.
+    pub(super) fn settles(
         &self,
-        table: &mut Table,
-        job: Job,
-        file_state: &Arc<FileState>,
+        table: &mut Namespace,
+        (job, file_state): (Job, &Arc<FileState>),
+        place: &mut Place,
         file: &Arc<File>,
         was: &rustix::fs::Stat,
         batch: &mut Batch,
     ) -> Result<(), Failed> {
         let settled = rustix::fs::fstat(file).step(Step::Rename)?;
-        let ctime =
-            |stat: &rustix::fs::Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
-        let backing_ino = settled.st_ino;
-        table.has_settled(job.ino, backing_ino, ctime(was), ctime(&settled));
-        table.got_names(backing_ino);
+        table.settle(job.ino, Some(place), file.clone(), (was, &settled));
         if job.durable || !self.backing.volume.is_ordered() {
-            let (file_state, file) = (file_state.clone(), file.clone());
+            let (backing_ino, file_state, file) =
+                (settled.st_ino, file_state.clone(), file.clone());
             batch.placed.push(Placed { job, backing_ino, file_state, file });
         }
+        self.has_left_ram(job.ino);
         Ok(())
     }
 
     /// Places the first name, then the further ones, in order of creation.
     pub(super) fn take_names(
         &self,
-        table: &mut Table,
+        table: &mut Namespace,
         copy: &Staged,
         backing_ino: u64,
         names: &[(Ino, Name)],
@@ -156,14 +153,14 @@ impl Fs {
         };
         for dir in names.iter().map(|(dir, _)| dir) {
             if !dirs.contains_key(dir) {
-                let time = self.attr_of(table, *dir).step(Step::Rename)?.mtime;
-                dirs.insert(*dir, (self.dir(table, *dir).step(Step::Rename)?, time));
+                let time = table.attr_of(*dir).step(Step::Rename)?.mtime;
+                dirs.insert(*dir, (table.dir(*dir).step(Step::Rename)?, time));
             }
         }
         // The file may have moved since to another directory than its copy.
-        let from = from.filter(|from| !dirs.contains_key(from)).and_then(|from| {
-            Some((self.dir(table, *from).ok()?, self.attr_of(table, *from).ok()?.mtime))
-        });
+        let from = from
+            .filter(|from| !dirs.contains_key(from))
+            .and_then(|from| Some((table.dir(*from).ok()?, table.attr_of(*from).ok()?.mtime)));
         for (placed, (dir, name)) in names.iter().enumerate() {
             let into = &dirs[dir].0;
             let hides = table.in_ram(*dir, name).and_then(|in_ram| in_ram.hides);
@@ -175,17 +172,17 @@ impl Fs {
             }
             let done = match (placed, &copy.temp) {
                 (0, temp @ (Temp::Hidden(_) | Temp::In(..))) => {
-                    self.rename_temp(table, temp, into, name).step(Step::Rename)
+                    table.rename_temp(temp, into, name).step(Step::Rename)
                 }
                 (0, Temp::Unnamed | Temp::Linked) => {
-                    self.link_over(table, &copy.file, (*dir, into), name).step(Step::Rename)
+                    table.link_over(&copy.file, (*dir, into), name).step(Step::Rename)
                 }
-                _ => self.link_over(table, &copy.file, (*dir, into), name).step(Step::Link),
+                _ => table.link_over(&copy.file, (*dir, into), name).step(Step::Link),
             };
             if let Err(error) = done {
                 // The file stays in RAM. The files in BACKING under its names are no newer than
                 // those that these names hide.
-                self.hides(table, copy.job.ino, &names[..placed], backing_ino);
+                table.hides(copy.job.ino, &names[..placed], backing_ino);
                 return Err(error);
             }
         }
@@ -199,20 +196,5 @@ impl Fs {
             placed_in.insert(ino, dir);
         }
         Ok(())
-    }
-
-    /// Records that these names of a file in RAM hide a copy of it in BACKING.
-    pub(super) fn hides(
-        &self,
-        table: &mut Table,
-        ino: Ino,
-        names: &[(Ino, Name)],
-        backing_ino: u64,
-    ) {
-        for (dir, name) in names {
-            table.remove_in_ram(*dir, name);
-            let in_ram = InRam { ino, hides: NonZero::new(backing_ino) };
-            table.insert_in_ram(*dir, name, in_ram);
-        }
     }
 }

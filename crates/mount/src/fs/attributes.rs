@@ -1,0 +1,111 @@
+//! Changes of a file's owner, permissions, size and times.
+
+use super::Fs;
+use super::beneath::proc_path;
+use super::types::{Attr, Changes, Ino, Time};
+use rustix::fs::{AtFlags, Gid, Mode, Timestamps, Uid};
+use rustix::io::Result;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+impl Fs {
+    /// Performs `chmod`, `chown`, `truncate` and `utimensat`.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` if the file is not known; `EROFS` if BACKING is read-only; for a new size the
+    /// errors of a write; any error of BACKING or of the store.
+    pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
+        self.backing.refuse_if_read_only()?;
+        let file_state = self.delayed.file_state(&mut self.table(), ino)?;
+        if let Some(size) = changes.size {
+            self.resize(self.decider.begin(tid), ino, size)?;
+        }
+        self.delayed.join_group(ino, &file_state)?;
+        let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
+        let gate = file_state.gate.read();
+        let mut table = self.table();
+        let place = file_state.place();
+        let attr = table.attr_of(ino)?;
+        let changes = with_stripped(changes, &attr);
+        if table.is_in_ram(ino) {
+            let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
+            if uid.is_some() || gid.is_some() {
+                self.store.chown(ino, uid, gid)?;
+            }
+            if let Some(mode) = changes.mode {
+                self.store.chmod(ino, Mode::from_raw_mode(mode))?;
+            }
+            if let Some(times) = times(&changes) {
+                self.store.set_times(ino, &times)?;
+            }
+            file_state.changed();
+            if let Some(delayed) = place.residence().delayed() {
+                delayed.touched();
+                self.delayed.delayed_changed();
+            }
+        } else if let Some(file) = place.file() {
+            apply(file, &changes)?;
+        } else {
+            let path = table.path_of(ino)?;
+            apply(&path, &changes)?;
+            table.close_dir(ino);
+            if changes.mtime.is_some() {
+                table.dir_times.remove(&ino);
+            }
+        }
+        drop(place);
+        drop(gate);
+        drop(epoch);
+        let attr = table.attr_of(ino);
+        table.release(ino, file_state);
+        attr
+    }
+}
+
+/// Clears setuid and setgid if the change requires it.
+fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
+    // Setgid without group execution is cleared too. The kernel would keep it for members of the
+    // group, but we do not know the caller's groups.
+    let bits = Mode::SUID | Mode::SGID;
+    match changes.strip && changes.mode.is_none() && attr.permissions().intersects(bits) {
+        true => Changes { mode: Some((attr.permissions() - bits).as_raw_mode()), ..*changes },
+        false => *changes,
+    }
+}
+
+/// Sets owner, permissions and times, in an order in which no call undoes another.
+fn apply(file: &impl AsFd, changes: &Changes) -> Result<()> {
+    let here = Path::new("");
+    if changes.uid.is_some() || changes.gid.is_some() {
+        let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
+        rustix::fs::chownat(file, here, uid, gid, AtFlags::EMPTY_PATH)?;
+    }
+    if let Some(mode) = changes.mode {
+        rustix::fs::chmodat(
+            rustix::fs::CWD,
+            proc_path(file),
+            Mode::from_raw_mode(mode),
+            AtFlags::empty(),
+        )?;
+    }
+    if let Some(times) = times(changes) {
+        rustix::fs::utimensat(file, here, &times, AtFlags::EMPTY_PATH)?;
+    }
+    Ok(())
+}
+
+fn times(changes: &Changes) -> Option<Timestamps> {
+    let time = |asked: Option<Option<Time>>| {
+        let (tv_sec, tv_nsec) = match asked {
+            None => (0, rustix::fs::UTIME_OMIT),
+            Some(None) => (0, rustix::fs::UTIME_NOW),
+            Some(Some(time)) => (time.s, i64::from(time.ns)),
+        };
+        rustix::fs::Timespec { tv_sec, tv_nsec }
+    };
+    (changes.atime.is_some() || changes.mtime.is_some()).then(|| Timestamps {
+        last_access: time(changes.atime),
+        last_modification: time(changes.mtime),
+    })
+}

@@ -1,0 +1,745 @@
+//! Operations on names: create, link, rename, remove and list.
+//!
+//! A file in RAM is renamed and removed in the table alone, and may hide a file of BACKING under
+//! its name. All other operations are performed in BACKING at once. If an operation would have to
+//! change both together, the file is written back first.
+
+use super::Fs;
+use super::backing;
+use super::beneath::HIDDEN;
+use super::caller::{User, as_caller};
+use super::decider::At;
+use super::delayed_file::DelayedFile;
+use super::namespace::Namespace;
+use super::open_files::asks_for_sync;
+use super::residence::Residence;
+use super::table::{self, InRam, LINKS, Table};
+use super::temporary::is_temporary;
+use super::types::{Attr, Caller, Entry, Ino, Name, Opened, ROOT};
+use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
+use flashsift_core::sift::{Birth, FILE_COST_BYTES};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::{Errno, Result};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::num::NonZero;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+
+/// Longest name, bytes: no file system for flash allows more.
+const NAME_BYTES: usize = 255;
+
+/// A file that is being created.
+#[derive(Clone, Copy)]
+struct Created<'a> {
+    file: FileId,
+    name: (Ino, &'a OsStr),
+    sync: bool,
+}
+
+impl Created<'_> {
+    fn with<'a>(self, name: MaybeOwned<'a, str>, owner: FileOwner, mode: Mode) -> Create<'a> {
+        let mode = Some(mode.as_raw_mode() & 0o7777);
+        Create { file: self.file, name, owner: Some(owner), mode, sync: self.sync }
+    }
+}
+
+/// Checks that this name may be created.
+fn permitted(parent: Ino, name: &OsStr) -> Result<()> {
+    if name.len() > NAME_BYTES {
+        return Err(Errno::NAMETOOLONG);
+    }
+    // Ours. That it is not to be had is better said than found out.
+    let ours = (parent == ROOT && name == HIDDEN) || is_temporary(name);
+    if ours { Err(Errno::PERM) } else { Ok(()) }
+}
+
+impl Fs {
+    /// Creates and opens a regular file.
+    ///
+    /// The kernel asks for this only if it knows no file of that name, so it has not checked
+    /// whether the caller may open an existing one. Such a file is therefore not opened here:
+    /// `ESTALE` makes the kernel look the name up again, check the permissions and ask for an open.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE` if the name exists, or `EEXIST` with `O_EXCL`; `ENAMETOOLONG`; `EPERM` for the name
+    /// of the internal directory; `ENOSPC` if flash has no space or no inode for the file; any
+    /// error of BACKING.
+    pub fn create(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        flags: i32,
+    ) -> Result<(Attr, OpenId, Opened)> {
+        permitted(parent, name)?;
+        let at = self.decider.begin_open(caller.tid);
+        let opening = OFlags::from_bits_retain(flags as u32);
+        self.make_room_for_file();
+        let mut table = self.table();
+        match table.find(parent, name) {
+            Ok(ino) => {
+                table.drop_unused(ino);
+                return Err(match opening.contains(OFlags::EXCL) {
+                    true => Errno::EXIST,
+                    false => Errno::STALE,
+                });
+            }
+            Err(Errno::NOENT) => (),
+            Err(error) => return Err(error),
+        }
+        let (ino, id, file) =
+            self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
+        let file_state = table.share(ino, false).ok_or(Errno::STALE)?;
+        file_state.place_to_move().set_file(Some(Arc::new(file)));
+        table.count_open(ino);
+        let open = self.opened(at, ino, id, file_state, true);
+        let attr = table.looked_up(ino)?;
+        let opened = match table.is_in_ram(ino) {
+            true => Opened::InRam,
+            false => Opened::Settled { first: true },
+        };
+        Ok((attr, open, opened))
+    }
+
+    /// In RAM, unless something wants it in BACKING from the start.
+    #[expect(clippy::too_many_arguments, reason = "what an application asks for, and when")]
+    fn make_file(
+        &self,
+        table: &mut Namespace,
+        at: At,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        sync: bool,
+    ) -> Result<(Ino, FileId, File)> {
+        self.backing.refuse_if_read_only()?;
+        let dir = table.dir(parent)?;
+        let number = table.next_number();
+        let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
+        let gid = dir.gid.unwrap_or(caller.gid);
+        let sync = sync || dir.synchronous || self.backing.is_synchronous();
+        let created = Created { file: table::file_id(number), name: (parent, name), sync };
+        let owner = FileOwner { uid: caller.uid, gid };
+        let delay_us = self
+            .delayed
+            .delay_us(table, parent, name)
+            .filter(|_| masked.bits() & 0o6000 == 0 && self.delayed.admits(caller.uid));
+        let birth = match delay_us {
+            Some(_) => Birth::Ram,
+            None => self
+                .decider
+                .birth(at, table.writes(created.name), |name| created.with(name, owner, masked)),
+        };
+        // An inherited access control list or flag is BACKING's to make.
+        let in_ram = birth == Birth::Ram && !dir.default_acl && !dir.apart && !dir.inherits;
+        if in_ram {
+            dir.permits(false)?;
+        }
+        if in_ram && self.has_room_for_file() && self.reserve_file(table, caller, created.name)? {
+            let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+            let uid = (caller.uid != own.0).then_some(caller.uid);
+            match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
+                Ok(file) => {
+                    table.born(number);
+                    table.name_delayed(number, (parent, name))?;
+                    if let Some(delay_us) = delay_us {
+                        table.join(number, Arc::new(DelayedFile::new(delay_us, 0)));
+                        self.decider.ignore(created.file);
+                        self.delayed.delayed_changed();
+                    }
+                    table.dir_changed(parent);
+                    self.counters.lock().born += 1;
+                    self.decider.is_in_ram(created.file);
+                    self.decider.emit_create(at, table.writes(created.name), |name| {
+                        created.with(name, owner, masked)
+                    });
+                    return Ok((number, created.file, file));
+                }
+                // The store cannot hold it; or we may not give it to its owner.
+                Err(Errno::NOSPC | Errno::PERM) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        if table.is_whiteout(parent, name) {
+            // BACKING still has another file of this name, and RAM has no space for this one.
+            return Err(Errno::NOSPC);
+        }
+        self.spare_file(table)?;
+        self.delayed.direct_change(parent);
+        let mode = if dir.default_acl { Mode::from_raw_mode(mode & 0o7777) } else { masked };
+        let flags = OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::RDWR
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC
+            | self.backing.without_atime();
+        let file = as_caller(caller, || rustix::fs::openat(&dir, name, flags, mode))?;
+        let stat = rustix::fs::fstat(&file)?;
+        let ino = table.settled(stat.st_ino);
+        table.name(ino, parent, &Name::from(name));
+        self.counters.lock().born_settled += 1;
+        table.identify_as(ino, number);
+        let owner = FileOwner { uid: stat.st_uid, gid: stat.st_gid };
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        let path = table.writes(created.name);
+        self.decider.emit_create(at, path, |name| created.with(name, owner, mode));
+        if birth == Birth::Ram && delay_us.is_none() {
+            self.decider.is_on_flash(created.file);
+        }
+        Ok((ino, created.file, File::from(file)))
+    }
+
+    /// Reserves space on flash for one more file in RAM. `false` if only root may use what is left:
+    /// root's file is then created on flash.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there is no space or no inode for it.
+    fn reserve_file(
+        &self,
+        table: &Table,
+        caller: &Caller,
+        (dir, name): (Ino, &OsStr),
+    ) -> Result<bool> {
+        let in_ram = table.named_in_ram().len() as u64;
+        let space = table.space_for_name(dir, name);
+        let user = User { uid: caller.uid, gid: caller.gid };
+        match self.reservation.take_file(in_ram, space) {
+            Err(Errno::NOSPC)
+                if user.may_use_reserved() && self.reservation.has_space_for_root() =>
+            {
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
+    /// Whether one more file fits into the budget, also an empty one.
+    fn has_room_for_file(&self) -> bool {
+        !self.do_files_count()
+            || self.store.usage().is_ok_and(|(used, budget)| used + FILE_COST_BYTES <= budget)
+    }
+
+    /// Writes the oldest files back if RAM has no space for one more. If that fails, the new file
+    /// is created on flash.
+    fn make_room_for_file(&self) {
+        if !self.has_room_for_file() {
+            let _ = self.mover.make_room(FILE_COST_BYTES);
+        }
+    }
+
+    /// Checks that BACKING has an inode to spare that no file in RAM will need.
+    fn spare_file(&self, table: &Table) -> Result<()> {
+        match table.named_in_ram().len() {
+            0 => Ok(()),
+            in_ram => self.backing.spare_files(in_ram as u64).map(drop),
+        }
+    }
+
+    /// Creates a regular file, a FIFO, a socket or a device.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, `ENAMETOOLONG`, `ENOSPC`, and the errors of BACKING's file system.
+    pub fn mknod(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        rdev: u32,
+    ) -> Result<Attr> {
+        let kind = FileType::from_raw_mode(mode);
+        let device = rustix::fs::makedev(rdev >> 8 & 0xfff, rdev & 0xff | rdev >> 12 & 0xfff00);
+        if kind != FileType::RegularFile {
+            return self.make(caller, parent, name, mode, |dir, mode| {
+                rustix::fs::mknodat(dir, name, kind, mode, device)
+            });
+        }
+        permitted(parent, name)?;
+        self.make_room_for_file();
+        let mut table = self.table();
+        if let Ok(ino) = table.find(parent, name) {
+            table.drop_unused(ino);
+            return Err(Errno::EXIST);
+        }
+        let at = self.decider.begin_open(caller.tid);
+        let (ino, ..) = self.make_file(&mut table, at, caller, parent, name, mode, false)?;
+        table.looked_up(ino)
+    }
+
+    /// Creates a directory, in BACKING at once.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, and the errors of BACKING's file system.
+    pub fn mkdir(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32) -> Result<Attr> {
+        self.make(caller, parent, name, mode, |dir, mode| rustix::fs::mkdirat(dir, name, mode))
+    }
+
+    /// Creates a symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, and the errors of BACKING's file system.
+    pub fn symlink(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        target: &OsStr,
+    ) -> Result<Attr> {
+        self.make(caller, parent, name, 0o777, |dir, _| rustix::fs::symlinkat(target, dir, name))
+    }
+
+    /// Creates an object that lives in BACKING from the start.
+    fn make(
+        &self,
+        caller: &Caller,
+        parent: Ino,
+        name: &OsStr,
+        mode: u32,
+        make: impl FnOnce(&backing::OpenDir, Mode) -> Result<()>,
+    ) -> Result<Attr> {
+        permitted(parent, name)?;
+        let mut table = self.table();
+        let closer = match table.is_whiteout(parent, name) {
+            true => {
+                drop(table);
+                let closer = self.delayed.fence()?;
+                table = self.table();
+                Some(closer)
+            }
+            false => None,
+        };
+        let dir = table.dir(parent)?;
+        if table.in_ram(parent, name).is_some() {
+            return Err(Errno::EXIST);
+        }
+        self.spare_file(&table)?;
+        self.delayed.direct_change(parent);
+        let mode = Mode::from_raw_mode(if dir.default_acl {
+            mode & 0o7777
+        } else {
+            mode & !caller.umask & 0o7777
+        });
+        as_caller(caller, || make(&dir, mode))?;
+        drop(closer);
+        let ino = table.find(parent, name)?;
+        table.looked_up(ino)
+    }
+
+    /// Target of a symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: the file is no symbolic link. `ESTALE`: it is gone from BACKING.
+    pub fn readlink(&self, ino: Ino) -> Result<OsString> {
+        let mut table = self.table();
+        let path = table.path_of(ino)?;
+        Ok(OsString::from_vec(rustix::fs::readlinkat(&path, "", Vec::new())?.into_bytes()))
+    }
+
+    /// Creates a further name for a file.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, `EMLINK`, and the errors of BACKING's file system.
+    pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
+        permitted(parent, name)?;
+        let at = self.decider.begin(tid);
+        self.delayed.bound_open_files();
+        loop {
+            let mut table = self.table();
+            let dir = table.dir(parent)?;
+            if table.in_ram(parent, name).is_some() || table.in_backing(parent, name)?.is_some() {
+                return Err(Errno::EXIST);
+            }
+            let in_group = !table.has_many_names(ino)
+                && self.delayed.delay_us(&mut table, parent, name).is_some();
+            if self.delayed.is_whiteout_or_crosses(&mut table, ino, (parent, name), in_group)? {
+                drop(table);
+                match self.links_between_epochs(at, ino, (parent, name))? {
+                    Some(linked) => return Ok(linked),
+                    None => continue,
+                }
+            }
+            let node = table.node(ino).ok_or(Errno::STALE)?;
+            match node.residence() {
+                Residence::Gone(_) => return Err(Errno::NOENT),
+                Residence::Flash(_) => {
+                    return self.link_in_backing(&mut table, at, ino, (parent, name));
+                }
+                _ if node.names.is_empty() => return Err(Errno::NOENT),
+                _ if node.names.len() >= LINKS || dir.apart => {
+                    drop(table);
+                    self.mover.settle_now(&[ino])?;
+                    continue;
+                }
+                _ => {
+                    self.backing.refuse_if_read_only()?;
+                    dir.permits(false)?;
+                    self.reserve_name(&table, (parent, name))?;
+                    table.name_delayed(ino, (parent, name))?;
+                    if let Some(file) = table.delayed_file(ino) {
+                        file.touched();
+                        self.delayed.delayed_changed();
+                    }
+                    table.dir_changed(parent);
+                    self.store.touch(ino)?;
+                }
+            }
+            table.emit_link(at, ino, (parent, name));
+            return table.looked_up(ino);
+        }
+    }
+
+    /// Answers an unlink by the announcing process; `None`: another thread asks.
+    fn announced(&self, tid: u32, parent: Ino, name: &OsStr) -> Option<Result<()>> {
+        if !self.mover.drops.is_announcer(tid) {
+            return None;
+        }
+        let mut table = self.table();
+        let gone = self.mover.drops.take(parent, name)
+            && table.in_ram(parent, name).is_none()
+            && matches!(table.in_backing(parent, name), Ok(None));
+        Some(if gone { Ok(()) } else { Err(Errno::BUSY) })
+    }
+
+    /// Removes the name of a file that is no directory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`, `EISDIR`, and the errors of BACKING's file system.
+    pub fn unlink(&self, tid: u32, parent: Ino, name: &OsStr) -> Result<()> {
+        if let Some(answer) = self.announced(tid, parent, name) {
+            return answer;
+        }
+        let at = self.decider.begin(tid);
+        let mut table = self.table();
+        let dir = table.dir(parent)?;
+        if self.unlink_delayed(&mut table, at, parent, name)? {
+            return Ok(());
+        }
+        if table.in_ram(parent, name).is_some() {
+            self.backing.refuse_if_read_only()?;
+            dir.permits(true)?;
+            return self.mover.unlink_in_ram(&mut table, at, parent, name);
+        }
+        let stat = table.in_backing(parent, name)?.ok_or(Errno::NOENT)?;
+        self.delayed.direct_change(parent);
+        rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
+        table.lost_name(at, parent, name, &stat);
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTEMPTY`: names in RAM count too. `ENOENT`, `ENOTDIR`, and the errors of BACKING's file
+    /// system.
+    pub fn rmdir(&self, parent: Ino, name: &OsStr) -> Result<()> {
+        let mut table = self.table();
+        let stat = table.in_backing(parent, name)?;
+        let below = stat.map(|stat| table.known_as(stat.st_ino));
+        let mut closer = None;
+        if below.is_some_and(|below| table.has_whiteouts(below)) {
+            drop(table);
+            closer = Some(self.delayed.fence()?);
+            table = self.table();
+        }
+        self.delayed.direct_change(parent);
+        let dir = table.dir(parent)?;
+        if table.in_ram(parent, name).is_some() {
+            return Err(Errno::NOTDIR);
+        }
+        let stat = table.in_backing(parent, name)?.ok_or(Errno::NOENT)?;
+        if table.all_in_ram(table.known_as(stat.st_ino)).next().is_some() {
+            return Err(Errno::NOTEMPTY);
+        }
+        let remove = || rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR);
+        match remove() {
+            Err(Errno::NOTEMPTY | Errno::EXIST)
+                if table.temps.may_be_in(table.known_as(stat.st_ino))
+                    && self.backing.remove_copies_in(&dir, name) =>
+            {
+                remove()?;
+            }
+            done => done?,
+        }
+        table.lost_name(self.decider.begin(0), parent, name, &stat);
+        drop(closer);
+        Ok(())
+    }
+
+    /// Moves a name, over another where `flags` do not forbid it; or exchanges two.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`, `ENOTEMPTY`, `ENOENT`, `EINVAL` for unknown flags, and the errors of BACKING's
+    /// file system.
+    pub fn rename(
+        &self,
+        tid: u32,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        permitted(to.0, to.1)?;
+        let at = self.decider.begin(tid);
+        self.delayed.bound_open_files();
+        loop {
+            let mut table = self.table();
+            if self.rename_delayed(&mut table, at, from, to, flags)? {
+                return Ok(());
+            }
+            if self.delayed.crosses_group(&mut table, &[from, to])? {
+                let others = [from, to].map(|(dir, name)| table.in_ram(dir, name));
+                let others: Vec<Ino> = others.into_iter().flatten().map(|it| it.ino).collect();
+                drop(table);
+                self.mover.settle_now(&others)?;
+                let done = self.delayed.between_epochs(&[from, to], |table| {
+                    let in_ram = |(dir, name)| table.in_ram(dir, name).is_some();
+                    match in_ram(from) || in_ram(to) {
+                        true => Err(Errno::AGAIN),
+                        false => self.rename_in_backing(table, at, from, to, flags),
+                    }
+                });
+                if done == Err(Errno::AGAIN) {
+                    continue;
+                }
+                return done;
+            }
+            let (source, target) = (table.in_ram(from.0, from.1), table.in_ram(to.0, to.1));
+            let apart = source.is_some() && table.dir(to.0)?.apart;
+            let mut first = Vec::new();
+            if flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) {
+                first.extend(source.iter().chain(&target).map(|in_ram| in_ram.ino));
+            } else if let Some(InRam { ino, .. }) = source
+                && apart
+            {
+                // BACKING decides whether the file may be renamed to there.
+                first.push(ino);
+            } else if let Some(InRam { ino, hides: Some(_) }) = source {
+                // The file that it hides must neither reappear nor be deleted before this one is in
+                // BACKING.
+                first.push(ino);
+            }
+            if first.is_empty() {
+                return match source {
+                    Some(source) => self.rename_in_ram(&mut table, at, source, from, to, flags),
+                    None => self.rename_in_backing(&mut table, at, from, to, flags),
+                };
+            }
+            drop(table);
+            self.mover.settle_now(&first)?;
+        }
+    }
+
+    fn rename_in_ram(
+        &self,
+        table: &mut Namespace,
+        at: At,
+        source: InRam,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        // The directory has to be there.
+        let new_dir = table.dir(to.0)?;
+        let target = table.in_ram(to.0, to.1);
+        let hidden = table.in_backing(to.0, to.1)?;
+        if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || hidden.is_some()) {
+            return Err(Errno::EXIST);
+        }
+        if target.is_some_and(|target| target.ino == source.ino) {
+            return Ok(());
+        }
+        self.backing.refuse_if_read_only()?;
+        table.dir(from.0)?.permits(true)?;
+        new_dir.permits(target.is_some() || hidden.is_some())?;
+        if hidden.is_some() {
+            // The write-back could not replace it.
+            new_dir.permits_removal_of(to.1)?;
+        }
+        if target.is_none() {
+            self.reserve_name(table, to)?;
+        }
+        if target.is_some() {
+            self.mover.remove_name_in_ram(table, at, to.0, to.1)?;
+        } else if let Some(stat) = &hidden {
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                return Err(Errno::ISDIR);
+            }
+            // The file stays in BACKING, but it is hidden from now on.
+            table.lost_name(at, to.0, to.1, stat);
+        }
+        let file = table.file(source.ino);
+        self.decider.emit_rename(at, file, table.writes(from), table.writes(to));
+        table.remove_in_ram(from.0, from.1);
+        table.unname(source.ino, from.0, from.1);
+        let hides = hidden.and_then(|stat| NonZero::new(stat.st_ino));
+        table.insert_in_ram(to.0, &Name::from(to.1), InRam { ino: source.ino, hides });
+        table.dir_changed(from.0);
+        table.dir_changed(to.0);
+        self.store.touch(source.ino)
+    }
+
+    fn rename_in_backing(
+        &self,
+        table: &mut Namespace,
+        at: At,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (dir, new_dir) = (table.dir(from.0)?, table.dir(to.0)?);
+        let source = table.in_backing(from.0, from.1)?.ok_or(Errno::NOENT)?;
+        let target = table.in_ram(to.0, to.1);
+        let there = table.in_backing(to.0, to.1)?;
+        let is_directory =
+            |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || there.is_some()) {
+            return Err(Errno::EXIST);
+        }
+        if target.is_some() {
+            if is_directory(&source) {
+                return Err(Errno::NOTDIR);
+            }
+            // Two names of one file: nothing would be renamed, but what hides one has to go.
+            if there.as_ref().is_some_and(|there| there.st_ino == source.st_ino) {
+                table.remove_hidden(to.0, to.1)?;
+            }
+        } else if let Some(there) = &there {
+            if there.st_ino == source.st_ino && !flags.contains(RenameFlags::EXCHANGE) {
+                return Ok(());
+            }
+            let replaced = table.known_as(there.st_ino);
+            if is_directory(there)
+                && !flags.contains(RenameFlags::EXCHANGE)
+                && table.all_in_ram(replaced).next().is_some()
+            {
+                return Err(if is_directory(&source) { Errno::NOTEMPTY } else { Errno::ISDIR });
+            }
+        }
+        if is_directory(&source) {
+            table.records_follow(table.known_as(source.st_ino), to);
+        }
+        if let Some(there) = &there
+            && flags.contains(RenameFlags::EXCHANGE)
+            && is_directory(there)
+        {
+            table.records_follow(table.known_as(there.st_ino), from);
+        }
+        self.delayed.direct_change(from.0);
+        self.delayed.direct_change(to.0);
+        let rename = || rustix::fs::renameat_with(&dir, from.1, &new_dir, to.1, flags);
+        match rename() {
+            Err(Errno::NOTEMPTY | Errno::EXIST)
+                if there.as_ref().is_some_and(|there| {
+                    is_directory(there) && table.temps.may_be_in(table.known_as(there.st_ino))
+                }) && !flags.contains(RenameFlags::NOREPLACE)
+                    && self.backing.remove_copies_in(&new_dir, to.1) =>
+            {
+                rename()?;
+            }
+            done => done?,
+        }
+        if target.is_some() {
+            self.mover.remove_name_in_ram(table, at, to.0, to.1)?;
+        }
+        let known = |table: &Table, backing_ino| {
+            let ino = table.known_as(backing_ino);
+            let known = table.residence(ino).and_then(Residence::backing_ino);
+            (known == Some(backing_ino)).then_some(ino)
+        };
+        match &there {
+            Some(there) if flags.contains(RenameFlags::EXCHANGE) => {
+                table.emit_exchange(at, (&source, from), (there, to));
+                if let Some(ino) = known(table, there.st_ino) {
+                    table.unname(ino, to.0, to.1);
+                    table.name(ino, from.0, &Name::from(from.1));
+                }
+            }
+            Some(there) if target.is_none() => table.lost_name(at, to.0, to.1, there),
+            _ => (),
+        }
+        if !flags.contains(RenameFlags::EXCHANGE) {
+            table.emit_moved(at, &source, from, to);
+        }
+        if let Some(ino) = known(table, source.st_ino) {
+            table.unname(ino, from.0, from.1);
+            table.name(ino, to.0, &Name::from(to.1));
+        }
+        Ok(())
+    }
+
+    /// All names in a directory, without `.` and `..`; and the number of the one it is in.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read, or is gone from BACKING (`ESTALE`).
+    pub fn list(&self, ino: Ino) -> Result<(Ino, Vec<Entry>)> {
+        let mut table = self.table();
+        let dir = table.dir(ino)?;
+        let parent =
+            table.node(ino).and_then(|node| node.names.first()).map_or(ROOT, |(parent, _)| *parent);
+        let mut entries = Vec::new();
+        for (backing_ino, kind, name) in backing::list(&dir)? {
+            let ours = (ino == ROOT && *name == *HIDDEN) || is_temporary(&name);
+            let hidden = table.in_ram(ino, &name).is_some() || table.is_whiteout(ino, &name);
+            if ours || hidden {
+                continue;
+            }
+            entries.push(Entry { ino: table.known_as(backing_ino), kind, name: name.into() });
+        }
+        entries.extend(table.all_in_ram(ino).map(|(name, in_ram)| Entry {
+            ino: in_ram.ino,
+            kind: FileType::RegularFile,
+            name: name.as_ref().into(),
+        }));
+        Ok((parent, entries))
+    }
+
+    /// Makes the names in this directory durable, and the files in RAM under them with their
+    /// content.
+    ///
+    /// # Errors
+    ///
+    /// A file in RAM below it cannot be written back, or the directory cannot be synced.
+    pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
+        let at = self.decider.begin(tid);
+        self.backing.flushes.directory_synced();
+        let (dir, in_ram, waits) = {
+            let mut table = self.table();
+            let waits = self.delayed.is_delayed_directory(&table, ino);
+            let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
+            for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
+                self.decider
+                    .emit(at, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
+            }
+            (table.dir(ino)?, in_ram, waits)
+        };
+        let (delayed, in_ram) = self.delayed.partition_delayed(in_ram, |ino| *ino);
+        for ino in delayed {
+            let file = self.table().delayed_file(ino);
+            file.map_or(Ok(()), |file| self.delayed.sync_delayed(&file))?;
+        }
+        if waits {
+            return self.delayed.sync_removals(ino);
+        }
+        self.delayed.forget_direct_changes(ino);
+        self.mover.settle_synced(&in_ram)?;
+        self.mover.keep_times(|_, dir| dir == ino);
+        if !self.backing.volume.one_sync_covers_earlier() && self.table().has_new_names() {
+            // The names could become durable without the content of their files.
+            self.backing.sync_all(true)?;
+        }
+        self.backing.fsync_dir(&dir, true)
+    }
+}
