@@ -142,9 +142,11 @@ fuzz: ## Fuzz readers, cache and describe, FUZZ_SECONDS each (60); needs nightly
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
 	fuzz/run --seconds $(or $(FUZZ_SECONDS),60) $(FUZZ)
 
-deny: ## Licences, sources and duplicates of all dependencies, by deny.toml
+deny: ## Licences, sources, duplicates and known faults of all dependencies, by deny.toml
 	@command -v cargo-deny >/dev/null || $(CARGO) install cargo-deny --locked
 	$(CARGO) deny --all-features check licenses bans sources
+	@if $(CARGO) deny fetch db &> target/advisories.log; then $(CARGO) deny --all-features check advisories; \
+	else echo "SKIPPED the advisories of RustSec: their database cannot be fetched (target/advisories.log)"; fi
 
 build: setup-build
 	@[[ -e $(FLASHSIFT) ]] || echo "building flashsift: about four minutes on two cores"

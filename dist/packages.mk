@@ -35,7 +35,7 @@ LINKED := -Clinker=rust-lld -Clinker-flavor=ld.lld -Clink-self-contained=yes \
 UNUSED := $(foreach c,LAZY LAZY2 BTLAZY2 BTOPT BTULTRA,-DZSTD_EXCLUDE_$(c)_BLOCK_COMPRESSOR)
 TARBALL = tar --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) -c
 
-.PHONY: release check-release release-files packages packages-twice setup-packages setup-check-packages package-files check-packages
+.PHONY: release check-release armhf-tests release-files packages packages-twice setup-packages setup-check-packages package-files check-packages
 
 packages: setup-packages ## Static programs, Debian packages, OCI image and archives into target/packages
 	rm -rf $(PACKAGES)/{bin,share,*.deb,*.tar*,SHA256SUMS}
@@ -71,6 +71,7 @@ SYSTEMS ?= $(foreach r,bookworm trixie,$(foreach a,$(ARCHITECTURES),$(r)-$(DEBIA
 check-release: setup-check-packages ## Check a release: installed from each of its files, on clean systems
 	checks/release $(RELEASE)
 	checks/packages $(PACKAGES) $(SYSTEMS)
+	$(MAKE) --no-print-directory armhf-tests
 	rm -rf target/packaged && mkdir target/packaged && cp $(PACKAGES)/bin/flashsift-$$(uname -m) target/packaged/flashsift
 	FLASHSIFT_PROGRAM=$(CURDIR)/target/packaged/flashsift checks/suite tests documents::commands_have
 
@@ -105,11 +106,18 @@ setup-check-packages: setup-build
 	@if command -v apt-get > /dev/null && (( EUID == 0 )) && [[ ! target/guest/arm64/mount/initrd -nt $(GUEST)/init ]]; then \
 	  echo "unpacking kernels for arm64 into target/guest/arm64"; $(GUEST)/kernel target/guest/arm64 arm64; fi
 
-# One static program. zstd's and xz's C code is part of it.
-program-armv7: export CC_armv7_unknown_linux_gnueabihf := arm-linux-gnueabihf-gcc
 # io-uring's bindings have no check for 32 bits; the kernel's interface is the same there.
+LINKED_armv7 := --cfg=io_uring_skip_arch_check -Clinker=arm-linux-gnueabihf-gcc -Ctarget-feature=+crt-static
+
+armhf-tests program-armv7: export CC_armv7_unknown_linux_gnueabihf := arm-linux-gnueabihf-gcc
+
+armhf-tests: setup-packages setup-check-packages ## The tests of core and traces with 32 bits, in qemu-user
+	RUSTFLAGS="$(LINKED_armv7)" CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_RUNNER=qemu-arm-static \
+	  $(CARGO) test --locked -p flashsift-core -p flashsift-traces --lib --target $(TARGET_armv7) -- $(ARMHF_TESTS)
+
+# One static program. zstd's and xz's C code is part of it.
 program-armv7:
-	RUSTFLAGS="$(REMAPPED) --cfg=io_uring_skip_arch_check -Clinker=arm-linux-gnueabihf-gcc -Ctarget-feature=+crt-static" \
+	RUSTFLAGS="$(REMAPPED) $(LINKED_armv7)" \
 	  CFLAGS="-ffile-prefix-map=$(CARGO_HOME_USED)=cargo $(UNUSED)" \
 	  env -u SOURCE_DATE_EPOCH $(CARGO) build --profile dist --locked -p flashsift --target $(TARGET_armv7)
 	install -D -m 755 $${CARGO_TARGET_DIR:-target}/$(TARGET_armv7)/dist/flashsift $(PACKAGES)/bin/flashsift-armv7

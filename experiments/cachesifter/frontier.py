@@ -27,6 +27,9 @@ TRACES = {
     "firefox-days-1": ("days/firefox-days-1.parquet", [], "test"),
     "desktop-1": ("days/desktop-1.parquet", [], "train"),
     "desktop-3": ("days/desktop-3.parquet", [], "test"),
+    "browser-2": ("days/browser-2.parquet", [], "test"),
+    "feed-2": ("days/feed-2.parquet", ["*/images/*", "*/clips/*"], "test"),
+    "map-2": ("days/map-2.parquet", ["*/tiles/*"], "test"),
 }
 
 MEMORIES = ["8MiB", "16MiB", "32MiB", "64MiB", "128MiB", "256MiB"]
@@ -42,8 +45,8 @@ SIFTERS = [
     "s3-fifo",
     "reject-first",
     "lrb",
-    "cachesifter:checkstop=off",
     "cachesifter",
+    "cachesifter:checkstop=on",
     "controller",
     "oracle",
 ]
@@ -53,22 +56,23 @@ THRESHOLDS = [0.3, 0.4, 0.6]
 
 # Table 6 of CacheSifter varies K1 and MS; here every parameter of both sifters that are not rules.
 VARIED = [
-    "cachesifter:checkstop=off,k1=10s",
-    "cachesifter:checkstop=off,k1=40s",
-    "cachesifter:checkstop=off,k2=120s",
-    "cachesifter:checkstop=off,t1=5s",
-    "cachesifter:checkstop=off,t1=40s",
-    "cachesifter:checkstop=off,e1=10s",
-    "cachesifter:checkstop=off,e1=80s",
-    "cachesifter:checkstop=off,t2=5s",
-    "cachesifter:checkstop=off,t2=80s",
-    "cachesifter:checkstop=off,ms=5",
-    "cachesifter:checkstop=off,ms=10",
-    "cachesifter:checkstop=off,ms=80",
-    "cachesifter:checkstop=off,w1=25",
-    "cachesifter:checkstop=off,w1=80",
-    "cachesifter:checkstop=off,w2=60",
-    "cachesifter:checkstop=off,s2=40",
+    "cachesifter:k1=10s",
+    "cachesifter:k1=40s",
+    "cachesifter:k2=120s",
+    "cachesifter:t1=5s",
+    "cachesifter:t1=40s",
+    "cachesifter:e1=10s",
+    "cachesifter:e1=80s",
+    "cachesifter:t2=5s",
+    "cachesifter:t2=80s",
+    "cachesifter:ms=5",
+    "cachesifter:ms=10",
+    "cachesifter:ms=80",
+    "cachesifter:w1=25",
+    "cachesifter:w1=80",
+    "cachesifter:w2=60",
+    "cachesifter:s2=40",
+    "cachesifter:shortage=moves",
     "controller:again=0.02",
     "controller:again=0.1",
     "controller:again=0.2",
@@ -235,7 +239,7 @@ def main():
     print("\n### Parameters, 32 MiB, kept/again %\n")
     names = [name for name in VARIED_ON if name in args.only]
     if names:
-        chosen = ("cachesifter:checkstop=off", "controller")
+        chosen = ("cachesifter", "controller")
         plain = [
             r for r in records
             if r["sifter"] in chosen and r["trace"] in names and r["memory_bytes"] == 32 << 20

@@ -336,7 +336,7 @@ def simulate(program, files, progress):
     sifters = {
         (variant, check): f"cachesifter:model={files[variant]},model2={files['phase 2']}{check}"
         for variant in VARIANTS
-        for check in ("", ",checkstop=off")
+        for check in ("", ",checkstop=on")
     }
     found = {}
     for name in APPS:
@@ -372,7 +372,7 @@ def figure_9(found):
         for (variant, check), record in [item for item in records.items() if item[0] != "stock"]:
             written = saved(record, stock, WRITTEN)
             both = saved(record, stock, [*WRITTEN, "device_reads"])
-            sifter = variant + (", no CheckStop" if check else "")
+            sifter = variant + (", CheckStop" if check else "")
             shares = [record["kept_share"], record["fetched_again_share"], written, both]
             every.setdefault(sifter, []).append(shares)
             rows.append([name, TRACES[name][2], sifter, *map(percent, shares), lifetime(written)])
@@ -390,7 +390,7 @@ def lifetime(saved_share):
 def table_8(found):
     rows = [["recording", *(f"peak RAM, {variant}, MB" for variant in VARIANTS)]]
     for name, records in found.items():
-        peaks = [records[variant, ",checkstop=off"]["ram_bytes_peak"] / 1e6 for variant in VARIANTS]
+        peaks = [records[variant, ""]["ram_bytes_peak"] / 1e6 for variant in VARIANTS]
         rows.append([name, *(f"{peak:.1f}" for peak in peaks)])
     table(rows)
 
@@ -412,7 +412,7 @@ def figure_12(files, models, found):
             burns = read[variant].score(of["first"][alive]) < read[variant].threshold
             lower = (burns & (category > 0)).mean()
             upper = lower + (~burns & passes & (category == 2)).mean()
-            record = found[name][variant, ",checkstop=off"]
+            record = found[name][variant, ""]
             dropped = record["dropped_files"], record["dropped_bytes"]
             again = record["fetched_again_files"], record["fetched_again_bytes"]
             real = [a / d if d else None for a, d in zip(again, dropped, strict=True)]

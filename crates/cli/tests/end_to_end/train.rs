@@ -34,8 +34,8 @@ fn a_trained_model_is_used_by_the_sifters() {
         assert!(table.lines().any(|line| line.starts_with(row)), "{table}");
     }
     let sifters = [
-        "cachesifter:checkstop=off".to_owned(),
-        format!("cachesifter:model={model},threshold=0.5,checkstop=off"),
+        "cachesifter".to_owned(),
+        format!("cachesifter:model={model},threshold=0.5"),
         format!("lrb:model={model},threshold=0.5"),
     ];
     let found = cells(&["compare", &trace, "--sift", &sifters.join(","), "--memory", "32MiB"]);

@@ -6,10 +6,12 @@
 //! tells burn-after-reading files from others, and they are dropped; at K2 another model tells
 //! long-living files from transient ones, and they go to flash. Transient files stay in RAM, in an
 //! active list and, E1 after they entered it, in an inactive one. A use moves a file back to the
-//! active list. Their pages take at most MS. Every T2, if they take more than W1 of it, files are
-//! dropped until they do not; above W2, S2 of it is freed at once. Inactive files go first, those
-//! of background applications before those of the one in the foreground, and the longest-lived
-//! first.
+//! active list. Their pages take at most MS. Every T2, if they take more than W1 of it, inactive
+//! files are dropped until they do not; above W2, S2 of it is freed at once. Files of background
+//! applications go before those of the one in the foreground, and the longest-lived first. An
+//! active file is never dropped (Section 3.2.2): while there is no inactive one, the file that
+//! became transient last goes to flash. With `shortage=moves`, a lack of space above W2 makes the
+//! longest-lived active files inactive.
 //!
 //! Points that the paper leaves open:
 //!
@@ -19,18 +21,20 @@
 //! - A file that is open when it would be dropped is dropped at the first tick at which it is not.
 //! - The application of a file is the program that created it. Without [`Action::Foreground`] in
 //!   the trace, all count as in the foreground.
-//! - CheckStop counts drops, and creations of dropped files, over ten minutes. With 20 drops and
-//!   more than 5 % created again, new files go to flash. Nothing is dropped then, so dropped files
-//!   are counted among all files that are created; when their share has been below 2 % for ten
-//!   minutes, sifting goes on. The paper gives no numbers.
+//! - CheckStop (Section 4.3), off unless `checkstop=on`, counts drops, and files that get the name
+//!   of a dropped one, over `window`. With `drops` drops and more than `stops` created again, new
+//!   files go to flash. Nothing is dropped then, so dropped files are counted among all files that
+//!   are created; when their share has been below `resumes` for a window, sifting goes on. A name
+//!   that its application has deleted since the drop is no longer a dropped one. The paper compares
+//!   hashes of content, which recordings do not hold, and gives no numbers; the authors' code has
+//!   no CheckStop.
 //!
 //! The authors' code (github.com/MIoTLab/CacheSifter, `fs/f2fs/filemgr.c`) has the same times and
 //! shares. It differs in points in which it is not followed, because it loses data that were synced
 //! or breaks off by accident: it ignores the fsync of a file in RAM and drops the file; it unlinks
 //! files that are open; a reclaim stops only if the sizes of files sum up exactly to what it wants
-//! (an unsigned number is tested for `<= 0`), else it empties the inactive list; and an active file
-//! is never dropped, so new transient files go to flash while the inactive list is empty. A used
-//! file that was inactive becomes inactive again at the next look there, and after E1 here.
+//! (an unsigned number is tested for `<= 0`), else it empties the inactive list. A used file that
+//! was inactive becomes inactive again at the next look there, and after E1 here.
 //!
 //! Without a model the labels are the paper's own, known in advance: a file is active from its
 //! creation to its last use, less than 30 s (burn after reading), up to 90 s (transient), or
@@ -46,6 +50,7 @@ use super::{
         examples::{LONG_LIVING_US, TRANSIENT_US},
     },
     model::FileModel,
+    remembered::Remembered,
 };
 use crate::{
     event::{Action, Create, Event, FileId, Micros},
@@ -53,10 +58,9 @@ use crate::{
     params::{Param, ParamKind, Params},
 };
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use std::{
     collections::{BTreeSet, VecDeque},
-    hash::BuildHasher,
     sync::Arc,
 };
 
@@ -108,10 +112,23 @@ const PARAMS: &[Param] = &[
         kind: ParamKind::Number { default: 0.0, min: 0.0, max: 1.0 },
     },
     Param {
+        name: "shortage",
+        what: "whether active files become inactive by age alone, or a lack of space moves them",
+        kind: ParamKind::Word(&["age", "moves"]),
+    },
+    Param {
         name: "checkstop",
         what: "whether sifting stops while many dropped files are created again",
-        kind: ParamKind::Word(&["on", "off"]),
+        kind: ParamKind::Word(&["off", "on"]),
     },
+    duration("window", "time over which CheckStop counts", 600),
+    Param {
+        name: "drops",
+        what: "drops of a window from which on CheckStop may stop sifting",
+        kind: ParamKind::Number { default: 20.0, min: 1.0, max: 1e6 },
+    },
+    percent("stops", "share of them created again above which sifting stops, %", 5.0),
+    percent("resumes", "share of all new files below which sifting goes on, %", 2.0),
 ];
 
 struct Settings {
@@ -124,7 +141,7 @@ struct Settings {
     w2: f64,
     s2: f64,
     threshold: f32,
-    check_stop: bool,
+    shortage_moves: bool,
 }
 
 impl Settings {
@@ -141,16 +158,10 @@ impl Settings {
             w2: percent("w2"),
             s2: percent("s2"),
             threshold: params.number(PARAMS, "threshold") as f32,
-            check_stop: params.word(PARAMS, "checkstop") == "on",
+            shortage_moves: params.word(PARAMS, "shortage") == "moves",
         }
     }
 }
-
-/// The window of CheckStop, and its numbers.
-const CHECK_US: Micros = 600 * SECOND_US;
-const CHECK_DROPS: usize = 20;
-const CHECK_STOPS: f64 = 0.05;
-const CHECK_RESUMES: f64 = 0.02;
 
 /// Dropped files whose names are remembered.
 const DROPPED_MAX: usize = 1 << 16;
@@ -197,64 +208,71 @@ impl File {
 }
 
 /// Names of dropped files, and how many of them are created again.
-#[derive(Default)]
 struct CheckStop {
-    dropped: HashSet<u64, FixedState>,
-    in_order: VecDeque<u64>,
+    window_us: Micros,
+    drops: usize,
+    stops: f64,
+    resumes: f64,
+    dropped: Remembered,
     /// Drops and, while sifting is stopped, creations of new files (`false`), and creations of
-    /// dropped files (`true`) in the last ten minutes.
+    /// dropped files (`true`) in the last window.
     recent: VecDeque<(Micros, bool)>,
     stopped: bool,
     low_since_us: Option<Micros>,
-    hasher: FixedState,
 }
 
 impl CheckStop {
+    fn new(params: &Params) -> Self {
+        Self {
+            window_us: params.duration_us(PARAMS, "window"),
+            drops: params.number(PARAMS, "drops") as usize,
+            stops: params.number(PARAMS, "stops") / 100.0,
+            resumes: params.number(PARAMS, "resumes") / 100.0,
+            dropped: Remembered::new(DROPPED_MAX),
+            recent: VecDeque::new(),
+            stopped: false,
+            low_since_us: None,
+        }
+    }
+
     fn dropped(&mut self, now: Micros, name: &str) {
-        let hash = self.hasher.hash_one(name);
-        if self.dropped.insert(hash) {
-            self.in_order.push_back(hash);
-        }
-        if self.in_order.len() > DROPPED_MAX {
-            let oldest = self.in_order.pop_front();
-            oldest.map(|oldest| self.dropped.remove(&oldest));
-        }
+        self.dropped.add(name);
         self.note(now, false);
     }
 
+    /// A file gets this name.
     fn created(&mut self, now: Micros, name: &str) {
-        let hash = self.hasher.hash_one(name);
-        if self.dropped.remove(&hash) {
-            self.in_order.retain(|known| *known != hash);
+        if self.dropped.forget(name) {
             self.note(now, true);
         } else if self.stopped {
             self.note(now, false);
         }
     }
 
-    fn note(&mut self, now: Micros, again: bool) {
-        self.recent.push_back((now, again));
-        self.check(now);
+    /// Its application has deleted a dropped file: what it creates there next is new.
+    fn deleted(&mut self, name: &str) {
+        self.dropped.forget(name);
     }
 
-    fn check(&mut self, now: Micros) {
-        while self.recent.front().is_some_and(|(at, _)| at.saturating_add(CHECK_US) < now) {
+    fn note(&mut self, now: Micros, again: bool) {
+        self.recent.push_back((now, again));
+        while self.recent.front().is_some_and(|(at, _)| at.saturating_add(self.window_us) < now) {
             self.recent.pop_front();
         }
         let again = self.recent.iter().filter(|(_, again)| *again).count();
         let drops = self.recent.len() - again;
         if !self.stopped {
             let share = again as f64 / drops.max(1) as f64;
-            self.stopped = drops >= CHECK_DROPS && share > CHECK_STOPS;
+            self.stopped = drops >= self.drops && share > self.stops;
             self.low_since_us = None;
             return;
         }
         let share = again as f64 / self.recent.len().max(1) as f64;
-        match share < CHECK_RESUMES {
+        match share < self.resumes {
             false => self.low_since_us = None,
             true => {
                 let since_us = *self.low_since_us.get_or_insert(now);
-                self.stopped = now.saturating_sub(since_us) < CHECK_US;
+                self.stopped = now.saturating_sub(since_us) < self.window_us;
             }
         }
     }
@@ -316,7 +334,8 @@ struct CacheSifter {
     apps: HashMap<u32, u32, FixedState>,
     programs: HashMap<String, u32, FixedState>,
     foreground: Option<u32>,
-    check_stop: CheckStop,
+    /// `None`: it is off.
+    check_stop: Option<CheckStop>,
     decisions: VecDeque<Decision>,
     /// Of a file that stays, the scores of the last phase.
     explained: Explained,
@@ -347,14 +366,14 @@ impl CacheSifter {
             apps: HashMap::default(),
             programs: HashMap::default(),
             foreground: None,
-            check_stop: CheckStop::default(),
+            check_stop: (params.word(PARAMS, "checkstop") == "on").then(|| CheckStop::new(params)),
             decisions: VecDeque::new(),
             explained: Explained::default(),
         })
     }
 
     fn birth_of(&self, create: &Create<'_>) -> Birth {
-        let stopped = self.settings.check_stop && self.check_stop.stopped;
+        let stopped = self.check_stop.as_ref().is_some_and(|check| check.stopped);
         if create.sync {
             Birth::Flash(Reason::Sync)
         } else if !self.droppable.has(&create.name) {
@@ -369,9 +388,7 @@ impl CacheSifter {
     fn created(&mut self, event: &Event<'_>, create: &Create<'_>) {
         let now = event.at_us;
         let birth = self.birth_of(create);
-        if self.droppable.has(&create.name) {
-            self.check_stop.created(now, &create.name);
-        }
+        self.gets_name(now, &create.name);
         if birth != Birth::Ram || self.files.contains_key(&create.file) {
             return;
         }
@@ -393,6 +410,15 @@ impl CacheSifter {
         self.waiting_bytes += file.cost_bytes();
         self.files.insert(create.file, file);
         self.keep_within(now);
+    }
+
+    /// Counts a name of a dropped file that a file gets.
+    fn gets_name(&mut self, now: Micros, name: &str) {
+        if let Some(check) = &mut self.check_stop
+            && self.droppable.has(name)
+        {
+            check.created(now, name);
+        }
     }
 
     fn windows(&self) -> Windows {
@@ -439,8 +465,8 @@ impl CacheSifter {
     }
 
     fn drop(&mut self, now: Micros, id: FileId, why: Reason) {
-        if let Some(file) = self.files.get(&id) {
-            self.check_stop.dropped(now, &file.name);
+        if let (Some(check), Some(file)) = (&mut self.check_stop, self.files.get(&id)) {
+            check.dropped(now, &file.name);
         }
         self.record(now, id, Intent::Drop, why);
         self.enter(now, id, List::Leaving);
@@ -547,10 +573,9 @@ impl CacheSifter {
                 ("It is transient, and transient files take too much of the RAM.", true)
             }
             (_, Reason::Judged) => ("It is long-living.", true),
-            (_, Reason::Space) if is_transient => (
-                "Transient files take too much of the RAM, and none of them can be dropped.",
-                false,
-            ),
+            (_, Reason::Space) if is_transient => {
+                ("Transient files take too much of the RAM, and none of them is inactive.", false)
+            }
             (_, Reason::Space) => {
                 ("It is the oldest file that waits to be judged, and RAM is full.", false)
             }
@@ -602,38 +627,63 @@ impl CacheSifter {
         self.keep_within(now);
     }
 
-    /// Drops transient files until they take at most this much.
+    /// Drops inactive files until transient ones take at most this much.
     fn reclaim(&mut self, now: Micros, down_to_bytes: u64) {
-        while self.transient_bytes > down_to_bytes {
-            let Some(id) = self.victim(now) else { return };
+        while self.transient_bytes > down_to_bytes
+            && let Some(id) = self.victim(now)
+        {
             self.drop(now, id, Reason::Space);
         }
     }
 
-    /// Returns the transient file that is dropped next.
+    /// Returns the inactive file that is dropped next.
     fn victim(&self, now: Micros) -> Option<FileId> {
-        let rank = |file: &File| match file.list {
-            List::Inactive => u8::from(self.foreground.is_none_or(|app| app == file.app)),
-            _ => 2,
-        };
+        let in_foreground = |file: &File| self.foreground.is_none_or(|app| app == file.app);
         let files = self.transient.iter().map(|(_, id)| (*id, &self.files[id]));
-        let droppable = files.filter(|(_, file)| file.may_be_dropped() && file.used_us != now);
-        droppable.min_by_key(|(_, file)| rank(file)).map(|(id, _)| id)
+        let inactive = files.filter(|(_, file)| {
+            file.list == List::Inactive && file.may_be_dropped() && file.used_us != now
+        });
+        inactive.min_by_key(|(_, file)| in_foreground(file)).map(|(id, _)| id)
+    }
+
+    /// A lack of space makes the longest-lived active files inactive that take this much, where
+    /// `shortage=moves`.
+    fn move_active(&mut self, now: Micros, bytes: u64) {
+        let (mut moved, mut moved_bytes) = (Vec::new(), 0);
+        if self.settings.shortage_moves {
+            let files = self.transient.iter().map(|(_, id)| (*id, &self.files[id]));
+            for (id, file) in files.filter(|(_, file)| file.list == List::Active) {
+                if moved_bytes >= bytes {
+                    break;
+                }
+                moved_bytes += file.cost_bytes();
+                moved.push(id);
+            }
+        }
+        moved.into_iter().for_each(|id| self.enter(now, id, List::Inactive));
+    }
+
+    /// Returns the file that entered the lists of transient files last.
+    fn newest_transient(&self) -> Option<FileId> {
+        let entered = |(born_us, id): &&(Micros, FileId)| (self.files[id].since_us, *born_us, *id);
+        self.transient.iter().max_by_key(entered).map(|(_, id)| *id)
     }
 
     /// Keeps the parts of RAM within their bounds.
     fn keep_within(&mut self, now: Micros) {
         let ms = self.settings.ms_bytes as f64;
-        if self.transient_bytes as f64 > self.settings.w2 * ms {
-            let freed = (self.settings.s2 * ms) as u64;
-            self.reclaim(now, self.transient_bytes.saturating_sub(freed));
+        let most_bytes = (self.settings.w2 * ms) as u64;
+        if self.transient_bytes > most_bytes {
+            let freed_bytes = (self.settings.s2 * ms) as u64;
+            let wanted_bytes = self.transient_bytes.saturating_sub(freed_bytes).min(most_bytes);
+            self.reclaim(now, wanted_bytes);
+            self.move_active(now, self.transient_bytes.saturating_sub(wanted_bytes));
+            self.reclaim(now, wanted_bytes);
         }
-        while self.transient_bytes > self.settings.ms_bytes {
-            match (self.victim(now), self.transient.first()) {
-                (Some(id), _) => self.drop(now, id, Reason::Space),
-                (None, Some((_, id))) => self.write_back(now, *id, Reason::Space),
-                (None, None) => break,
-            }
+        while self.transient_bytes > most_bytes
+            && let Some(id) = self.newest_transient()
+        {
+            self.write_back(now, id, Reason::Space);
         }
         let most_bytes = self.budget_bytes - self.settings.ms_bytes;
         while self.waiting_bytes > most_bytes
@@ -663,7 +713,15 @@ impl CacheSifter {
 
     fn of_file(&mut self, id: FileId, event: &Event<'_>) {
         let now = event.at_us;
-        let Some(file) = self.files.get_mut(&id) else { return };
+        let Some(file) = self.files.get_mut(&id) else {
+            // Of a dropped file, an application deletes the name in vain.
+            if let (Action::Unbind { name, .. }, Some(check)) =
+                (&event.action, &mut self.check_stop)
+            {
+                check.deleted(name);
+            }
+            return;
+        };
         file.window.handle(event);
         match &event.action {
             Action::Read { .. }
@@ -726,7 +784,9 @@ impl CacheSifter {
     fn named(&mut self, now: Micros, id: FileId, name: &str) {
         let Some(file) = self.files.get_mut(&id) else { return };
         file.name = name.into();
-        if !self.droppable.has(name) && file.list != List::Leaving {
+        let leaves = file.list == List::Leaving;
+        self.gets_name(now, name);
+        if !self.droppable.has(name) && !leaves {
             self.write_back(now, id, Reason::Name);
         }
     }
@@ -797,17 +857,16 @@ impl Sift for CacheSifter {
     }
 
     fn need_space(&mut self, now: Micros, bytes: u64) {
-        let held_bytes = |sifter: &Self| sifter.transient_bytes + sifter.waiting_bytes;
-        let wanted = held_bytes(self).saturating_sub(bytes);
-        while held_bytes(self) > wanted
-            && let Some(id) = self.victim(now)
+        let wanted_bytes = (self.transient_bytes + self.waiting_bytes).saturating_sub(bytes);
+        let transient_bytes = |sifter: &Self| wanted_bytes.saturating_sub(sifter.waiting_bytes);
+        self.reclaim(now, transient_bytes(self));
+        self.move_active(now, self.transient_bytes.saturating_sub(transient_bytes(self)));
+        self.reclaim(now, transient_bytes(self));
+        while self.transient_bytes + self.waiting_bytes > wanted_bytes
+            && let Some(id) =
+                self.waiting.first().map(|(_, id)| *id).or_else(|| self.newest_transient())
         {
-            self.drop(now, id, Reason::Space);
-        }
-        while held_bytes(self) > wanted
-            && let Some((_, id)) = self.waiting.first().or_else(|| self.transient.first())
-        {
-            self.write_back(now, *id, Reason::Space);
+            self.write_back(now, id, Reason::Space);
         }
     }
 
@@ -898,7 +957,9 @@ impl Sift for CacheSifter {
         assert_eq!(self.active, active);
         assert!(self.transient_bytes <= self.settings.ms_bytes);
         assert!(self.waiting_bytes <= self.budget_bytes - self.settings.ms_bytes);
-        assert_eq!(self.check_stop.dropped.len(), self.check_stop.in_order.len());
+        if let Some(check) = &self.check_stop {
+            check.dropped.check();
+        }
     }
 }
 
@@ -1103,20 +1164,23 @@ mod tests {
                 gone(75, &[0, 1]),
             ),
             ("files of the application in the foreground leave last", two_apps, gone(75, &[6, 7])),
-            // Theirs finds no inactive file at 60 s, and hands the one beyond 18 MiB to write-back.
-            // Here active files are dropped, too: 10 % of MS at once, then to 50 %.
+            // No file is inactive at 60 s.
             (
-                "above 90 % of MS files leave at once",
+                "the file beyond 90 % of MS is handed to write-back",
                 transient(0..19),
-                [gone(60, &[0, 1]), gone(75, &[2, 3, 4, 5, 6, 7, 8])].concat(),
+                [vec![written(60, 18, Reason::Space)], gone(75, &[0, 1, 2, 3, 4, 5, 6, 7])]
+                    .concat(),
             ),
         ] {
-            assert_eq!(run("cachesifter:e1=10s,w1=51", &[], &events), expected, "{because}");
+            assert_eq!(run("cachesifter:e1=10s,w1=51,w2=91", &[], &events), expected, "{because}");
         }
     }
 
     /// Transient files above W1 are dropped every T2, longest-lived first; above W2, S2 is freed at
     /// once. A file that was used since it became inactive stays longer than one that was not.
+    ///
+    /// Active files were dropped, too: their time in the list, E1, changed nothing (§3.2.2 of the
+    /// paper protects them).
     // Promises: Sift 7.
     #[test]
     fn transient_files_are_reclaimed() {
@@ -1130,8 +1194,10 @@ mod tests {
         // All four are inactive from 90 s on but the first one, which was used.
         let expected = [1, 2].map(|file| dropped(93, file, Reason::Space));
         assert_eq!(run("cachesifter:ms=6,w1=50,t2=30s", &[], &events), expected);
+        let full = "cachesifter:ms=4,w1=100,w2=80,s2=30";
         let expected = [0, 1].map(|file| dropped(70, file, Reason::Space));
-        assert_eq!(run("cachesifter:ms=4,w1=100,w2=80,s2=30", &[], &events), expected);
+        assert_eq!(run(&format!("{full},shortage=moves"), &[], &events), expected);
+        assert_eq!(run(full, &[], &events), [written(70, 3, Reason::Space)]);
     }
 
     // Promises: Sift 7.
@@ -1210,15 +1276,22 @@ mod tests {
     }
 
     /// Sifting stops when more than 5 % of at least 20 dropped files are created again within ten
-    /// minutes, and goes on when hardly any are.
+    /// minutes, and goes on when hardly any are. A file that its application deleted and made anew
+    /// counted as fetched again: with the paper's own labels that took browser from 58 to 37 %
+    /// kept.
     // Promises: Sift 7.
     #[test]
     fn check_stop_stops_and_resumes() {
-        let mut check = CheckStop::default();
+        let on = |deleted: &[u64]| {
+            let mut check = CheckStop::new(&Params::default());
+            for n in 0..20 {
+                check.dropped(n * SECOND_US, &format!("/c/{n}"));
+            }
+            deleted.iter().for_each(|n| check.deleted(&format!("/c/{n}")));
+            check
+        };
+        let mut check = on(&[]);
         let second = |n: u64| n * SECOND_US;
-        for n in 0..20 {
-            check.dropped(second(n), &format!("/c/{n}"));
-        }
         check.created(second(21), "/c/0");
         assert!(!check.stopped, "5 %");
         check.created(second(22), "/c/1");
@@ -1230,5 +1303,9 @@ mod tests {
         assert!(check.stopped, "not yet for ten minutes");
         check.created(second(1901), "/c/b");
         assert!(!check.stopped);
+        let mut check = on(&[1]);
+        check.created(second(21), "/c/0");
+        check.created(second(22), "/c/1");
+        assert!(!check.stopped, "one of the two was deleted before");
     }
 }

@@ -1,18 +1,22 @@
-//! `controller`: drops what will probably not be read again, within a budget of bytes that
-//! applications may have to fetch again.
+//! `controller`: drops what costs less to fetch again, probably, than to write to flash.
 //!
-//! When RAM is full, the least recently used file is dropped if the bytes fetched again so far, and
-//! those that will probably be fetched again for all drops with this one, stay within the share
-//! `again` of the bytes that have left RAM. Otherwise the file that is most likely to be used again
-//! goes to flash: the others grow older in RAM, and their chance of a later use falls. The chances
-//! are learned from all files ([`chances`]), because uses of files on flash are seen as well.
+//! When RAM is full, the least recently used file is dropped if the bytes that it will probably
+//! cost to fetch it again, times `price`, are fewer than its own. Otherwise the file that is most
+//! likely to be used again goes to flash: the others grow older in RAM, and their chance of a later
+//! use falls. The chances are learned from all files ([`chances`]), because uses of files on flash
+//! are seen as well, and corrected by what really came back.
 //!
-//! `cap-mib` bounds the cost of a program that uses at once every dropped file that is remembered.
+//! The share `again` is a ceiling on the bytes that really came back. Drops of which it is not
+//! known yet whether they come back have a limit of their own, which grows with drops that have
+//! proved right: a cache whose files come back shows it at a small cost. A file that came back once
+//! is written. `cap-mib` bounds the cost of a program that uses at once every dropped file that is
+//! remembered.
 
 use super::{
     Spec,
     explanation::{Explanation, Intent, seconds},
     on_pressure::{Judge, OnPressure, Use, Verdict},
+    remembered::Remembered,
     shelf::{Held, Shelf, Slot},
 };
 use crate::{
@@ -31,7 +35,7 @@ mod tracked;
 pub(super) const SPEC: Spec = Spec {
     name: "controller",
     paper: "docs/sift.md",
-    what: "drops what will probably not be read again, within a budget of bytes fetched again",
+    what: "drops what costs less to fetch again than to write, up to a share of bytes fetched again",
     params: PARAMS,
     offline: |_| false,
     build: |setup, params| {
@@ -50,8 +54,8 @@ pub(super) const SPEC: Spec = Spec {
 const PARAMS: &[Param] = &[
     Param {
         name: "again",
-        what: "bytes fetched again, as a share of the bytes that leave RAM",
-        kind: ParamKind::Number { default: 0.05, min: 0.0, max: 1.0 },
+        what: "most bytes fetched again, as a share of the other bytes that leave RAM",
+        kind: ParamKind::Number { default: 0.1, min: 0.0, max: 1.0 },
     },
     Param {
         name: "price",
@@ -95,7 +99,7 @@ const DOUBT_BYTES: f64 = 1_048_576.0;
 const TRIAL: u64 = 16;
 /// Bytes that may be dropped for each byte whose drop has proved right.
 const TRUST: u64 = 3;
-/// Largest factor.
+/// Largest factor; the smallest is its inverse.
 const ERROR_MAX: f64 = 8.0;
 
 struct Settings {
@@ -110,13 +114,13 @@ struct Controller {
     settings: Settings,
     chances: Chances,
     tracked: Tracked,
+    /// Names of dropped files that came back.
+    came_back: Remembered,
     /// Bytes of files that have left RAM.
     left_bytes: u64,
     /// Bytes of dropped files that came back.
     fetched_bytes: u64,
-    /// Bytes of dropped files that will probably come back.
-    expected_bytes: f64,
-    /// Time at which they were summed up; `None`: a file has come back since.
+    /// Time at which the files last passed their levels.
     tick_us: Option<Micros>,
 }
 
@@ -126,9 +130,9 @@ impl Controller {
             settings,
             chances: Chances::new(),
             tracked: Tracked::new(ghosts),
+            came_back: Remembered::new(ghosts),
             left_bytes: 0,
             fetched_bytes: 0,
-            expected_bytes: 0.0,
             tick_us: None,
         }
     }
@@ -141,7 +145,6 @@ impl Controller {
         self.tick_us = Some(now);
         self.tracked.advance(now, self.settings.settle_us, &mut self.chances);
         self.chances.advance(now);
-        self.expected_bytes = self.tracked.expected_bytes(&mut self.chances);
     }
 
     /// Returns the number of a file in RAM, or on its way out of it. It is forgotten if many files
@@ -170,26 +173,31 @@ impl Controller {
     }
 
     /// Returns the factor by which more came back than the chances had said. Before anything could
-    /// come back it is [`DOUBT`]. Less than expected does not make bolder.
+    /// come back it is [`DOUBT`].
     fn error(&self) -> f64 {
         let fetched = self.fetched_bytes as f64 + DOUBT * DOUBT_BYTES;
-        (fetched / (self.tracked.due_bytes() + DOUBT_BYTES)).clamp(1.0, ERROR_MAX)
+        (fetched / (self.tracked.due_bytes() + DOUBT_BYTES)).clamp(ERROR_MAX.recip(), ERROR_MAX)
     }
 
-    /// Returns the numbers that decide whether a file of this size and chance may be dropped.
-    fn grounds(&self, bytes: u64, chance: f32) -> Grounds {
-        let error = self.error();
-        let chance = f64::from(chance) * error;
-        let fetched_bytes = self.fetched_bytes as f64;
+    /// Returns the numbers that decide whether a file with this chance may be dropped.
+    fn grounds(&self, file: &Held<Known>, chance: f32) -> Grounds {
+        let bytes = file.bytes();
         let (unproven_bytes, proven_bytes) = self.tracked.unproven_and_proven_bytes();
+        // Bytes that were fetched again leave RAM again; they would not without a sifter.
+        let left_bytes = self.left_bytes.saturating_sub(self.fetched_bytes) + bytes;
+        let allowed_bytes = self.settings.again * left_bytes as f64;
+        // So many may all come back.
+        let harmless_bytes = (allowed_bytes as u64).saturating_sub(self.fetched_bytes);
+        let trusted_bytes = self.settings.trial_bytes + TRUST * proven_bytes;
         Grounds {
-            due_bytes: fetched_bytes + self.expected_bytes * error + chance * bytes as f64,
-            allowed_bytes: self.settings.again * (self.left_bytes + bytes) as f64,
+            fetched_bytes: self.fetched_bytes as f64,
+            allowed_bytes,
             unproven_bytes: unproven_bytes + bytes,
-            trusted_bytes: self.settings.trial_bytes + TRUST * proven_bytes,
+            trusted_bytes: trusted_bytes.max(harmless_bytes),
             dropped_bytes: self.tracked.dropped_bytes() + bytes,
             cap_bytes: self.settings.cap_bytes,
-            cost: chance * self.settings.price,
+            cost: f64::from(chance) * self.error() * self.settings.price,
+            came_back: self.came_back.has(&file.name),
         }
     }
 
@@ -199,16 +207,16 @@ impl Controller {
         let dropped = self.tracked.find(Key::of_path(name))?;
         let back = self.tracked.returned(now, dropped, &mut self.chances)?;
         self.fetched_bytes += back.bytes();
-        self.tick_us = None;
+        self.came_back.add(name);
         Some(back.row)
     }
 }
 
 /// The numbers that decide whether a file may be dropped.
 struct Grounds {
-    /// Bytes fetched again so far, and those that will probably be with this drop.
-    due_bytes: f64,
-    /// The share `again` of the bytes that have left RAM.
+    /// Bytes fetched again so far.
+    fetched_bytes: f64,
+    /// The share `again` of the other bytes that have left RAM.
     allowed_bytes: f64,
     /// Bytes of dropped files, with this one, of which it is not known yet whether they come back.
     unproven_bytes: u64,
@@ -220,19 +228,22 @@ struct Grounds {
     cap_bytes: u64,
     /// Bytes fetched again that the drop probably costs, per byte that it keeps from flash.
     cost: f64,
+    /// A file of its name was dropped before, and came back.
+    came_back: bool,
 }
 
 impl Grounds {
     fn allow_drop(&self) -> bool {
-        self.due_bytes <= self.allowed_bytes
+        self.fetched_bytes <= self.allowed_bytes
             && self.unproven_bytes <= self.trusted_bytes
             && self.dropped_bytes <= self.cap_bytes
             && self.cost < 1.0
+            && !self.came_back
     }
 
     fn add_to(&self, explanation: Explanation) -> Explanation {
         explanation
-            .at_most("fetched again and expected, bytes", self.due_bytes, self.allowed_bytes)
+            .at_most("fetched again, bytes", self.fetched_bytes, self.allowed_bytes)
             .at_most(
                 "dropped and not proved right, bytes",
                 self.unproven_bytes as f64,
@@ -244,6 +255,7 @@ impl Grounds {
                 self.cap_bytes as f64,
             )
             .below("chance times price", self.cost, 1.0)
+            .below("times it came back", u8::from(self.came_back).into(), 1.0)
     }
 }
 
@@ -296,8 +308,12 @@ impl Judge for Controller {
         self.advance(now);
         let oldest = shelf.idle(now).next()?;
         let chance = self.chance(now, &shelf[oldest]);
-        if self.grounds(shelf[oldest].bytes(), chance).allow_drop() {
+        let grounds = self.grounds(&shelf[oldest], chance);
+        if grounds.allow_drop() {
             return Some((oldest, Verdict::Drop));
+        }
+        if grounds.came_back {
+            return Some((oldest, Verdict::Write));
         }
         let Self { tracked, chances, .. } = self;
         let likely = most_likely(now, tracked, shelf, |row, level| chances.get(row, level).later);
@@ -306,7 +322,7 @@ impl Judge for Controller {
 
     fn explain(&self, now: Micros, shelf: &Shelf<Known>, slot: Slot) -> Explanation {
         let file = &shelf[slot];
-        let grounds = |file: &Held<Known>| self.grounds(file.bytes(), self.peek_chance(now, file));
+        let grounds = |file: &Held<Known>| self.grounds(file, self.peek_chance(now, file));
         let likely = || {
             let chance = |row, level| self.chances.peek(row, level).later;
             most_likely(now, &self.tracked, shelf, chance)
@@ -318,6 +334,12 @@ impl Judge for Controller {
                 true => (Intent::Drop, "It was used least recently, and the budget allows a drop."),
                 false => {
                     (Intent::Stay, "Another file was used less recently: it is dropped first.")
+                }
+            },
+            Some(first) if grounds(&shelf[first]).came_back => match first == slot {
+                true => (Intent::Write, "It was dropped before, and came back."),
+                false => {
+                    (Intent::Stay, "Another file was used less recently: it is written first.")
                 }
             },
             Some(first) if likely().unwrap_or(first) == slot => {
@@ -344,7 +366,6 @@ impl Judge for Controller {
             .with("correction_factor", error)
             .with("price", self.settings.price)
             .with("fetched_again_bytes", self.fetched_bytes as f64)
-            .with("expected_bytes", self.expected_bytes)
             .with("left_ram_bytes", self.left_bytes as f64)
             .with("again_share", self.settings.again);
         match oldest {
@@ -356,15 +377,12 @@ impl Judge for Controller {
         }
     }
 
-    fn leaves(&mut self, now: Micros, file: &Held<Known>, verdict: Verdict) {
+    fn leaves(&mut self, _: Micros, file: &Held<Known>, verdict: Verdict) {
         self.left_bytes += file.bytes();
         let key = match verdict {
             Verdict::Drop => Key::of_path(&file.name),
             Verdict::Write => Key::Written(file.id),
         };
-        if verdict == Verdict::Drop {
-            self.expected_bytes += f64::from(self.chance(now, file)) * file.bytes() as f64;
-        }
         if let Some(known) = self.known(file) {
             self.tracked.leave(known, key, file.pages());
         }
@@ -383,7 +401,6 @@ impl Judge for Controller {
             }
         }
         self.left_bytes -= file.bytes().min(self.left_bytes);
-        self.tick_us = None;
     }
 
     fn removed(&mut self, now: Micros, file: &Held<Known>, died: bool) {
@@ -428,6 +445,7 @@ impl Judge for Controller {
     fn check(&self, shelf: &Shelf<Known>) {
         self.chances.check();
         self.tracked.check();
+        self.came_back.check();
         for slot in shelf.all() {
             let file = &shelf[slot];
             if file.list() != super::shelf::Shelved::Leaving {

@@ -46,8 +46,9 @@ impl Remembered {
         }
     }
 
-    pub(super) fn forget(&mut self, name: &str) {
-        self.added.remove(&self.hasher.hash_one(name));
+    /// Returns whether the name was known.
+    pub(super) fn forget(&mut self, name: &str) -> bool {
+        self.added.remove(&self.hasher.hash_one(name)).is_some()
     }
 
     pub(super) fn check(&self) {

@@ -113,7 +113,9 @@ impl Judge for S3Fifo {
     fn leaves(&mut self, _: Micros, file: &Held<Reads>, verdict: Verdict) {
         match verdict {
             Verdict::Drop => self.ghosts.add(&file.name),
-            Verdict::Write => self.ghosts.forget(&file.name),
+            Verdict::Write => {
+                self.ghosts.forget(&file.name);
+            }
         }
     }
 

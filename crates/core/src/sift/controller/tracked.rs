@@ -129,10 +129,6 @@ impl File {
         if self.is_dropped() && !self.is_proven() { self.bytes() } else { 0 }
     }
 
-    fn dropped_pages(&self) -> u64 {
-        if self.is_dropped() { self.left_pages() } else { 0 }
-    }
-
     pub(super) fn is_dropped(&self) -> bool {
         self.kind == ResidenceKind::Dropped
     }
@@ -155,10 +151,6 @@ pub(super) struct Tracked {
     /// All files by level, in the order of their last use.
     levels: Rings,
     left_max: usize,
-    /// Pages of dropped files, by row and level.
-    dropped_pages: Vec<[u64; LEVELS]>,
-    /// Dropped files by row.
-    dropped_rows: Vec<u32>,
     dropped_bytes: u64,
     /// Bytes of dropped files that are not [proven](File::is_proven) yet.
     unproven_bytes: u64,
@@ -178,8 +170,6 @@ impl Tracked {
             rows: Rings::new(ROWS + 1),
             levels: Rings::new(LEVELS),
             left_max,
-            dropped_pages: vec![[0; LEVELS]; ROWS],
-            dropped_rows: vec![0; ROWS],
             dropped_bytes: 0,
             unproven_bytes: 0,
             proven_bytes: 0,
@@ -213,20 +203,6 @@ impl Tracked {
     /// Returns the bytes of the dropped files that are remembered.
     pub(super) fn dropped_bytes(&self) -> u64 {
         self.dropped_bytes
-    }
-
-    /// Returns the bytes of dropped files that will probably be fetched again.
-    pub(super) fn expected_bytes(&self, chances: &mut Chances) -> f64 {
-        let mut expected = 0.0;
-        for row in Row::all().filter(|row| self.dropped_rows[row.index()] > 0) {
-            for (level, pages) in self.dropped_pages[row.index()].iter().enumerate() {
-                if *pages > 0 {
-                    let bytes = (pages * PAGE_BYTES) as f64;
-                    expected += bytes * f64::from(chances.get(row, level as u8).later);
-                }
-            }
-        }
-        expected
     }
 
     /// Begins to track a file in RAM.
@@ -269,8 +245,6 @@ impl Tracked {
             }
         }
         if file.is_dropped() {
-            self.dropped_pages[file.row.index()][usize::from(file.level)] -= file.dropped_pages();
-            self.dropped_rows[file.row.index()] -= 1;
             self.dropped_bytes -= file.bytes();
             self.unproven_bytes -= file.unproven_bytes();
         }
@@ -294,8 +268,6 @@ impl Tracked {
         self.rows.push_newest(list, item);
         self.levels.push_newest(file.level.into(), item);
         if file.is_dropped() {
-            self.dropped_pages[file.row.index()][usize::from(file.level)] += file.dropped_pages();
-            self.dropped_rows[file.row.index()] += 1;
             self.dropped_bytes += file.bytes();
             self.unproven_bytes += file.unproven_bytes();
         }
@@ -404,9 +376,6 @@ impl Tracked {
                 self.due_bytes += f64::from(now) * file.bytes() as f64;
             }
         }
-        let pages = &mut self.dropped_pages[file.row.index()];
-        pages[usize::from(file.level)] -= file.dropped_pages();
-        pages[usize::from(level)] += file.dropped_pages();
         let unproven = file.unproven_bytes();
         file.level = level;
         let proven = unproven - file.unproven_bytes();
@@ -458,7 +427,7 @@ impl Tracked {
     }
 
     pub(super) fn check(&self) {
-        let (mut listed, mut dropped, mut pages) = (0, 0, 0);
+        let (mut listed, mut dropped) = (0, 0);
         for list in Row::all().map(Row::index).chain([LEFT]) {
             for item in self.rows.newest_first(list) {
                 let file = &self.files[item as usize];
@@ -471,7 +440,6 @@ impl Tracked {
                     Residence::Free => panic!("file {item} is in a list"),
                 };
                 assert_eq!(list, expected, "{file:?}");
-                pages += file.dropped_pages();
                 dropped += if file.is_dropped() { file.bytes() } else { 0 };
                 listed += 1;
             }
@@ -487,7 +455,6 @@ impl Tracked {
             })
             .sum();
         assert_eq!((listed, by_level), (self.files.len() - self.free.len(), listed));
-        assert_eq!(self.dropped_pages.iter().flatten().sum::<u64>(), pages);
         assert_eq!(self.dropped_bytes, dropped);
         assert!(self.index.len() <= self.left_max);
     }
