@@ -6,6 +6,7 @@
 #   sudo run.sh --measure [NAME…]  # replays first: messenger, game, feed, each as long as it is
 #   sudo run.sh --expire [NAME…]   # the same with vm.dirty_expire_centisecs at 300 s beside
 #   sudo run.sh --witness [MINUTES]  # records anew, and compares the device with its replay
+#   sudo run.sh --record [MINUTES]   # records the workloads of `small` anew
 #   sudo run.sh --cuts [N]           # cuts the power of each setting N times (60)
 #
 # The measurement needs root, e2fsprogs, xfsprogs and btrfs-progs. $FLASHSIFT names a program
@@ -18,7 +19,7 @@ if [ -z "$program" ]; then
   program=${CARGO_TARGET_DIR:-target}/release/flashsift
 fi
 words=(python3 -B experiments/writeback-settings/settings.py --flashsift "$(realpath "$program")" "$@")
-if [ "${1:-}" = --witness ]; then
+if [ "${1:-}" = --witness ] || [ "${1:-}" = --record ]; then
   # A mount that another namespace copied would not end.
   exec unshare --mount --propagation private "${words[@]}"
 fi

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +18,15 @@ MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
 RECORDINGS = ["messenger", "game", "feed"]
+# Of the script `small`, recorded for this page.
+SMALL = ["config", "git", "databases", "install"]
 SETTINGS = [
     "ext4", "ext4:commit=60", "ext4:commit=300", "ext4:dioread_lock", "ext4:fast_commit", "xfs", "xfs:sectors=4k",
     "btrfs",
 ]  # fmt: skip
 # The first one is the base, so all of them take two passes.
 EXPIRE = ["ext4", "ext4:expire=5m", "ext4:commit=60:expire=5m", "ext4:commit=300:expire=5m", "xfs:expire=5m"]
+EXPIRE_FILE = Path("/proc/sys/vm/dirty_expire_centisecs")
 IMAGE_BYTES = 4 << 30
 
 
@@ -33,13 +37,16 @@ def main() -> None:
     parser.add_argument("--expire", nargs="*")
     parser.add_argument("--witness", nargs="?", const=3.0, type=float)
     parser.add_argument("--cuts", nargs="?", const=60, type=int)
+    parser.add_argument("--record", nargs="?", const=7.0, type=float)
     arguments = parser.parse_args()
     program = arguments.flashsift
     MEASURED.mkdir(exist_ok=True)
+    if arguments.record is not None:
+        record(program, arguments.record)
     if arguments.measure is not None:
         replay(program, arguments.measure or RECORDINGS, SETTINGS, "")
     if arguments.expire is not None:
-        replay(program, arguments.expire or RECORDINGS, EXPIRE, "-expire")
+        expire(program, arguments.expire or RECORDINGS)
     if arguments.witness is not None:
         witness(program, arguments.witness)
     if arguments.cuts is not None:
@@ -59,18 +66,39 @@ def trace_of(name: str) -> Path:
 
 
 def replay(program: Path, names: list[str], settings: list[str], suffix: str) -> None:
-    """All at once, unless a setting is of the whole machine."""
+    """All recordings at once."""
     running = []
     for name in names:
         words = [program, "prove", trace_of(name), "--json", "--setting", ",".join(settings)]
         with open(MEASURED / f"{name}{suffix}.jsonl", "w", encoding="utf-8") as output:
             running.append(subprocess.Popen([str(word) for word in words], stdout=output))
-        if suffix:
-            running[-1].wait()
     # Each is waited for, also after one that failed.
     if sum(abs(one.wait()) for one in running):
         raise SystemExit("a replay failed")
     (MEASURED / "machine.json").write_text(json.dumps(versions(), indent=1) + "\n", encoding="utf-8")
+
+
+def expire(program: Path, names: list[str]) -> None:
+    """One recording takes two passes of its own. Several are replayed at once, with the ones of
+    `--measure` as their bases."""
+    if len(names) == 1:
+        return replay(program, names, EXPIRE, "-expire")
+    word = ":expire=5m"
+    settings = [setting.removesuffix(word) for setting in EXPIRE if word in setting]
+    old = EXPIRE_FILE.read_text(encoding="utf-8").strip()
+    # It restores the value when its input ends, also if this process is killed.
+    restore = ["sh", "-c", f"trap '' INT TERM HUP; cat >/dev/null; echo {old} >{EXPIRE_FILE}"]
+    with subprocess.Popen(restore, stdin=subprocess.PIPE):
+        EXPIRE_FILE.write_text("30000", encoding="utf-8")
+        replay(program, names, settings, "-expire")
+    for name in names:
+        path = MEASURED / f"{name}-expire.jsonl"
+        arms = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        base = json.loads((MEASURED / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[0])
+        for arm in arms:
+            ratio = arm["written_bytes"] / base["written_bytes"]
+            arm.update(setting=arm["setting"] + word, ratio=ratio, half_width=None)
+        path.write_text("".join(f"{json.dumps(arm)}\n" for arm in [base, *arms]), encoding="utf-8")
 
 
 def versions() -> dict:
@@ -107,9 +135,10 @@ def recorded(program: Path, name: str, minutes: float, scratch: Path) -> tuple[P
         try:
             call("sync", "--file-system", folder)
             before = written_bytes(device)
-            workload = HERE / name if name == "appends" else ROOT / "workloads" / name
+            workload = {"appends": [HERE / name]} | {kind: [HERE / "small", kind] for kind in SMALL}
             call(
-                program, "record", "-o", trace, "--path", folder, "--", workload, "--dir", folder / "files",
+                program, "record", "-o", trace, "--path", folder, "--",
+                *workload.get(name, [ROOT / "workloads" / name]), "--dir", folder / "files",
                 "--seed", 7, "--minutes", minutes,
             )  # fmt: skip
         finally:
@@ -119,6 +148,13 @@ def recorded(program: Path, name: str, minutes: float, scratch: Path) -> tuple[P
         return trace, written_bytes(device) - before
     finally:
         os.close(held)
+
+
+def record(program: Path, minutes: float) -> None:
+    """Records the small workloads."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch, ThreadPoolExecutor() as pool:
+        for trace, _ in pool.map(lambda name: recorded(program, name, minutes, Path(scratch)), SMALL):
+            shutil.copy(trace, HERE)
 
 
 def witness(program: Path, minutes: float) -> None:
@@ -163,12 +199,14 @@ def after_cuts() -> str:
 
 
 def predicted_bytes(program: Path, trace: Path, setting: str) -> int | None:
-    """Bytes by the model of ext4; nothing for settings that it does not know."""
+    """Bytes by the model of the file system; nothing for settings that it does not know."""
     system, *words = setting.split(":")
-    if system != "ext4" or any(word.split("=")[0] not in ("commit", "expire") for word in words):
+    options = dict(word.partition("=")[::2] for word in words)
+    if options.keys() - {"commit", "expire", "sectors"}:
         return None
-    options = dict(word.split("=") for word in words)
-    metadata = f"ext4:commit={options['commit']}s" if "commit" in options else "ext4"
+    metadata = {"xfs": "xfs" if "sectors" in options else "xfs:sector=512"}.get(system, system)
+    if "commit" in options:
+        metadata += f":commit={options['commit']}s"
     expire = options.get("expire", "30s")
     printed = call(
         program, "compare", trace, "--policy", "lru", "--memory", "16GiB", "--writeback", f"sync,expire:{expire}",
@@ -229,7 +267,7 @@ def write(program: Path) -> None:
     machine = json.loads((MEASURED / "machine.json").read_text(encoding="utf-8"))
     tables = {
         "machine": f"{machine['kernel']}, {machine['cpus']} CPUs.\n{'; '.join(machine['tools'])}.\n",
-        "ratios": ratios(program, [*RECORDINGS, "appends"]),
+        "ratios": ratios(program, [*RECORDINGS, *SMALL, "appends"]),
         "expire": ratios(program, [f"{name}-expire" for name in [*RECORDINGS, "appends"]]),
         "witness": witnesses(),
         "cuts": after_cuts(),

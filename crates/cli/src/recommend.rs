@@ -154,29 +154,42 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         out.write_all(render(&recommender, &advice, columns).as_bytes())?;
     }
     out.finish()?;
-    if args.prove { prove(args, &advice) } else { Ok(()) }
+    if args.prove { prove(args, &recommender, &advice) } else { Ok(()) }
 }
 
 /// Measures the changes that save most, of those that a replay can make.
-fn prove(args: &Args, advice: &Advice) -> anyhow::Result<()> {
+fn prove(args: &Args, recommender: &Recommender<'_>, advice: &Advice) -> anyhow::Result<()> {
     const MOST: usize = 4;
-    let changes = advice.judged.iter().filter_map(|judged| words_of_ext4(&judged.name)).take(MOST);
-    prove::show(&args.input, std::iter::once("ext4".to_owned()).chain(changes))
+    let own = recommender.baseline().metadata.as_ref();
+    let own = own.map_or("ext4", |metadata| metadata.spec.name);
+    let judged = advice.judged.iter();
+    let changes = judged.filter_map(|judged| words_of_twin(own, &judged.name)).take(MOST);
+    prove::show(&args.input, std::iter::once(twin(own).to_owned()).chain(changes))
 }
 
-/// Returns the setting of a change that is made of commit and expire; `None` for others.
-fn words_of_ext4(change: &str) -> Option<String> {
-    let words = change.split([' ', ',', '+']).filter(|word| !word.is_empty()).map(|word| {
-        let (key, value) = word.split_once('=')?;
-        match key {
-            "expire" => Some(word.to_owned()),
+/// Returns a file system as it is modelled, for a twin.
+fn twin(file_system: &str) -> &str {
+    if file_system == "xfs" { "xfs:sectors=4k" } else { file_system }
+}
+
+/// Returns the setting of a change that is made of commit, expire and a file system instead of the
+/// own one; `None` for others.
+fn words_of_twin(own: &str, change: &str) -> Option<String> {
+    let mut file_system = own;
+    let mut words = Vec::new();
+    for word in change.split(',').map(str::trim) {
+        match word.split_once('=') {
+            Some(("expire", _)) => words.push(word.to_owned()),
+            Some(("commit", value)) if own == "xfs" => words.push(format!("xfssyncd={value}")),
             // The mount takes seconds.
-            "commit" => Some(format!("commit={}", duration::parse_us(value).ok()? / 1_000_000)),
-            _ => None,
+            Some(("commit", value)) => {
+                words.push(format!("commit={}", duration::parse_us(value).ok()? / 1_000_000));
+            }
+            None if ["xfs", "btrfs"].contains(&word) => file_system = word,
+            _ => return None,
         }
-    });
-    let words: Vec<String> = words.collect::<Option<_>>()?;
-    (!words.is_empty()).then(|| format!("ext4:{}", words.join(":")))
+    }
+    Some(std::iter::once(twin(file_system).to_owned()).chain(words).collect::<Vec<_>>().join(":"))
 }
 
 /// Settings that do not suit the trace are an error of the command line; its content and the memory
@@ -221,7 +234,8 @@ fn chosen_metadata(args: &Args, trace: &Trace) -> anyhow::Result<Option<metadata
             let default = match metadata::ALL.iter().find(|spec| spec.name == name) {
                 Some(spec) => {
                     let default = metadata::Selection::default_of(spec);
-                    let suits = default.suits(trace, name).map_err(|unsuited| unsuited.to_string());
+                    let suits =
+                        default.suits(trace, spec.layout).map_err(|unsuited| unsuited.to_string());
                     suits.map(|()| default)
                 }
                 None => Err(format!("those of {name} are not modelled")),
@@ -517,12 +531,15 @@ mod tests {
 
     #[test]
     fn changes_of_commit_and_expire_can_be_replayed() {
-        let words = |change| words_of_ext4(change);
+        let words = |change| words_of_twin("ext4", change);
         assert_eq!(words("commit=5m").as_deref(), Some("ext4:commit=300"));
         assert_eq!(words("expire=5m, commit=30s").as_deref(), Some("ext4:expire=5m:commit=30"));
         assert_eq!(
             (words("s3fifo"), words("ratio=40"), words("commit=30s, s3fifo")),
             (None, None, None)
         );
+        assert_eq!(words("xfs,expire=5m").as_deref(), Some("xfs:sectors=4k:expire=5m"));
+        let of_xfs = words_of_twin("xfs", "expire=5m,commit=5m");
+        assert_eq!(of_xfs.as_deref(), Some("xfs:sectors=4k:expire=5m:xfssyncd=5m"));
     }
 }

@@ -228,7 +228,7 @@ pub(crate) fn proof(
     let trace = recording.wait(&mut stop)?;
     stop.finish();
     let input = load::Input { trace, format: None, columns: None, rate: None };
-    let arms = prove::compared(&input, propose::settings_of_twin(present, proposed))?;
+    let arms = prove::compared(&input, propose::settings_of_twin(&mount.kind, present, proposed))?;
     let ratio = arms.iter().rev().find(|arm| !arm.again).and_then(|arm| arm.ratio);
     Ok(Proof { table: prove::as_table(&arms), ratio })
 }

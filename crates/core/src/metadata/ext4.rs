@@ -10,7 +10,8 @@
 //!   than the last change, or a day old (`relatime`).
 //! - Blocks are allocated when pages are written back; the inode changes then.
 //! - A file that is truncated, or deleted while it is open, is listed in the superblock.
-//! - A transaction is committed after 5 s, by `sync`, and by an fsync of a file that it changes. An
+//! - A transaction is committed by the first operation that changes something after 5 s, at the
+//!   latest at the next full second, by `sync`, and by an fsync of a file that it changes. An
 //!   fdatasync commits only if the transaction changes the file's size or blocks; otherwise it is
 //!   a flush.
 //! - Blocks are written in place 30 s after the page cache of the device became dirty, with all
@@ -45,6 +46,7 @@ mod tests;
 
 pub(super) const SPEC: MetadataSpec = MetadataSpec {
     name: "ext4",
+    layout: "ext4",
     file_system: FileSystemKind::Ext4,
     what: "ext4's journal in ordered mode, and bitmaps, inodes and directories in place",
     params: PARAMS,
@@ -475,6 +477,7 @@ impl Metadata for Ext4 {
             OperationKind::SyncDirectory(_) => self.sync_directory(at_us),
             OperationKind::SyncAll => self.sync_all(at_us),
         }
+        self.journal.stop(at_us);
     }
 
     fn placed(&mut self, at_us: u64, id: FileId, page: u64, lba: Lba) {

@@ -37,6 +37,7 @@ mod tests;
 
 pub(super) const SPEC: MetadataSpec = MetadataSpec {
     name: "f2fs",
+    layout: "f2fs",
     file_system: FileSystemKind::F2fs,
     what: "F2FS's node blocks, directories and checkpoints",
     params: PARAMS,

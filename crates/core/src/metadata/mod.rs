@@ -12,8 +12,10 @@ use crate::{
     writeback::Modes,
 };
 
+mod btrfs;
 mod ext4;
 mod f2fs;
+mod xfs;
 
 /// A request of a file system for its own blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +91,10 @@ pub trait Metadata {
 
 /// A file system in the list.
 pub struct MetadataSpec {
-    /// Name in `--metadata`, and of the layout that it belongs to.
+    /// Name in `--metadata`.
     pub name: &'static str,
+    /// Name of the layout that places the pages.
+    pub layout: &'static str,
     /// The file system, whose rule about file data belongs to it.
     pub file_system: FileSystemKind,
     /// One-line description.
@@ -104,7 +108,7 @@ pub struct MetadataSpec {
 }
 
 /// Every file system.
-pub const ALL: &[MetadataSpec] = &[ext4::SPEC, f2fs::SPEC];
+pub const ALL: &[MetadataSpec] = &[ext4::SPEC, f2fs::SPEC, xfs::SPEC, btrfs::SPEC];
 
 /// A file system selected from the list, with its parameters.
 pub type Selection = params::Selection<MetadataSpec>;
@@ -150,7 +154,7 @@ impl Selection {
         match () {
             () if about.space != Space::Files => Err(NoMetadata::NoFiles),
             () if !about.knows.times => Err(NoMetadata::NoTimes),
-            () if layout != self.spec.name => Err(NoMetadata::Layout(self.spec.name)),
+            () if layout != self.spec.layout => Err(NoMetadata::Layout(self.spec.layout)),
             () => Ok(()),
         }
     }

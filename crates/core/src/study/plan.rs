@@ -113,11 +113,11 @@ impl<'a> Study<'a> {
     /// [`StudyError::Frames`], [`StudyError::Layout`], [`StudyError::Places`],
     /// [`StudyError::WriteBack`] or [`StudyError::ObjectsOnDevices`].
     pub fn new(trace: &'a Trace, request: Request) -> Result<Self, StudyError> {
-        let own = request.metadata.as_ref().map(|metadata| metadata.spec.name);
+        let own = request.metadata.as_ref().map(|metadata| metadata.spec.layout);
         let asked = request.layout.clone().or_else(|| layout::Selection::parse(own?).ok());
         let layout = match (&request.metadata, asked) {
             (Some(metadata), asked) => {
-                let name = asked.as_ref().map_or(metadata.spec.name, |layout| layout.spec.name);
+                let name = asked.as_ref().map_or(metadata.spec.layout, |layout| layout.spec.name);
                 metadata
                     .suits(trace, name)
                     .map_err(|unsuited| StudyError::Metadata(metadata.spec.name, unsuited))?;

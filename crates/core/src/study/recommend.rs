@@ -17,7 +17,12 @@ use super::{
     request::{Policies, Request},
     run::Sent,
 };
-use crate::{device::Clocks, metadata, policy, system, trace::Trace, writeback::Modes};
+use crate::{
+    device::Clocks,
+    metadata, policy, system,
+    trace::{StepKind, Trace},
+    writeback::Modes,
+};
 use candidates::Candidate;
 pub use candidates::NvmSize;
 use meter::{ChangeTimes, Meter};
@@ -217,7 +222,7 @@ impl<'a> Recommender<'a> {
         let Conditions { nvm_pages, times, .. } = &recommender.conditions;
         let mut candidates = candidates::with_times(&baseline, &linux, times);
         if times.is_empty() {
-            candidates.extend(candidates::all(&baseline, linux, holds_all));
+            candidates.extend(candidates::all(&baseline, linux, syncs(trace), holds_all));
             let has_bytes = trace.tables().bytes;
             candidates.extend(candidates::with_nvm(&baseline, nvm_pages, has_bytes));
         }
@@ -378,6 +383,12 @@ impl<'a> Recommender<'a> {
         }
         options.join(" ")
     }
+}
+
+/// Whether programs sync in a trace.
+fn syncs(trace: &Trace) -> bool {
+    let syncs = [StepKind::Sync, StepKind::SyncAll, StepKind::WriteSync];
+    trace.steps().iter().any(|step| syncs.contains(&step.kind()))
 }
 
 /// Orders by saving in tenths of a percent of the baseline's cost, as people read it. Candidates

@@ -39,11 +39,18 @@ pub(super) struct Study {
     /// Index into the judged times.
     proposed: Option<usize>,
     syncs: Syncs,
+    /// The file system whose settings are tried.
+    file_system: String,
     /// The reason for which only file data counts, and the commit stays.
     data_only: Option<String>,
 }
 
 impl Study {
+    /// The name of the setting that decides how often the file system's log is written.
+    fn commit_name(&self) -> &'static str {
+        if self.file_system == "xfs" { "xfssyncd" } else { "commit" }
+    }
+
     fn proposed(&self) -> Option<(&Judged, WritebackTimes)> {
         let judged = &self.advice.judged[self.proposed?];
         Some((judged, judged.times?))
@@ -69,12 +76,12 @@ impl Study {
         let expire = (times.expire_us != self.present.expire_us)
             .then(|| format!("dirty-expire={}", Exact(times.expire_us)));
         let commit = (times.commit_us != self.present.commit_us)
-            .then(|| format!("commit={}", Exact(times.commit_us)));
+            .then(|| format!("{}={}", self.commit_name(), Exact(times.commit_us)));
         expire.into_iter().chain(commit).collect()
     }
 }
 
-/// Syncs that commit an ext4's journal for all programs.
+/// Syncs that commit the journal of an ext4, or the log of an XFS, for all programs.
 #[derive(Default)]
 struct Syncs {
     /// By program, the most frequent first.
@@ -170,13 +177,21 @@ pub(super) fn run(
 fn replay(input: &Input, study: &Study) -> anyhow::Result<()> {
     // Without a proposal, the text above says why.
     let Some((_, times)) = study.proposed() else { return Ok(()) };
-    prove::show(input, settings_of_twin(study.present, times))
+    prove::show(input, settings_of_twin(&study.file_system, study.present, times))
 }
 
 /// Two times of write-back as settings of `prove`.
-pub(super) fn settings_of_twin(present: WritebackTimes, proposed: WritebackTimes) -> [String; 2] {
-    // The mount takes seconds.
-    let of = |times: WritebackTimes| format!("ext4:commit={}", times.commit_us.div_ceil(1_000_000));
+pub(super) fn settings_of_twin(
+    file_system: &str,
+    present: WritebackTimes,
+    proposed: WritebackTimes,
+) -> [String; 2] {
+    let of = |times: WritebackTimes| match file_system {
+        "xfs" => format!("xfs:sectors=4k:xfssyncd={}", Exact(times.commit_us)),
+        // The mount takes seconds.
+        "btrfs" => format!("btrfs:commit={}", times.commit_us.div_ceil(1_000_000)),
+        _ => format!("ext4:commit={}", times.commit_us.div_ceil(1_000_000)),
+    };
     let expire = match proposed.expire_us == present.expire_us {
         true => String::new(),
         false => format!(":expire={}", Exact(proposed.expire_us)),
@@ -207,7 +222,7 @@ fn study(
         None => (None, Some(format!("the log and metadata of {own_model} are not modelled"))),
         Some(spec) => {
             let model = metadata::Selection::default_of(spec);
-            match model.suits(trace, spec.name) {
+            match model.suits(trace, spec.layout) {
                 Ok(()) => (Some(model), None),
                 Err(unsuited) => (None, Some(unsuited.to_string())),
             }
@@ -217,7 +232,9 @@ fn study(
         .lose_at_most
         .map_or(present.loss_us(), |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     // The interval of F2FS is not among the parameters of its model.
-    let commits = metadata.as_ref().is_some_and(|model| model.spec.name == "ext4");
+    let has_commit =
+        |model: &metadata::Selection| model.spec.params.iter().any(|param| param.name == "commit");
+    let commits = metadata.as_ref().is_some_and(has_commit);
     let times = present.within(lose_at_most_us, commits);
     anyhow::ensure!(
         !times.is_empty(),
@@ -278,10 +295,12 @@ fn study(
         lose_at_most_us,
         proposed: proposed(&advice),
         advice,
-        syncs: match commits {
+        // An fsync of btrfs writes a log of its own, and commits nothing.
+        syncs: match commits && own_model != "btrfs" {
             true => Syncs::new(trace, interval_us),
             false => Syncs::default(),
         },
+        file_system: own_model.to_owned(),
         data_only,
     })
 }
@@ -314,7 +333,7 @@ const INDENT: usize = 10;
 
 fn render(study: &Study, mount: Option<&Mount>, columns: usize) -> String {
     let line = |label: &str, words: &str| text::labelled(label, INDENT, words, columns);
-    let Study { present, lose_at_most_us, advice, proposed, syncs, data_only } = study;
+    let Study { present, lose_at_most_us, advice, proposed, syncs, data_only, .. } = study;
     let at = mount.map_or("the kernel's defaults".to_owned(), |mount| {
         format!("{} ({})", mount.point.display(), mount.kind)
     });

@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const TAGS: u64 = (4096 - 12 - 16 - 4) / 16;
 /// Blocks that a revocation block names: 8 bytes each, behind a header of 16, before a checksum.
 const REVOKED: u64 = (4096 - 16 - 4) / 8;
-/// The kernel rounds the time of a commit up to a whole second, so that timers coincide.
+/// A timer commits a transaction at a whole second, so that timers coincide, unless a change has
+/// done so before (`jbd2_journal_stop`).
 const ROUND_US: u64 = 1_000_000;
 
 /// Times of the journal and the flusher, in microseconds.
@@ -42,6 +43,8 @@ pub(super) struct Journal {
     head: u64,
     tid: Tid,
     running: Option<Running>,
+    /// Something was changed since [`Journal::stop`].
+    is_changing: bool,
     /// Committed, not yet written in place, and not in the running transaction.
     dirty: BTreeSet<Lba>,
     /// By block that is not yet written in place: its last transaction.
@@ -59,6 +62,8 @@ pub(super) struct Journal {
 }
 
 struct Running {
+    /// When it is old enough, and when a timer commits it.
+    old_us: u64,
     due_us: u64,
     blocks: BTreeMap<Lba, Option<FileId>>,
     revoked: u64,
@@ -80,6 +85,7 @@ impl Journal {
             head: 0,
             tid: 1,
             running: None,
+            is_changing: false,
             dirty: BTreeSet::new(),
             checkpoint: HashMap::default(),
             log: VecDeque::new(),
@@ -110,12 +116,22 @@ impl Journal {
     }
 
     fn running(&mut self, at_us: u64) -> &mut Running {
-        let due_us = at_us.saturating_add(self.times.commit_us);
+        self.is_changing = true;
+        let old_us = at_us.saturating_add(self.times.commit_us);
         self.running.get_or_insert_with(|| Running {
-            due_us: due_us.checked_next_multiple_of(ROUND_US).unwrap_or(u64::MAX),
+            old_us,
+            due_us: old_us.checked_next_multiple_of(ROUND_US).unwrap_or(u64::MAX),
             blocks: BTreeMap::new(),
             revoked: 0,
         })
+    }
+
+    /// Ends an operation. If it changed something, and the transaction is old enough, commits it.
+    pub(super) fn stop(&mut self, at_us: u64) {
+        let is_old = self.running.as_ref().is_some_and(|running| running.old_us <= at_us);
+        if std::mem::take(&mut self.is_changing) && is_old {
+            self.commit_running(at_us, false);
+        }
     }
 
     /// Commits a transaction, if it is the running one. Returns whether it was.

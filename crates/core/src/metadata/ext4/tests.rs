@@ -52,6 +52,13 @@ impl SlowJournal {
         self.begun_us.get_or_insert(at_us);
     }
 
+    /// The first operation after 5 s commits.
+    fn stop(&mut self, at_us: u64) {
+        if self.begun_us.is_some_and(|begun_us| begun_us + 5 * SECOND <= at_us) {
+            self.commit(at_us);
+        }
+    }
+
     fn commit(&mut self, at_us: u64) {
         if self.begun_us.take().is_none() {
             return;
@@ -124,6 +131,10 @@ proptest! {
                     slow.change(now_us, (1 << 21) + lba);
                 }
             }
+            if kind > 1 {
+                slow.stop(now_us);
+            }
+            journal.stop(now_us);
             journal.check();
             written.take(|| journal.poll());
             prop_assert_eq!(written, slow.written, "at {}", now_us);

@@ -4,6 +4,7 @@
 use super::{Setting, WritebackTimes};
 use crate::{
     duration::Exact,
+    metadata,
     policy::{self, PolicySpec},
     show,
     system::{self, FRAMES_MAX},
@@ -20,6 +21,9 @@ enum Change {
     /// Modes of `--writeback` instead of Linux's defaults, and the disadvantage in words that
     /// follow "Price:".
     WriteBack(&'static str, &'static str),
+    /// Another file system of [`metadata::ALL`], and the age at which files are written, seconds;
+    /// 0: as in the baseline. Its price: the disk is made anew, and what a power cut takes.
+    FileSystem(&'static str, u64),
     /// Other times. Their price is the time of which a power cut takes the changes.
     Times {
         /// Age at which files are written, seconds; 0: as in the baseline.
@@ -50,6 +54,9 @@ pub const ALL: &[CandidateSpec] = &[
     times("expire=1m,commit=1m", 60, 60),
     times("expire=5m,commit=30s", 300, 30),
     times("expire=5m,commit=5m", 300, 300),
+    CandidateSpec { name: "xfs", change: Change::FileSystem("xfs", 0) },
+    CandidateSpec { name: "xfs,expire=5m", change: Change::FileSystem("xfs", 300) },
+    CandidateSpec { name: "btrfs", change: Change::FileSystem("btrfs", 0) },
 ];
 
 const KERNEL: &str = "a change of the kernel; no data is lost";
@@ -77,13 +84,15 @@ pub struct NvmSize {
 }
 
 /// Returns every change of a baseline. `linux`: the baseline has Linux's write-back, or else the
-/// reason for which it has not. `holds_all`: the cache holds every page of the trace.
+/// reason for which it has not. `syncs`: the trace has syncs. `holds_all`: the cache holds every
+/// page of the trace.
 pub(super) fn all(
     baseline: &Setting,
     linux: Result<(), String>,
+    syncs: bool,
     holds_all: bool,
 ) -> impl Iterator<Item = Candidate> {
-    let specs = ALL.iter().map(move |spec| spec.candidate(baseline, &linux));
+    let specs = ALL.iter().map(move |spec| spec.candidate(baseline, &linux, syncs));
     let baseline_policy = baseline.policy.label();
     let policies = policy::Selection::all()
         .into_iter()
@@ -178,8 +187,31 @@ fn of_times(
     Candidate { name, price: times.price(own), setting, nvm: None, times: Some(times) }
 }
 
+/// Returns the baseline on another file system.
+fn of_file_system(
+    baseline: &Setting,
+    kind: &str,
+    expire_us: u64,
+    syncs: bool,
+) -> Result<Setting, String> {
+    let own = baseline.metadata.as_ref();
+    let own = own.ok_or("the file system's own writes are not modelled")?;
+    if own.spec.name == kind {
+        return Err("it is the present file system".to_owned());
+    }
+    if kind == "btrfs" && syncs {
+        return Err("each fsync would write 68 KiB or more".to_owned());
+    }
+    let metadata = metadata::Selection::parse(kind).map_err(|error| error.to_string())?;
+    let mut writeback = baseline.writeback;
+    if let Some(expire) = writeback.expire.as_mut().filter(|_| expire_us > 0) {
+        expire.after_us = expire_us;
+    }
+    Ok(Setting { writeback, metadata: Some(metadata), ..baseline.clone() })
+}
+
 impl CandidateSpec {
-    fn candidate(&self, baseline: &Setting, linux: &Result<(), String>) -> Candidate {
+    fn candidate(&self, baseline: &Setting, linux: &Result<(), String>, syncs: bool) -> Candidate {
         let name = self.name.to_owned();
         match self.change {
             Change::WriteBack(text, price) => {
@@ -207,6 +239,19 @@ impl CandidateSpec {
                 };
                 of_times(name, baseline, linux, times)
             }
+            Change::FileSystem(kind, expire_s) => {
+                let setting = linux
+                    .clone()
+                    .and_then(|()| of_file_system(baseline, kind, expire_s * 1_000_000, syncs));
+                let own = WritebackTimes::of(baseline).unwrap_or(WritebackTimes::LINUX);
+                let then = setting.as_ref().ok().and_then(WritebackTimes::of).unwrap_or(own);
+                let price = format!(
+                    "the disk is formatted anew; {}, and may empty files that were replaced \
+                     without a sync",
+                    then.price(own)
+                );
+                Candidate { name, price, setting, nvm: None, times: None }
+            }
         }
     }
 }
@@ -214,7 +259,7 @@ impl CandidateSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{metadata, writeback::Modes};
+    use crate::writeback::Modes;
 
     fn baseline() -> Setting {
         Setting {
@@ -231,7 +276,7 @@ mod tests {
     #[test]
     fn every_change_is_possible_and_has_a_price() {
         let baseline = baseline();
-        let changes: Vec<Candidate> = all(&baseline, Ok(()), false).collect();
+        let changes: Vec<Candidate> = all(&baseline, Ok(()), false, false).collect();
         for change in &changes {
             let setting = change.setting.as_ref().unwrap();
             let differ = [
@@ -285,11 +330,22 @@ mod tests {
     #[test]
     fn changes_without_effect_are_left_out_with_a_reason() {
         let plain = Setting { metadata: None, ..baseline() };
-        let changes: Vec<Candidate> = all(&plain, Err("no times".to_owned()), true).collect();
+        let changes: Vec<Candidate> =
+            all(&plain, Err("no times".to_owned()), false, true).collect();
         assert!(changes.iter().all(|change| change.setting.is_err()));
         let f2fs = metadata::Selection::parse("f2fs").unwrap();
         let f2fs = Setting { metadata: Some(f2fs), ..baseline() };
-        let commit = all(&f2fs, Ok(()), true).find(|change| change.name == "commit=30s").unwrap();
+        let commit =
+            all(&f2fs, Ok(()), false, true).find(|change| change.name == "commit=30s").unwrap();
         assert!(commit.setting.err().unwrap().contains("commit"), "f2fs has no such interval");
+        let tried = |baseline: &Setting, syncs| -> Vec<_> {
+            let all = all(baseline, Ok(()), syncs, true).filter(|change| change.setting.is_ok());
+            let names = all.map(|change| change.name);
+            names.filter(|name| name.starts_with("xfs") || name == "btrfs").collect()
+        };
+        assert_eq!(tried(&baseline(), false), ["xfs", "xfs,expire=5m", "btrfs"]);
+        assert_eq!(tried(&baseline(), true), ["xfs", "xfs,expire=5m"], "btrfs is not for syncs");
+        let xfs = Some(metadata::Selection::parse("xfs").unwrap());
+        assert!(tried(&Setting { metadata: xfs, ..baseline() }, true).is_empty());
     }
 }
