@@ -701,9 +701,9 @@ fn a_remedy_is_applied_by_its_number_and_undone() {
     assert_eq!((status, mode()), (Some(0), b"delete\n".to_vec()), "{printed}{why}");
     let (status, _, why) = run(&["--undo", name]);
     assert!(status == Some(1) && why.contains("has not applied"), "{why}");
-    // A cache can be mounted by a person alone.
-    let cache = remedies.iter().find(|remedy| remedy["id"] == "mount").expect("a cache");
-    let (status, _, why) = run(&["--apply", cache["name"].as_str().unwrap(), "--yes"]);
+    // A directory can be mounted by a person alone.
+    let mount = remedies.iter().find(|remedy| remedy["id"] == "delayed-syncs").unwrap();
+    let (status, _, why) = run(&["--apply", mount["name"].as_str().unwrap(), "--yes"]);
     assert!(status == Some(1) && why.contains("flashsift unmount"), "{why}");
     let (status, _, why) = run(&["--apply", "999"]);
     assert!(status == Some(1) && why.contains("no remedy 999"), "{why}");

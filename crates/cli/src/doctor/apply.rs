@@ -180,6 +180,10 @@ impl Plan {
             RemedyStep::Lines { path, from, into } => {
                 let path = found(path)?;
                 let text = fs::read_to_string(&path).with_context(|| shown(&path))?;
+                // Lines with a mark are replaced already.
+                if !marked(&text).is_empty() {
+                    return Ok(());
+                }
                 let script = lines_script(from, into);
                 let edited = shell(&format!(
                     "sed -E {} {}",
@@ -187,14 +191,13 @@ impl Plan {
                     always_quoted(&path.to_string_lossy())
                 ))?;
                 let new = changed_pairs(&marked(&(edited + "\n")));
-                let old = marked(&text);
                 anyhow::ensure!(
                     !new.is_empty() || text.lines().any(|line| line.trim().starts_with(key(into))),
                     "{}: no line is like `{from}`, so nothing can be replaced",
                     path.display()
                 );
                 if !new.is_empty() {
-                    self.push(remedy, Place::Marked { path }, old, new);
+                    self.push(remedy, Place::Marked { path }, String::new(), new);
                 }
             }
             RemedyStep::Line { path, begins, command } => {
@@ -485,7 +488,8 @@ mod tests {
             matches!(outcome, flashsift_host::change::Outcome::Refused { .. })
         });
         let places: Vec<_> = refused.map(|(one, _)| one.intent.plan.place.clone()).collect();
-        assert_eq!(places, [Place::Text { path: own.clone().into() }]);
+        let folder = Place::Folder { path: stage.path("etc/app.d").into() };
+        assert_eq!(places, [Place::Text { path: own.clone().into() }, folder]);
         assert_eq!(fs::read_to_string(&own).unwrap(), "a = 3\n");
         let conf = fs::read_to_string(stage.path("etc/app.conf")).unwrap();
         assert_eq!(conf, format!("new\n{CONF}"));
