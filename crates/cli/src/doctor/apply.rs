@@ -58,7 +58,8 @@ pub(super) fn apply(machine: &SettingsMachine, wanted: &str, args: &Args) -> any
             needs.join(" && sudo ")
         );
         machine.apply(&changes)?;
-        out += &text::labelled("", 0, &format!("Done, and read back. Undo: {undo}"), columns);
+        // A command is not wrapped: it is to be copied.
+        out += &format!("Done, and read back. Undo:\n  {undo}\n");
     }
     tune::print(&out)
 }
