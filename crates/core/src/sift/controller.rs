@@ -1,10 +1,10 @@
 //! `controller`: drops what costs less to fetch again, probably, than to write to flash.
 //!
-//! When RAM is full, the least recently used file is dropped if the bytes that it will probably
-//! cost to fetch it again, times `price`, are fewer than its own. Otherwise the file that is most
-//! likely to be used again goes to flash: the others grow older in RAM, and their chance of a later
-//! use falls. The chances are learned from all files ([`chances`]), because uses of files on flash
-//! are seen as well, and corrected by what really came back.
+//! When RAM is full, the least recently used file is dropped if its chance of a later use, times
+//! `price`, is below its chance of none: a file that comes back is fetched and then written.
+//! Otherwise the file that is most likely to be used again goes to flash: the others grow older in
+//! RAM, and their chance of a later use falls. The chances are learned from all files ([`chances`]),
+//! because uses of files on flash are seen as well, and corrected by what really came back.
 //!
 //! The share `again` is a ceiling on the bytes that really came back. Drops of which it is not
 //! known yet whether they come back have a limit of their own, which grows with drops that have
@@ -59,9 +59,9 @@ const PARAMS: &[Param] = &[
     },
     Param {
         name: "price",
-        what: "bytes of flash writes that one fetched byte is worth; a file whose chance of a later \
-               use times this is 1 or more is not dropped",
-        kind: ParamKind::Number { default: 1.0, min: 0.0, max: 1e6 },
+        what: "bytes of flash writes that one fetched byte is worth; a file is dropped only if its \
+               chance of a later use times this is below its chance of none",
+        kind: ParamKind::Number { default: 0.25, min: 0.0, max: 1e6 },
     },
     Param {
         name: "cap-mib",
@@ -182,6 +182,7 @@ impl Controller {
     /// Returns the numbers that decide whether a file with this chance may be dropped.
     fn grounds(&self, file: &Held<Known>, chance: f32) -> Grounds {
         let bytes = file.bytes();
+        let chance = (f64::from(chance) * self.error()).min(1.0);
         let (unproven_bytes, proven_bytes) = self.tracked.unproven_and_proven_bytes();
         // Bytes that were fetched again leave RAM again; they would not without a sifter.
         let left_bytes = self.left_bytes.saturating_sub(self.fetched_bytes) + bytes;
@@ -196,7 +197,8 @@ impl Controller {
             trusted_bytes: trusted_bytes.max(harmless_bytes),
             dropped_bytes: self.tracked.dropped_bytes() + bytes,
             cap_bytes: self.settings.cap_bytes,
-            cost: f64::from(chance) * self.error() * self.settings.price,
+            cost: chance * self.settings.price,
+            gain: 1.0 - chance,
             came_back: self.came_back.has(&file.name),
         }
     }
@@ -226,8 +228,10 @@ struct Grounds {
     /// Bytes of dropped files that are remembered, with this one.
     dropped_bytes: u64,
     cap_bytes: u64,
-    /// Bytes fetched again that the drop probably costs, per byte that it keeps from flash.
+    /// Price of the bytes that will probably be fetched again, and bytes that the drop probably
+    /// keeps from flash, each for a byte of the file. One that comes back is written then.
     cost: f64,
+    gain: f64,
     /// A file of its name was dropped before, and came back.
     came_back: bool,
 }
@@ -237,7 +241,7 @@ impl Grounds {
         self.fetched_bytes <= self.allowed_bytes
             && self.unproven_bytes <= self.trusted_bytes
             && self.dropped_bytes <= self.cap_bytes
-            && self.cost < 1.0
+            && self.cost < self.gain
             && !self.came_back
     }
 
@@ -254,7 +258,7 @@ impl Grounds {
                 self.dropped_bytes as f64,
                 self.cap_bytes as f64,
             )
-            .below("chance times price", self.cost, 1.0)
+            .below("chance times price", self.cost, self.gain)
             .below("times it came back", u8::from(self.came_back).into(), 1.0)
     }
 }
@@ -359,7 +363,7 @@ impl Judge for Controller {
         let (row, level) = self.row_and_level(now, file).unwrap_or_default();
         let own = judged
             .add_to(Explanation::of_held(now, file, intent, rule))
-            .chance(chance, chance * error * self.settings.price * file.bytes() as f64)
+            .chance(chance, (chance * error).min(1.0) * self.settings.price * file.bytes() as f64)
             .with("class", row.class().into())
             .with("uses", row.uses().into())
             .with("level", level.into())

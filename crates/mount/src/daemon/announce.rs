@@ -93,7 +93,7 @@ impl Drop for Announcer {
     }
 }
 
-/// Starts the thread that reports drops; it ends after [`Fs::end_drops`]. Returns when the file
+/// Starts the thread that reports drops; it ends with the drops. Returns when the file
 /// system knows the other process.
 pub(super) fn start(fs: Arc<Fs>, mount: Mount) -> io::Result<JoinHandle<()>> {
     let mut announcer = Announcer::start(&fs, &mount);

@@ -7,7 +7,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Starts the thread; it ends after [`Fs::end_decisions`].
+/// Starts the thread; it ends with the decisions.
 pub(super) fn start(fs: Arc<Fs>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name("write-back".into()).spawn(move || {
         while fs.wait_for_decisions() {

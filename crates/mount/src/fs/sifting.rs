@@ -46,7 +46,7 @@ impl Fs {
         self.decider.next_deadline().into_iter().chain(self.delayed.deadline()).min()
     }
 
-    /// Waits until there is something to perform. `false` after [`Fs::end_decisions`].
+    /// Waits until there is something to perform. `false` once they have ended.
     pub fn wait_for_decisions(&self) -> bool {
         let others = || self.mover.next_name_us().into_iter().chain(self.delayed.deadline()).min();
         self.decider.wait(others)
