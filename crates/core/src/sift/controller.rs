@@ -3,8 +3,9 @@
 //! When RAM is full, the least recently used file is dropped if its chance of a later use, times
 //! `price`, is below its chance of none: a file that comes back is fetched and then written.
 //! Otherwise the file that is most likely to be used again goes to flash: the others grow older in
-//! RAM, and their chance of a later use falls. The chances are learned from all files ([`chances`]),
-//! because uses of files on flash are seen as well, and corrected by what really came back.
+//! RAM, and their chance of a later use falls. The chances are learned from all files
+//! ([`chances`]), because uses of files on flash are seen as well, and corrected by what really
+//! came back.
 //!
 //! The share `again` is a ceiling on the bytes that really came back. Drops of which it is not
 //! known yet whether they come back have a limit of their own, which grows with drops that have

@@ -166,7 +166,8 @@ fn a_write_of_the_controller_by_hand() {
     let (droppable, last) = (Droppable::matching(&["/d0/*".into()]), LastUses::default());
     let budget_bytes = 3 * (FILE_COST_BYTES + PAGE_BYTES);
     let setup = setup(budget_bytes, &droppable, &last);
-    let mut sifter = Selection::parse("controller:again=0.5,price=2").unwrap().build(&setup).unwrap();
+    let mut sifter =
+        Selection::parse("controller:again=0.5,price=2").unwrap().build(&setup).unwrap();
     sifter.record_explanations();
     for file in 1..4 {
         assert_eq!(decisions(&mut *sifter, file, create(file, "/d0/a")), []);
