@@ -227,10 +227,12 @@ pub(crate) enum Removals {
     Ignore,
 }
 
-/// Default memory limit of a trace: three quarters of the machine's memory.
+/// Default memory limit of a trace: three quarters of the machine's memory; 1.5 GiB at most where
+/// addresses have 32 bits.
 pub(crate) fn default_limit_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
-    machine.totalram as u64 * u64::from(machine.mem_unit) / 4 * 3
+    let addressed = if usize::BITS <= 32 { 3 << 29 } else { u64::MAX };
+    (machine.totalram as u64 * u64::from(machine.mem_unit) / 4 * 3).min(addressed)
 }
 
 /// Reads and densifies a trace, with these side tables. `limit_bytes`: memory that it may take.

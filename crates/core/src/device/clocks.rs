@@ -120,9 +120,11 @@ impl Clocks {
         }
     }
 
-    /// Estimates the memory for a trace of `pages` pages, in bytes.
-    pub fn held_bytes(pages: u32) -> u64 {
-        u64::from(pages) * 16
+    /// Estimates the memory for a trace of `pages` pages on a device with tables of `table_bytes`,
+    /// in bytes. Where addresses have 32 bits, tables count as a whole.
+    pub fn held_bytes(pages: u32, table_bytes: u64) -> u64 {
+        let addressed = if usize::BITS <= 32 { 2 * table_bytes } else { 0 };
+        u64::from(pages) * 16 + addressed
     }
 
     /// Performs the next request under both clocks.

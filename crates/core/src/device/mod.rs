@@ -73,9 +73,10 @@ impl AnyDevice {
     ///
     /// # Errors
     ///
-    /// A constant of the profile is out of its bounds.
+    /// A constant of the profile is out of its bounds, or the device is too large for a program of
+    /// 32 bits.
     pub fn new(profile: &Profile) -> Result<Self, ProfileError> {
-        profile.check()?;
+        profile.check_in(usize::BITS)?;
         Ok(Self(match &profile.model {
             Model::OpenUnit(params) => Any::OpenUnit(Box::new(open_unit::OpenUnit::new(params))),
             Model::PageMapped(params) => Any::PageMapped(page_mapped::PageMapped::new(params)),
@@ -113,9 +114,10 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// A constant of the profile is out of its bounds.
+    /// A constant of the profile is out of its bounds, or the device is too large for a program of
+    /// 32 bits.
     pub fn new(profile: &Profile) -> Result<Self, ProfileError> {
-        profile.check()?;
+        profile.check_in(usize::BITS)?;
         Ok(Self { profile: profile.clone() })
     }
 

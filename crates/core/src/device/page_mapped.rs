@@ -728,6 +728,13 @@ impl Die {
 }
 
 /// Describes an inconsistency of the sizes of a profile, if there is one.
+/// Returns the bytes of both tables of pages.
+pub(super) fn table_bytes(params: &PageMappedParams) -> u64 {
+    let pages = super::pages(params.capacity_bytes);
+    let spare = (f64::from(pages) * params.over_provisioning) as u64;
+    4 * (2 * u64::from(pages) + spare + u64::from(super::pages(params.slc_bytes)))
+}
+
 pub(super) fn wrong_sizes(params: &PageMappedParams) -> Option<&'static str> {
     let die_blocks = |bytes: u64| {
         bytes / PAGE_BYTES / u64::from(params.dies.max(1)) / u64::from(params.block_pages.max(1))

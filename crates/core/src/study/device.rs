@@ -41,6 +41,11 @@ impl PreparedDevice {
         &self.profile
     }
 
+    /// Estimates the memory under both clocks for a trace of `pages` pages, in bytes.
+    pub(super) fn held_bytes(&self, pages: u32) -> u64 {
+        Clocks::held_bytes(pages, self.profile.model.table_bytes())
+    }
+
     /// Returns the device under both clocks, in the state before its first request.
     pub(super) fn clocks(&self, times: bool) -> Clocks {
         Clocks::new(&self.prepared, times)

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     back::Attribution,
-    device::Clocks,
     event::{Knows, Space},
     layout,
     nvm::Traffic,
@@ -396,7 +395,7 @@ pub(super) fn cell_bytes(
         || study.hands_requests_on()
         || !system.spec.is_plain();
     let writeback = if writes_back { writeback::machine_bytes(study.trace) } else { 0 };
-    let devices = request.devices.len() as u64 * Clocks::held_bytes(pages);
+    let devices: u64 = request.devices.iter().map(|device| device.held_bytes(pages)).sum();
     let observer = request.observer_bytes.unwrap_or(0);
     let attribution = if request.attribution { Attribution::bytes(pages) } else { 0 };
     system::cell_bytes(study.trace, frames, policy.spec, study.layout.spec)

@@ -18,7 +18,6 @@ use super::{
     run::Sent,
 };
 use crate::{
-    device::Clocks,
     metadata, policy, system,
     trace::{StepKind, Trace},
     writeback::Modes,
@@ -259,7 +258,7 @@ impl<'a> Recommender<'a> {
         let conditions = &self.conditions;
         let request = Request::default();
         let device_bytes = conditions.device.as_ref();
-        let device_bytes = device_bytes.map_or(0, |_| Clocks::held_bytes(self.trace.pages()));
+        let device_bytes = device_bytes.map_or(0, |device| device.held_bytes(self.trace.pages()));
         Study::new(
             self.trace,
             Request {

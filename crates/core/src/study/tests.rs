@@ -165,7 +165,7 @@ fn a_cell_that_does_not_fit_alone_is_refused() {
 fn each_cell_is_simulated_once() {
     let trace = trace();
     let request = Request {
-        devices: ["latency-100-800", "emmc-5.1", "ufs-3.1"].map(device).to_vec(),
+        devices: ["latency-100-800", "emmc-5.1", "ufs-3.1:gib=16"].map(device).to_vec(),
         observer_bytes: Some(0),
         ..request(&["fifo", "lru", "sieve", "belady"], &[8, 64, 256])
     };
@@ -412,18 +412,18 @@ fn a_request_that_makes_no_sense_is_refused() {
 #[test]
 fn devices_that_hold_the_same_are_noted_together() {
     let trace = trace();
-    let names = ["emmc-5.1", "ufs-3.1:fill=empty", "latency-100-800", "ufs-2.1"];
+    let names = ["emmc-5.1", "ufs-3.1:fill=empty:gib=9", "latency-100-800", "emmc-5.1:gib=9"];
     let request = Request { devices: names.map(device).to_vec(), ..request(&["lru"], &[8]) };
     let study = Study::new(&trace, request).unwrap();
     let notes = run(&study.plan().unwrap()).notes();
     let fills: Vec<_> = notes.iter().filter(|note| matches!(note, Note::Filled { .. })).collect();
     let together = Note::Filled {
-        devices: vec!["emmc-5.1".to_owned(), "ufs-2.1".to_owned()],
+        devices: vec!["emmc-5.1".to_owned(), "emmc-5.1:gib=9".to_owned()],
         fill: Fill::Random,
     };
     assert_eq!(fills.len(), 2);
     assert_eq!(*fills[0], together);
-    assert_eq!(fills[1].to_string(), "Before the first request, ufs-3.1:fill=empty: empty.");
+    assert_eq!(fills[1].to_string(), "Before the first request, ufs-3.1:fill=empty:gib=9: empty.");
     assert_eq!(notes[0], Note::Units);
 }
 

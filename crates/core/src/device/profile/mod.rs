@@ -106,6 +106,15 @@ impl Model {
         }
     }
 
+    /// Returns the addresses that the tables of a device take, in bytes; its memory, less of them,
+    /// grows with the pages that are used.
+    pub fn table_bytes(&self) -> u64 {
+        match self {
+            Self::PageMapped(params) => page_mapped::table_bytes(params),
+            Self::OpenUnit(_) | Self::Latency(_) | Self::Disk(_) => 0,
+        }
+    }
+
     /// Returns the flash beyond the capacity, as a share of it. Open units are too few to count.
     pub fn over_provisioning(&self) -> f64 {
         match self {
@@ -159,13 +168,43 @@ pub enum ProfileError {
     /// Sizes that contradict one another.
     #[error("{0}")]
     Sizes(&'static str),
+    /// Tables beyond what a program of 32 bits can address.
+    #[error(
+        "the tables of a device of {} GB take {} MiB, and this program has 32 bits, {} MiB of them \
+         for a device; model a part of it, such as :gib=64",
+        capacity_bytes / 1_000_000_000, table_bytes >> 20, TABLE_BYTES_MAX_32 >> 20
+    )]
+    Addresses {
+        /// Capacity of the device.
+        capacity_bytes: u64,
+        /// Addresses that its tables take.
+        table_bytes: u64,
+    },
 }
+
+/// Addresses for the tables of one device in a program of 32 bits. A cell has up to four devices.
+const TABLE_BYTES_MAX_32: u64 = 384 << 20;
 
 /// Largest capacity: page numbers have 32 bits, including over-provisioned pages.
 const CAPACITY_BYTES_MAX: u64 = 4 << 40;
 const US_MAX: f64 = 1e8;
 
 impl Profile {
+    /// Checks all constants, and that a program with addresses of `bits` holds the device.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::check`], or the tables take too many addresses.
+    pub fn check_in(&self, bits: u32) -> Result<(), ProfileError> {
+        self.check()?;
+        let table_bytes = self.model.table_bytes();
+        if bits <= 32 && table_bytes > TABLE_BYTES_MAX_32 {
+            let capacity_bytes = self.model.capacity_bytes().unwrap_or(0);
+            return Err(ProfileError::Addresses { capacity_bytes, table_bytes });
+        }
+        Ok(())
+    }
+
     /// Creates a profile of a model, with no other information.
     pub fn new(model: Model) -> Self {
         Self {

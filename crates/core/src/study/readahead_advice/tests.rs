@@ -130,7 +130,7 @@ fn a_file_read_here_and_there_gets_advice() {
 #[test]
 fn advice_pays_where_files_differ() {
     let trace = records_and_log().trace();
-    let search = search_on("ufs-3.1", &trace, KIB);
+    let search = search_on("ufs-3.1:gib=16", &trace, KIB);
     let (found, _) = found(&search, &curve(&search));
     assert!(found.pays(), "{found:?}");
     let random = |one: &&FileAdvice| one.advice == AccessAdvice::Random;
