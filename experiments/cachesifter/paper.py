@@ -10,9 +10,8 @@ import pathlib
 import subprocess
 import sys
 
-import numpy as np
-
 import flashsift
+import numpy as np
 from flashsift.train import data, metrics, perceptron
 from frontier import ROOT, TRACES, cells, table
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import mean, median
 
-from nvm_cells import FOREIGN, SHORT, Cell, Key, Trace
-from words import bullets, change, count, listed, markdown, signed
+from common.nvm import Cell, Key, Value, apps_of, writes, writes_and_left
+from common.pages import bullets, change, count, listed, markdown, signed
+from common.traces import Trace
 
 LRU, NVLRU, FSLRU = "storage", "nvlru", "fslru"
 NAMES = {LRU: "LRU", NVLRU: "NVLRU", FSLRU: "FSLRU"}
@@ -95,21 +96,10 @@ class Results:
         return self.by_key[trace.name, writeback, system, frames(trace, percent), device]
 
     def apps(self) -> list[Trace]:
-        return [trace for trace in self.traces if trace.name in (FOREIGN, *SHORT)]
+        return apps_of(self.traces)
 
     def statements(self) -> list[Trace]:
         return [trace for trace in self.traces if trace not in self.apps()]
-
-
-Value = Callable[[Cell], float]
-
-
-def writes(cell: Cell) -> float:
-    return cell.device_writes
-
-
-def writes_and_left(cell: Cell) -> float:
-    return cell.device_writes + cell.left
 
 
 def requests(cell: Cell) -> float:
@@ -500,24 +490,13 @@ def holds(results: Results, than: str, value: Value) -> str:
     return "holds in most cells" if share > 0.5 else "does not hold"
 
 
-def all_of(results: Results) -> dict[str, Callable[[], str]]:
-    of = {
-        "conclusion": conclusion,
-        "verdict": verdict,
-        "readings": readings,
-        "traces": traces,
-        "factors": factors,
-        "by_trace": by_trace,
-        "hits": hits,
-        "requests": requests_table,
-        "times": times,
-        "energies": energies,
-        "dram": variants(DRAM, "50 %, DRAM in percent"),
-        "atomic": variants(ATOMIC, "50 %, threshold in bytes"),
-        "wear": wear,
-        "flushes": flushes,
-        "linux": under_linux,
-        "equal_text": equal_sentences,
-        "equal": equal,
-    }
-    return {name: lambda make=make: make(results) for name, make in of.items()}
+TABLES = {
+    **{of.__name__: of for of in (
+        conclusion, verdict, readings, traces, factors, by_trace, hits, times, energies, wear, flushes, equal,
+    )},
+    "requests": requests_table,
+    "dram": variants(DRAM, "50 %, DRAM in percent"),
+    "atomic": variants(ATOMIC, "50 %, threshold in bytes"),
+    "linux": under_linux,
+    "equal_text": equal_sentences,
+}  # fmt: skip

@@ -1,6 +1,6 @@
 """Figures 3 to 5 of the paper for our traces, and the time by size of read-ahead."""
 
-from drawing import Panel, Style, draw
+from common.drawing import Panel, Style, draw
 from simulate import DEVICES, LINUX, OFF, PAPER, PHONE, SHARES, SIZES_KIB
 from tables import DEFAULT, Results
 

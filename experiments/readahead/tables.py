@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean, median
 
+from common.pages import bullets, change, count, listed, markdown, signed
 from simulate import (
     DEVICES,
     F2FS,
@@ -28,7 +29,6 @@ from simulate import (
     Time,
     Trace,
 )
-from words import bullets, change, count, listed, markdown, signed
 
 # Liang et al., §3.2 and §4.2.
 PUBLISHED_EFFICIENCY = {"F2FS": 3, "ext4": 2}
@@ -566,23 +566,12 @@ def sizes_text(results: Results) -> str:
     return bullets(sentences)
 
 
-def all_of(results: Results) -> dict[str, Callable[[], str]]:
-    return {
-        "conclusion": lambda: conclusion(results),
-        "verdict": lambda: verdict(results),
-        "readings": lambda: readings(results),
-        "tight": lambda: tight_table(results),
-        "few": lambda: few(results),
-        "traces": lambda: traces_table(results),
-        "sizes": lambda: sizes_table(results),
-        "sizes_text": lambda: sizes_text(results),
-        "prefetched": lambda: prefetched_table(results),
-        "evicted": lambda: by_readahead(results, lambda cell: f"{cell.eviction_ratio:.2f}"),
-        "hits": lambda: by_readahead(results, lambda cell: percent(cell.read_hit_ratio)),
-        "hits_two": lambda: by_readahead(results, lambda cell: percent(cell.read_hit_ratio), OTHER_POLICY),
-        "nmsr": lambda: nmsr_table(results),
-        "memory": lambda: memory_table(results),
-        "cases": lambda: cases_table(results),
-        "curve": lambda: curve_table(results),
-        "optimum": lambda: optimum_table(results),
-    }
+TABLES: dict[str, Callable[[Results], str]] = {
+    **{of.__name__.removesuffix("_table"): of for of in (
+        conclusion, verdict, readings, tight_table, few, traces_table, sizes_table, sizes_text, prefetched_table,
+        nmsr_table, memory_table, cases_table, curve_table, optimum_table,
+    )},
+    "evicted": lambda results: by_readahead(results, lambda cell: f"{cell.eviction_ratio:.2f}"),
+    "hits": lambda results: by_readahead(results, lambda cell: percent(cell.read_hit_ratio)),
+    "hits_two": lambda results: by_readahead(results, lambda cell: percent(cell.read_hit_ratio), OTHER_POLICY),
+}  # fmt: skip

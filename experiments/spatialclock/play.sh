@@ -5,7 +5,7 @@
 #   sudo play.sh [FOLDER]      # the file lies in FOLDER (default: .), for example on a card
 set -eu -o pipefail
 folder=$(realpath "${1:-.}")
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
 program=${CARGO_TARGET_DIR:-target}/release/flashsift
 out=experiments/spatialclock/played.csv
 frames=1024 # 4 MB

@@ -9,7 +9,7 @@ from pathlib import Path
 import figures
 import tables
 from cells import Alone, Cell, Grid, Played, Simulator, Throughput, Time, Trace, dump, load
-from published import PAGES_PER_MB, SIZES_MB, Published
+from published import PAGES_PER_MB, Published
 
 HERE = Path(__file__).parent
 # Alternatives where the paper is ambiguous.

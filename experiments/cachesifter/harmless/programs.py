@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 
 import caches
-from kinds import ROOT, DATABASE, NO_CACHE, ORDER, PINNED, _shell
+from kinds import DATABASE, NO_CACHE, ORDER, PINNED, ROOT, _shell
 
 HERE = Path(__file__).resolve().parent
 # Requests of a few bytes more than the deleted ones are no cost.

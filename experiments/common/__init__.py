@@ -1,0 +1,1 @@
+"""What all experiments share: traces, rows of results, pages with tables, and figures."""
