@@ -93,12 +93,16 @@ class Known:
     def use(self, path: Path | None, name: str, wanted: list, run: Callable[[list], Iterable]) -> None:
         """Adds the cells of these keys to those in use. Without a path they must be known."""
         if missing := [key for key in wanted if key not in self.cells]:
-            if path is None or not self.may_run:
-                raise RuntimeError(f"{name}: cells are missing: run it with the trace, without --check")
-            self.ran += 1
-            print(f"{name}: {len(missing)} cells", file=sys.stderr)
-            self.cells |= {cell.key: cell for cell in run(missing)}
+            self.simulate(path, name, lambda: run(missing))
         self.used |= {key: self.cells[key] for key in wanted}
+
+    def simulate(self, path: Path | None, name: str, run: Callable[[], Iterable]) -> None:
+        if path is None or not self.may_run:
+            raise RuntimeError(f"{name}: cells are missing: run it with the trace, without --check")
+        self.ran += 1
+        cells = {cell.key: cell for cell in run()}
+        print(f"{name}: {len(cells)} cells", file=sys.stderr)
+        self.cells |= cells
 
 
 def live_pages(program: Path, path: Path) -> int:
