@@ -23,7 +23,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from kernel import ENDING, FILE_SYSTEMS, Refused, Trace, Volume, kernel_version, which
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workloads"))
+from apps.testbed import ENDING, missing, which
+from kernel import FILE_SYSTEMS, Refused, Trace, Volume, kernel_version
 from readers import readers
 
 HERE = Path(__file__).resolve().parent
@@ -77,9 +79,8 @@ def _recorded(guest, fs, only, sizes):
 
 def _record_in_guest(version, fs, only, sizes):
     kind = FILE_SYSTEMS[fs][0]
-    missing = [program for program in ("qemu-system-x86_64", f"mkfs.{kind}") if not which(program)]
-    if missing:
-        raise Refused(f"not installed: {', '.join(missing)}: make setup")
+    if absent := [program for program in ("qemu-system-x86_64", f"mkfs.{kind}") if not which(program)]:
+        raise Refused(f"not installed: {', '.join(absent)}: make setup")
     kernel = _kernel(version)
     with tempfile.TemporaryDirectory(prefix="readahead-") as out:
         out = Path(out)
@@ -179,9 +180,8 @@ def _record(fs, only, wanted):
     """Record the readers. Yield the lines of the recording."""
     if os.geteuid() != 0:
         raise Refused("mounting a file system and tracing the kernel need root")
-    for program in (f"mkfs.{FILE_SYSTEMS[fs][0]}", "losetup", "mount", "umount"):
-        if not which(program):
-            raise Refused(f"{program} is not installed")
+    if absent := missing(FILE_SYSTEMS[fs][0]):
+        raise Refused(f"not installed: {', '.join(absent)}")
     if unknown := set(only or ()) - {reader.name for reader in readers()}:
         raise Refused(f"no reader is called {', '.join(sorted(unknown))}")
     chosen = [replace(reader, read_ahead_kb=[size for size in reader.read_ahead_kb if not wanted or size in wanted])

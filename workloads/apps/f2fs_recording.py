@@ -27,6 +27,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import testbed
 from .recording import HERE
 from .run import WorkloadError
 
@@ -75,7 +76,7 @@ PLANS = {
 def main():
     options = _options()
     try:
-        missing = [program for program in ("qemu-system-x86_64", "mkfs.f2fs") if not _which(program)]
+        missing = [program for program in ("qemu-system-x86_64", "mkfs.f2fs") if not testbed.which(program)]
         if missing:
             packages = "qemu-system-x86 f2fs-tools"
             raise WorkloadError(f"not found: {', '.join(missing)} (on Debian: apt-get install {packages})")
@@ -84,7 +85,7 @@ def main():
         else:
             workload, *rest = options.command
             _record(Path(workload).resolve(), rest, options.o, options.card, options.memory)
-    except (WorkloadError, OSError) as error:
+    except (WorkloadError, RuntimeError, OSError) as error:
         sys.exit(f"f2fs-record: {error}")
 
 
@@ -169,7 +170,7 @@ def _record(workload, arguments, trace, card_mib, memory_mib):
         shutil.copy(out / "trace.parquet", trace)
         log = log.replace("/out/trace.parquet", trace.name).splitlines()
         version = subprocess.run([flashsift, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-        mkfs = subprocess.run([_which("mkfs.f2fs"), "-V"], capture_output=True, text=True, check=True).stdout.strip()
+        mkfs = testbed.call("mkfs.f2fs", "-V").strip()
         return {
             "kernel": f"Linux {(out / 'kernel').read_text().strip()} x86_64, emulated, 1 CPU",
             "file_system": f"f2fs on an emulated SD card of {card_mib} MiB, by {mkfs} without options",
@@ -184,9 +185,7 @@ def _record(workload, arguments, trace, card_mib, memory_mib):
 def _boot(guest, out, seconds, card_mib, memory_mib):
     """Boot a guest, again if it falls asleep. Return its exit status and all that it printed."""
     for _ in range(TRIES):
-        with open(out / "card", "wb") as card:
-            card.truncate(card_mib << 20)
-        subprocess.run([_which("mkfs.f2fs"), "-q", "-f", out / "card"], stdout=subprocess.DEVNULL, check=True)
+        testbed.image(out / "card", card_mib << 20, "f2fs")
         with tempfile.TemporaryFile("w+", errors="replace") as printed:
             guest_process = subprocess.Popen(
                 [BOOT, guest, "f2fs", out], stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
@@ -229,7 +228,3 @@ def _ticks(session):
         if int(fields[3]) == session:
             ticks += int(fields[11]) + int(fields[12])
     return ticks
-
-
-def _which(program):
-    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
