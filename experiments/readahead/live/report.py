@@ -1,12 +1,12 @@
 """Write RESULTS.md from cost.csv, clock.csv, proposals.json, kinds.json and ends.json."""
 
-import csv
 import json
 import re
-import textwrap
 from pathlib import Path
 from statistics import median
 
+from common.pages import markdown, minus, paragraphs
+from common.rows import load_dicts
 from stage import confident_median
 
 HERE = Path(__file__).resolve().parent
@@ -15,8 +15,7 @@ RATE = 20_000
 
 
 def rows_of(name):
-    with open(HERE / name, newline="") as file:
-        return list(csv.DictReader(file))
+    return load_dicts(HERE / name)
 
 
 def json_of(name):
@@ -24,15 +23,12 @@ def json_of(name):
 
 
 def table(head, rows, left=1):
-    lines = ["| " + " | ".join(head) + " |",
-             "| " + " | ".join(["---"] * left + ["---:"] * (len(head) - left)) + " |"]
-    lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
-    return "\n".join(lines)
+    return markdown(head, rows, range(left)).rstrip()
 
 
 def interval(values, digits):
     middle, low, high = confident_median(values)
-    return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})".replace("-", "−")
+    return minus(f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})")
 
 
 def cost():
@@ -203,19 +199,6 @@ def ends(name="ends.json"):
         "left_after_the_next_watch"]
 
 
-def wrapped(text):
-    """Wrap paragraphs and list items; tables and commands stay."""
-    blocks = []
-    for block in text.split("\n\n"):
-        if not block.startswith(("|", "#", "    ")):
-            items = re.split(r"\n(?=- )", block)
-            block = "\n".join(textwrap.fill(" ".join(item.split()), 100, break_long_words=False,
-                                            subsequent_indent="  " if item.startswith("- ") else "",
-                                            break_on_hyphens=False) for item in items)
-        blocks.append(block)
-    return "\n\n".join(blocks).rstrip() + "\n"
-
-
 PAGE = """# Read-ahead of a running machine
 
 `flashsift tune readahead --live` counts which pages the kernel reads ahead and how many are used, and
@@ -359,7 +342,7 @@ def main():
         machine=f"Linux {machine['kernel']}, {machine['cpus']} CPUs, {machine['date']}.", short=short(at_rate, measured),
         at_rate=at_rate, free=free, times=measured["times"], counts=measured["counts"], chosen=measured["chosen"],
         models=measured["models"], anew=measured["anew"], fitted=measured["fitted"], rounds=measured["rounds"], why=WHY, kinds=kinds(), ends=signals, after=after)
-    (HERE / "RESULTS.md").write_text(wrapped(text))
+    (HERE / "RESULTS.md").write_text(paragraphs(text))
 
 
 main()
