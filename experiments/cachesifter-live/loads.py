@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "workloads"), str(ROOT / "experiments/cachesifter/harmless")]
+from apps import browser, browser_days, disk_cache, feed, firefox
 
-from apps import browser, browser_days, disk_cache, feed, firefox  # noqa: E402
+sys.path.append(str(Path(__file__).resolve().parents[1] / "cachesifter/harmless"))
+import caches
 
 # Think time is short, so that a session is a matter of seconds.
 SPEED = 200
@@ -109,8 +109,6 @@ def feeding(directory, seed, scale):
 
 def pip(directory, seed, scale):
     """Installations of changing packages from a local index, each into an empty directory."""
-    import caches
-
     class Many(caches.Pip):
         def prepare(self):
             super().prepare()

@@ -5,12 +5,13 @@ import json
 import math
 import random
 import sys
-import textwrap
 from pathlib import Path
 from statistics import median
 
+from common.pages import MIB, item, markdown, wrapped
+from common.rows import json_lines
+
 HERE = Path(__file__).resolve().parent
-MIB = 1 << 20
 KINDS = ("keep", "controller", "drop-all", "touch", "cachesifter")
 ORDER = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in (64, 16) for kind in KINDS))
 SAMPLES = 2000
@@ -126,8 +127,7 @@ def quantile(values, share):
 
 
 def table(header, rows):
-    line = lambda cells: "| " + " | ".join(str(cell) for cell in cells) + " |\n"  # noqa: E731
-    return line(header) + "|---|" + "---:|" * (len(header) - 1) + "\n" + "".join(map(line, rows))
+    return markdown(header, rows, tight=True)
 
 
 def groups(rows):
@@ -313,17 +313,12 @@ def again_share(row):
 
 
 def bullets(lines):
-    return "\n".join(textwrap.fill(line, 100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-                     for line in lines)
+    return "".join(map(item, lines)).rstrip()
 
 
 def page(top):
-    def lines(name):
-        return [json.loads(line) for line in (top / f"{name}.jsonl").read_text().splitlines()]
-
-    every, simulated = lines("runs"), lines("simulated")
-    if (top / "paced.jsonl").exists():
-        every += lines("paced")
+    every, simulated = json_lines(top / "runs.jsonl"), json_lines(top / "simulated.jsonl")
+    every += json_lines(top / "paced.jsonl")
     rows, failed = [row for row in every if "error" not in row], [row for row in every if "error" in row]
     about = json.loads((top / "machine.json").read_text())
     programs = sorted({row["program"] for row in rows} - {"a script"})
@@ -334,7 +329,7 @@ def page(top):
                                  if any(row["load"] == load for row in rows)]).replace("---:", "---")
     failures = bullets([f"{row['load']}, `{row['arm']}`, seed {row['seed']}: {row['error'][:200]}" for row in failed])
     return "\n".join([
-        HEAD, textwrap.fill(facts, 100, break_on_hyphens=False) + "\n", loads,
+        HEAD, wrapped(facts) + "\n", loads,
         "## In short\n", bullets(found(rows)) + "\n", NOTES,
         "## Bytes at the block device\n", device_table(rows),
         "## Cache files, beside the paper's\n",

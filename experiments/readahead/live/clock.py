@@ -202,7 +202,7 @@ def propose_live(program, card, commands, profile):
             run(command, volume)
         records, said = live.end()
         return {"counts": {key: records[0][key] for key in ("total", "lost_records")},
-                "readahead": records[1]["readahead"], "said": [line for line in [*recorder.said, *said.splitlines()] if "LOST" in line]}
+                "readahead": records[1]["readahead"], "said": [line for line in said.splitlines() if "LOST" in line]}
 
 
 def main():
