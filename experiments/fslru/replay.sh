@@ -10,14 +10,4 @@
 set -eu -o pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
 program=$(flashsift)
-folder=$(mktemp -d "${TMPDIR:-/var/tmp}/flashsift-replay.XXXXXX")
-device=
-cleanup() {
-  [ -z "$device" ] || losetup --detach "$device"
-  rm -rf "$folder"
-}
-trap cleanup EXIT
-# The file is written, so that its blocks are allocated before the first replay.
-dd if=/dev/zero of="$folder/backing" bs=1M count=512 oflag=direct status=none
-device=$(losetup --find --show --direct-io=on "$folder/backing")
-python3 experiments/fslru/replay.py "$program" "$device" "$folder" "${1:-3}"
+exec python3 experiments/fslru/replay.py "$program" "${1:-3}"

@@ -143,7 +143,7 @@ def table(program: Path, kinds: list[str]) -> str:
                 got, predicted = measured(program, Path(scratch), kind, what, size)
             rows.append([kind, name, f"{got:,}", f"{predicted:,}", apart(predicted, got)])
             print(*rows[-1], sep="\t", file=sys.stderr)
-    return markdown("file system|workload|data pages at the device|predicted|", rows, text=(0, 1)).rstrip().replace("|  |", "| |")
+    return markdown("file system|workload|data pages at the device|predicted|", rows, text=(0, 1)).rstrip().replace("|  |", "| |", 1)
 
 
 def main() -> None:
