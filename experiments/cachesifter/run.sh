@@ -30,7 +30,7 @@ fi
 python3 experiments/cachesifter/frontier.py --flashsift "$program" "${lrb[@]}" "$@"
 if [ $# -eq 0 ]; then
   if "$python" -c 'import flashsift.train, pyarrow' 2> /dev/null; then
-    "$python" -B experiments/cachesifter/paper.py --flashsift "$program" --out "$out"
+    "$python" experiments/cachesifter/paper.py --flashsift "$program" --out "$out"
   else
     echo "SKIPPED the paper's tables: $python has no flashsift.train or no pyarrow" >&2
   fi

@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 import time
 import tomllib
@@ -26,6 +25,7 @@ from pathlib import Path
 from statistics import median
 
 import caches
+from common.pages import markdown, paragraphs, wrapped
 from kinds import DATABASE, NO_CACHE, ORDER, PINNED, ROOT, _shell
 
 HERE = Path(__file__).resolve().parent
@@ -231,8 +231,7 @@ def worst(trials):
 
 def table(entries):
     """The rows of what the profiles drop, then those of what they keep."""
-    lines = ["| program | droppable files | bytes | one | half | all | during a run | fetched again | back | time |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
+    rows = []
     for entry in entries:
         if "missing" in entry or not entry["droppable"]:
             continue
@@ -241,11 +240,11 @@ def table(entries):
         eager = sum(trial["files"] for trial in by("during"))
         during = f"{worst(by('during'))} ({len(by('during'))}, {eager} files)" if eager else "no file was old enough"
         (whole,) = by("all")
-        lines.append(f"| {entry['version']} | {entry['droppable']} of {entry['files']} | {whole['bytes']:,} | "
-                     f"{count('one')} | {count('half')} | {worst(by('all') + by('kind'))} | {during} | "
-                     f"{whole['again_bytes']:,} | {whole['back'] / whole['files']:.0%} | "
-                     f"{whole['seconds']:.1f} s, else {entry['control_s']:.1f} s |")
-    lines += ["", "| program | file that stays | files | one is missing | all are missing | problem |", "|---|---|---|---|---|---|"]
+        rows.append([entry["version"], f"{entry['droppable']} of {entry['files']}", f"{whole['bytes']:,}",
+                     count("one"), count("half"), worst(by("all") + by("kind")), during, f"{whole['again_bytes']:,}",
+                     f"{whole['back'] / whole['files']:.0%}", f"{whole['seconds']:.1f} s, else {entry['control_s']:.1f} s"])
+    dropped = markdown("program|droppable files|bytes|one|half|all|during a run|fetched again|back|time", rows, range(10), True)
+    rows = []
     for entry in entries:
         kinds = sorted({trial["kinds"][0] for trial in entry.get("trials", []) if trial["amount"].startswith("pinned")})
         for kind in kinds:
@@ -255,9 +254,10 @@ def table(entries):
             if not problem and (gone := max(trial["gone"] for trial in mine)):
                 problem = f"{gone} other files vanish"
             problem = problem.replace("|", "/")[:90]
-            lines.append(f"| {entry['version']} | `{kind}` | {max(trial['files'] for trial in mine)} | {worst(one)} | "
-                         f"{worst(rest)} | {problem} |")
-    return "\n".join(lines)
+            rows.append([entry["version"], f"`{kind}`", max(trial["files"] for trial in mine), worst(one), worst(rest),
+                         problem])
+    head = "program|file that stays|files|one is missing|all are missing|problem"
+    return f"{dropped}\n{markdown(head, rows, range(6), True)}".rstrip()
 
 
 HEADING = "## Programs other than browsers"
@@ -304,12 +304,8 @@ def section(entries):
              f"{days[0]}{f' to {days[-1]}' if len(days) > 1 else ''}, with seed "
              f"{', '.join(str(seed) for seed in sorted({entry['seed'] for entry in run}))}.")
     missing = [f"{entry['program']} was not run: {entry['missing']}." for entry in entries if "missing" in entry]
-    fill = lambda text, indent="": textwrap.fill(text, 100, subsequent_indent=indent, break_long_words=False,
-                                                 break_on_hyphens=False)
-    text = TEXT.format(heading=HEADING, facts=" ".join([facts, *missing]), table="@", conclusions="")
-    paragraphs = [at if at.startswith(("    ", "#", "@")) else fill(at) for at in text.strip().split("\n\n")]
-    return ("\n\n".join(paragraphs).replace("@", table(entries)) + "\n\n"
-            + "\n".join(fill(at, "  ") for at in CONCLUSIONS) + "\n")
+    text = paragraphs(TEXT.format(heading=HEADING, facts=" ".join([facts, *missing]), table="|", conclusions=""))
+    return text.replace("\n|\n", f"\n{table(entries)}\n") + "\n" + "\n".join(wrapped(at, rest="  ") for at in CONCLUSIONS) + "\n"
 
 
 def main():

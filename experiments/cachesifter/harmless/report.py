@@ -7,13 +7,13 @@ import argparse
 import collections
 import hashlib
 import json
-import lzma
 import re
-import textwrap
 from pathlib import Path
 from statistics import median
 
 import programs
+from common.pages import item, markdown, paragraphs, wrapped
+from common.rows import json_lines, write_json
 from kinds import ORDER, compared, dropped_by_rule, verdict, worst
 
 HERE = Path(__file__).resolve().parent
@@ -107,12 +107,7 @@ cache; other systems may have block files, and jump lists."""
 
 
 def trials_of(paths):
-    found = []
-    for path in paths:
-        opened = lzma.open(path, "rt") if path.suffix == ".xz" else open(path)
-        with opened as file:
-            found += [json.loads(line) | {"file": path.name} for line in file]
-    return found
+    return [trial | {"file": path.name} for path in paths for trial in json_lines(path)]
 
 
 def judged(trials):
@@ -236,8 +231,7 @@ def size(number):
 
 
 def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
+    return markdown(head, rows, range(len(head)), tight=True).rstrip()
 
 
 def kinds_table(entries):
@@ -295,18 +289,16 @@ def page(entries, trials, machine):
              f"{machine['cpus']} processors, {machine['date']}. {count:,} trials of up to "
              f"{max(entry['seeds'] for entry in entries)} seeds, and {len(controls):,} undisturbed runs between them, "
              f"of which {failing} had a problem. No phone was measured. {machine.get('note', '')}").strip()
-    parts = [TITLE, HOW.format(facts=fill(facts))]
+    parts = [TITLE, HOW.format(facts=wrapped(facts))]
     for browser in BROWSERS:
         mine = [entry for entry in entries if entry["browser"] == browser]
         numbers = ", ".join(f"{by_verdict[browser, word]} {word}" for word in ORDER)
-        parts.append(f"## {browser.capitalize()}\n\n" + fill(f"Kinds in caches: {numbers}.") + "\n\n"
+        parts.append(f"## {browser.capitalize()}\n\n" + wrapped(f"Kinds in caches: {numbers}.") + "\n\n"
                      + kinds_table(mine))
         for word in reversed(ORDER[1:]):
             lines = list(details(mine, word))
             if lines:
-                parts.append(f"### {word.capitalize()}\n\n" + "\n".join(
-                    textwrap.fill(line, 100, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
-                                  break_on_hyphens=False) for line in lines))
+                parts.append(f"### {word.capitalize()}\n\n" + "".join(map(item, lines)).rstrip())
     thumbnails = next((entry for entry in entries if entry["kind"].startswith("thumbnails/")), None)
     cost = (f"if {size(thumbnails['bytes'])} bytes of them are missing, Firefox fetches "
             f"{size(thumbnails['other_bytes'])} bytes of whole pages in the background to draw them again"
@@ -314,24 +306,10 @@ def page(entries, trials, machine):
     pinned = sum(entry["bytes"] or 0 for entry in entries if entry["rule"] == "pins" and
                  entry["verdict"] == "harmless" and entry["kind"].endswith(("/index", "the-real-index")))
     parts += [RULE_TEXT, rule_table(entries),
-              wrapped(CONCLUSIONS.format(thumbnails=cost, pinned=f"{pinned:,.0f}"))]
+              paragraphs(CONCLUSIONS.format(thumbnails=cost, pinned=f"{pinned:,.0f}")).rstrip()]
     if (records := HERE / "programs.json").exists():
         parts.append(programs.section(json.loads(records.read_text())).rstrip("\n"))
     return "\n\n".join(parts) + "\n"
-
-
-def wrapped(text):
-    """Fills each item of a list again, after words were put in."""
-    lines = []
-    for block in re.split(r"\n(?=- |\n|#)", text):
-        item = block.startswith("- ")
-        lines.append(textwrap.fill(" ".join(block.split()), 100, subsequent_indent="  ", break_long_words=False,
-                                   break_on_hyphens=False) if item else block)
-    return "\n".join(lines)
-
-
-def fill(text):
-    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def main():
@@ -353,7 +331,7 @@ def main():
               sum(bool(phase["problems"]) for trial in controls for phase in trial["phases"]))
         return
     machine = json.loads((HERE / "machine.json").read_text())
-    (HERE / "results.json").write_text(json.dumps({"machine": machine, "kinds": entries}, indent=1) + "\n")
+    write_json(HERE / "results.json", {"machine": machine, "kinds": entries})
     (HERE / "RESULTS.md").write_text(page(entries, trials, machine))
 
 
