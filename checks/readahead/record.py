@@ -25,12 +25,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workloads"))
 from apps.testbed import ENDING, missing, which
+from apps.testbed import guest as guest_of
 from kernel import FILE_SYSTEMS, Refused, Trace, Volume, kernel_version
 from readers import readers
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
-BOOT = PROJECT / "crates/cli/tests/guest/boot"
 POSIX_FADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3, "dontneed": 4}
 MADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3}
 MAPS = {"shared": "map", "private": "private", "executable": "exec"}
@@ -93,20 +93,10 @@ def _record_in_guest(version, fs, only, sizes):
             record += ["--sizes", *sizes]
         (out / "command").write_text(f"READER=/out/reader {shlex.join(map(str, record))} 2> /out/log\n")
         environment = {"FLASHSIFT_GUEST_SECONDS": "1200", "FLASHSIFT_GUEST_MEMORY": "3072M", **os.environ}
-        with open(out / "printed", "w+", errors="replace") as printed:
-            guest = subprocess.Popen([BOOT, kernel, kind, out], env=environment, start_new_session=True,
-                                     stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
-            try:
-                ended = guest.wait()
-            finally:
-                if guest.poll() is None:
-                    os.killpg(guest.pid, signal.SIGTERM)
-                    guest.wait()
-            printed.seek(0)
-            said = printed.read()[-2000:]
+        ended, said = guest_of(kernel, kind, out, environment)
         status, log = ((out / name).read_text().strip() if (out / name).exists() else "" for name in ("status", "log"))
         if status != "0":
-            why = log or f"the guest ended with exit status {ended}: {said}"
+            why = log or f"the guest ended with exit status {ended}: {said[-2000:]}"
             raise Refused(f"in the guest: {why}")
         return (out / "recording").read_text().splitlines()
 

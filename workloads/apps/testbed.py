@@ -1,7 +1,8 @@
-"""File systems in files, on loop devices, for all that records and measures. Needs root.
+"""File systems in files, on loop devices, for all that records and measures; and guests.
 
 Each thing is a context that takes down what it made, by its own path or device: at the end, on an
-error and on Ctrl-C; on SIGTERM and SIGHUP, too, after `end_on_signals`.
+error and on Ctrl-C; on SIGTERM and SIGHUP, too, after `end_on_signals`. Loop devices and mounts need
+root; guests do not.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -27,6 +29,11 @@ UNFILLED = "noinit_itable"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A file system that is in use is unmounted once it is not, within this time.
 PATIENCE_S = 10
+# A guest with a kernel of Debian, as `make setup` unpacks it.
+BOOT = Path(__file__).resolve().parents[2] / "crates/cli/tests/guest/boot"
+# qemu 7.2 sometimes loses a wake-up, and the guest sleeps for good: it then uses no CPU time.
+ASLEEP_S = 60
+TRIES = 3
 
 
 def end_on_signals():
@@ -178,6 +185,60 @@ def join(group):
     """Moves this process into a group; for `preexec_fn`."""
     if group:
         (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def guest(kernel, kind, out, environment, prepare=None):
+    """Boots a guest with this kind of file system, which runs out/command; again if it falls asleep.
+
+    Returns its exit status, None if it slept each time, and all that it printed. `prepare` runs
+    before each try; without it, each has a new card.
+    """
+    for _ in range(TRIES):
+        if prepare:
+            prepare()
+        else:
+            (out / "card").unlink(missing_ok=True)
+        with tempfile.TemporaryFile("w+", errors="replace") as printed:
+            process = subprocess.Popen(
+                [BOOT, kernel, kind, out], stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
+                start_new_session=True, env=environment)
+            try:
+                status = _wait_or_end_asleep(process)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGTERM)
+                    process.wait()
+            printed.seek(0)
+            said = printed.read()
+        if status is not None:
+            break
+    return status, said
+
+
+def _wait_or_end_asleep(process):
+    """Return the exit status; None if the session has used no time of the CPU for long."""
+    used = None
+    while used != (now := _ticks(process.pid)):
+        used = now
+        try:
+            return process.wait(ASLEEP_S)
+        except subprocess.TimeoutExpired:
+            continue
+    return None
+
+
+def _ticks(session):
+    """Time of the CPU that the living processes of a session have used."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # Behind the name: state, parent, group, session; later user and system time.
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks
 
 
 if __name__ == "__main__":

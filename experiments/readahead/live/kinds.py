@@ -7,7 +7,6 @@ kinds.json.
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -98,7 +97,7 @@ def propose(program, volume):
 def guest(program, version, kind):
     """Watch in a guest with Debian's kernel while a file is read there. Return what is found."""
     sys.path.insert(0, str(PROJECT / "checks/readahead"))
-    from record import BOOT, Refused, _kernel
+    from record import Refused, _kernel
     try:
         kernel = _kernel(version)
     except Refused as refused:
@@ -120,9 +119,9 @@ echo $? > /out/ended
 ls /sys/kernel/tracing/instances > /out/instances
 """)
         environment = {"FLASHSIFT_GUEST_SECONDS": "1500", "FLASHSIFT_GUEST_MEMORY": "1024M", **os.environ}
-        printed = subprocess.run([BOOT, kernel, kind, out], env=environment, capture_output=True, text=True)
+        _, printed = testbed.guest(kernel, kind, out, environment)
         if not (out / "ended").exists():
-            return {"refused": (printed.stdout + printed.stderr)[-500:]}
+            return {"refused": printed[-500:]}
         text = {name: (out / name).read_text() for name in ("kernel", "said", "json", "ended", "instances", "before",
                                                             "after")}
         sectors = [int(text[name].split()[2]) for name in ("before", "after")]
