@@ -9,11 +9,13 @@ MIB = 1 << 20
 PLACE = re.compile(r"(<!-- (?:table|text): (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def fill(page: str, makers: Mapping[str, Callable[..., str]], *given: object) -> str:
-    """The page with what its maker makes of `given` in every marked place."""
-    if apart := makers.keys() ^ {name for _, name, _ in PLACE.findall(page)}:
-        raise RuntimeError(f"RESULTS.md and the tables differ in: {', '.join(sorted(apart))}")
-    return PLACE.sub(lambda found: found[1] + makers[found[2]](*given) + found[3], page)
+def fill(page: str, makers: Mapping[str, Callable[..., str]], *given: object, partly: bool = False) -> str:
+    """The page with what its maker makes of `given` in every marked place; `partly`: in some."""
+    places = {name for _, name, _ in PLACE.findall(page)}
+    if differ := makers.keys() - places if partly else makers.keys() ^ places:
+        raise RuntimeError(f"RESULTS.md and the tables differ in: {', '.join(sorted(differ))}")
+    made = {name: make(*given) for name, make in makers.items()}
+    return PLACE.sub(lambda found: found[1] + made[found[2]] + found[3] if found[2] in made else found[0], page)
 
 
 def markdown(head: str | Sequence[str], rows: Iterable[Sequence], text: Iterable[int] = (0,), tight: bool = False) -> str:
