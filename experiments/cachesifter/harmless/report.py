@@ -90,7 +90,7 @@ def summaries(trials):
         entry["problems"] = dict(collections.Counter(
             text for trial in mine for text in plain(trial["difference"]["problems"])).most_common(8))
         entry["others"] = dict(collections.Counter(
-            url for trial in mine for url in set(trial["difference"]["others"])).most_common(8))
+            url for trial in mine for url in sorted(set(trial["difference"]["others"]))).most_common(8))
         for name in ("gone", "remade"):
             entry[name] = dict(sum((collections.Counter(trial["difference"][name]) for trial in mine),
                                    collections.Counter()))
@@ -108,7 +108,7 @@ def plain(problems):
             continue
         phase, place, name, value = found.groups()
         if name == "lost":
-            for lost in set(re.findall(r'(?:\[|, )"([^":]+)', value)):
+            for lost in sorted(set(re.findall(r'(?:\[|, )"([^":]+)', value))):
                 times[f"{lost} lost in the {phase}"] += 1
         elif EMPTY in value:
             times[f"{place} gets empty files in the {phase}"] += 1
