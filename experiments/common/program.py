@@ -23,7 +23,7 @@ def output(*words: object, **options: object) -> str:
 
 
 def records(*words: object) -> list[dict]:
-    """What a command prints as JSON, one record a line."""
+    """The records that a command prints as JSON, one a line."""
     return [json.loads(line) for line in output(*words).splitlines()]
 
 

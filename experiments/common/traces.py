@@ -39,7 +39,7 @@ Found = tuple[Path | None, Trace]
 
 
 def split_of(path: Path) -> str:
-    """What the card of a recording says; nothing without a card."""
+    """The split that the card of a recording names; nothing without a card."""
     card = path.with_suffix(".json")
     return (json.loads(card.read_text()).get("split") or "") if card.exists() else ""
 
@@ -83,7 +83,7 @@ def current(args: argparse.Namespace, found: list[Found], known: list[Trace]) ->
 
 
 class Known:
-    """Cells by their `key`. Those that are missing are simulated, unless results are only checked."""
+    """Cells by their `key`. Missing ones are simulated, unless results are only checked."""
 
     def __init__(self, cells: Iterable, may_run: bool):
         self.cells = {cell.key: cell for cell in cells}

@@ -9,7 +9,6 @@ import argparse
 import ctypes
 import mmap
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from apps import testbed
 from apps.testbed import call
-from common.pages import apart, markdown
+from common.pages import apart, fill, markdown
 from common.program import records
 from measure import PAGES, Requests
 
@@ -32,7 +31,6 @@ KINDS = {
     "btrfs": ("btrfs",),
 }
 SIZE, STORES, APART = 4 << 20, 20, 200_000
-MARKED = re.compile(r"(<!-- mapped begins -->\n).*?(<!-- mapped ends -->)", re.DOTALL)
 
 
 def stores(path: Path, chunk_bytes: int) -> None:
@@ -163,10 +161,9 @@ def main() -> None:
     if not args.write:
         return print(text)
     results = HERE / "RESULTS.md"
-    page = results.read_text()
     kernel = "Linux " + os.uname().release.partition("-")[0]
-    text = f"{kernel}, {time.strftime('%Y-%m-%d', time.gmtime())}:\n\n{text}"
-    results.write_text(MARKED.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page))
+    text = f"{kernel}, {time.strftime('%Y-%m-%d', time.gmtime())}:\n\n{text}\n"
+    results.write_text(fill(results.read_text(), {"mapped": lambda: text}, partly=True))
 
 
 if __name__ == "__main__":

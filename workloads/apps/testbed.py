@@ -1,8 +1,8 @@
 """File systems in files, on loop devices, for all that records and measures; and guests.
 
 Each thing is a context that takes down what it made, by its own path or device: at the end, on an
-error and on Ctrl-C; on SIGTERM and SIGHUP, too, after `end_on_signals`. Loop devices and mounts need
-root; guests do not.
+error and on Ctrl-C; on SIGTERM and SIGHUP, too, after `end_on_signals`. Loop devices and mounts
+need root; guests do not.
 """
 
 import contextlib
@@ -188,7 +188,7 @@ def join(group):
 
 
 def guest(kernel, kind, out, environment, prepare=None):
-    """Boots a guest with this kind of file system, which runs out/command; again if it falls asleep.
+    """Boots a guest with this kind of file system, which runs out/command; again if it sleeps.
 
     Returns its exit status, None if it slept each time, and all that it printed. `prepare` runs
     before each try; without it, each has a new card.

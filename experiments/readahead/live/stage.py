@@ -1,4 +1,4 @@
-"""What the measurements of `tune readahead --live` share: the watch, and the time of processes."""
+"""The watch of `tune readahead --live` and the time of processes, for all measurements."""
 
 import contextlib
 import json
