@@ -1,1 +1,1 @@
-"""What all experiments share: traces, rows of results, pages with tables, and figures."""
+"""Modules of all experiments: traces, rows of results, pages with tables, and figures."""

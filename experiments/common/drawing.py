@@ -1,4 +1,4 @@
-"""Figures as SVG: small multiples with curves or stacked bars over a list of sizes, and their parts."""
+"""Figures as SVG: small multiples with curves or stacked bars over sizes, and their parts."""
 
 from dataclasses import dataclass, field
 from html import escape

@@ -79,8 +79,11 @@ class Runner(Known):
     def add(self, path: Path | None, trace: Trace, writeback: str, systems: list[str], frames: list[int]) -> None:
         sizes = sorted(set(frames))
         wanted = [(trace.name, writeback, system, size, self._name) for system in systems for size in sizes]
-        self.use(path, trace.name, wanted, lambda missing: self._run(
-            path, trace, writeback, list(dict.fromkeys(key[2] for key in missing)), sizes))  # fmt: skip
+
+        def simulate(missing: list[Key]) -> list[Cell]:
+            return self._run(path, trace, writeback, list(dict.fromkeys(key[2] for key in missing)), sizes)
+
+        self.use(path, trace.name, wanted, simulate)
 
     def still_holds(self, path: Path | None, trace: Trace) -> bool:
         """Whether the program gives the known counts, in a cell of each kind of system and mode."""

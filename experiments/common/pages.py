@@ -19,7 +19,7 @@ def fill(page: str, makers: Mapping[str, Callable[..., str]], *given: object, pa
 
 
 def markdown(head: str | Sequence[str], rows: Iterable[Sequence], text: Iterable[int] = (0,), tight: bool = False) -> str:
-    """Columns that are not `text` are numbers. `tight`: without blanks in the line below the head."""
+    """Columns that are not `text` are numbers. `tight`: no blanks in the line below the head."""
     names, text = head.split("|") if isinstance(head, str) else head, set(text)
     sides = ["---" if n in text else "---:" for n in range(len(names))]
     lines = [f"| {' | '.join(map(str, line))} |\n" for line in (names, sides, *rows)]

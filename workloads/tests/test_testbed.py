@@ -34,7 +34,7 @@ class TestBed(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def left(self, device):
-        """The remains of the test's file system: files, mounts, and a loop device over its image."""
+        """The remains of the test's file system: files, mounts, a loop device over its image."""
         backing = Path("/sys/block", Path(device).name, "loop/backing_file")
         over = backing.read_text().split()[0] if backing.exists() else ""
         mounts = Path("/proc/self/mounts").read_text().count(str(self.folder))
