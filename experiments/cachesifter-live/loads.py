@@ -114,20 +114,9 @@ def pip(directory, seed, scale):
             super().prepare()
             self.names = []
             for number in range(PACKAGES):
-                self.wheel(f"many{number}", self.random.randint(*PACKAGE_KIB))
+                name, body = f"many{number}", self.blob(self.random.randint(*PACKAGE_KIB))
+                self.offer(name, f"{name}-1.0-py3-none-any.whl", caches.wheel(name, {f"{name}.bin": body}))
             self.all = list(self.names)
-
-        def wheel(self, name, kib):
-            out = io.BytesIO()
-            about = f"{name}-1.0.dist-info"
-            files = {f"{name}.bin": self.blob(kib),
-                     f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
-                     f"{about}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
-            files[f"{about}/RECORD"] = "".join(f"{at},,\n" for at in files).encode()
-            with caches.zipfile.ZipFile(out, "w") as wheel:
-                for at, body in files.items():
-                    wheel.writestr(caches.zipfile.ZipInfo(at), body)
-            self.offer(name, f"{name}-1.0-py3-none-any.whl", out.getvalue())
 
     rng, steps = random.Random(f"pip {seed}"), []
     with tempfile.TemporaryDirectory() as base:
