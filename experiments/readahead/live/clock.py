@@ -24,7 +24,7 @@ import stage
 from apps import testbed
 from apps.testbed import call
 from common.program import output
-from common.rows import load_dicts, write_dicts
+from common.rows import write_dicts
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent.parent
@@ -94,14 +94,14 @@ def workloads(root, scratch):
 class Card:
     """The slow device, with an ext4 that is mounted anew before each run."""
 
-    def __init__(self, undo, folder, speed):
+    def __init__(self, undo, folder):
         source = HERE / "slow.c"
         call("cc", "-O2", "-o", folder / "slow", source)
         self.point = folder / "slow-disk"
         self.point.mkdir()
         with open(folder / "card", "wb") as file:
             file.truncate(IMAGE_BYTES)
-        slow = subprocess.Popen([folder / "slow", folder / "card", self.point, *map(str, speed)])
+        slow = subprocess.Popen([folder / "slow", folder / "card", self.point, str(REQUEST_US), str(US_PER_MIB)])
         undo.callback(slow.wait)
         undo.callback(slow.terminate)
         while not os.path.ismount(self.point):
@@ -209,26 +209,19 @@ def main():
     parser = stage.arguments("clock", __doc__, HERE)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="+", help="some workloads")
-    parser.add_argument("--name", default="", help="prefix of the files")
-    parser.add_argument("--speed", nargs=2, type=float, default=(REQUEST_US, US_PER_MIB),
-                        metavar=("REQUEST_US", "US_PER_MIB"))
-    parser.add_argument("--add", action="store_true", help="add rounds to those of clock.csv")
-    parser.add_argument("--keep-profile", action="store_true", help="do not measure the device anew")
-    parser.add_argument("--traces", type=Path, help="folder for the recordings; else they are removed")
     args = parser.parse_args()
     if os.geteuid():
         sys.exit("run.sh: it needs root")
     testbed.end_on_signals()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, contextlib.ExitStack() as undo:
         folder = Path(folder)
-        card = Card(undo, folder, args.speed)
-        profile = args.o / f"{args.name}card.toml"
-        if not args.keep_profile:
-            call(args.flashsift, "profile", "-q", "--target", card.device, "--yes-destroy-data", "--span",
-                       "512MiB", "--sustained", "256MiB", "--rest", "1s", "-o", folder / "card.toml")
-            text = re.sub(r"/dev/loop\d+", "the slow device", (folder / "card.toml").read_text())
-            profile.write_text(re.sub(r"^#.*\n+", "", text, flags=re.MULTILINE))
-        text = profile.read_text()
+        card = Card(undo, folder)
+        profile = args.o / "card.toml"
+        call(args.flashsift, "profile", "-q", "--target", card.device, "--yes-destroy-data", "--span", "512MiB",
+             "--sustained", "256MiB", "--rest", "1s", "-o", folder / "card.toml")
+        text = re.sub(r"/dev/loop\d+", "the slow device", (folder / "card.toml").read_text())
+        text = re.sub(r"^#.*\n+", "", text, flags=re.MULTILINE)
+        profile.write_text(text)
         print("profile", [line for line in text.splitlines() if re.match("(read|transfer)_us = ", line)],
               file=sys.stderr, flush=True)
         card.format()
@@ -242,32 +235,27 @@ def main():
         proposals = {}
         for name, command in commands.items():
             for kind, (kib, *options) in RECORDINGS.items():
-                trace = (args.traces or folder) / f"{name}-{kind}.parquet"
+                trace = folder / f"{name}-{kind}.parquet"
                 lost = record(args.flashsift, card, command, trace, kib, *options)
                 found = {**propose(args.flashsift, trace, profile, kib), "said": lost}
                 proposals[f"{name}, {kind}"] = found
                 print(name, kind, *(found.get(key) for key in ("proposed_kib", "flat_kib", "saving_s", "lack", "said")),
                       file=sys.stderr, flush=True)
         proposals["all, live"] = propose_live(args.flashsift, card, commands, profile)
-        (args.o / f"{args.name}proposals.json").write_text(json.dumps(proposals) + "\n")
+        (args.o / "proposals.json").write_text(json.dumps(proposals) + "\n")
         print("live", {k: v for k, v in proposals["all, live"]["readahead"].items() if k != "sizes"},
               file=sys.stderr, flush=True)
         rows = []
         chance = random.Random(1)
-        table_path = args.o / f"{args.name}clock.csv"
-        if args.add:
-            rows = load_dicts(table_path)
-        first = 1 + max((int(row["round"]) for row in rows), default=-1)
-        for number in range(first, first + args.rounds):
+        for number in range(args.rounds):
             for kib in chance.sample(SIZES, len(SIZES)):
                 for name, command in commands.items():
                     with card.mounted(kib) as volume:
                         rows.append({"workload": name, "kib": kib, "round": number, **run(command, volume)})
                         print(*rows[-1].values(), sep="\t", file=sys.stderr, flush=True)
-            write_dicts(table_path, FIELDS, rows)
+            write_dicts(args.o / "clock.csv", FIELDS, rows)
         if rows:
-            propose_fitted(args.flashsift, args.traces or folder, commands, profile, rows,
-                           args.o / f"{args.name}fitted.json")
+            propose_fitted(args.flashsift, folder, commands, profile, rows, args.o / "fitted.json")
 
 
 if __name__ == "__main__":

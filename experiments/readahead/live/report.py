@@ -78,10 +78,10 @@ def paired(sizes, one, other, key="seconds"):
     return [float(row[key]) - of[row["round"]] for row in sizes[one] if row["round"] in of]
 
 
-def clock(prefix=""):
-    rows = rows_of(f"{prefix}clock.csv")
+def clock():
+    rows = rows_of("clock.csv")
     times, counts, chosen, summary, anew = [], [], [], [], []
-    proposals, fitted = json_of(f"{prefix}proposals.json"), json_of(f"{prefix}fitted.json")
+    proposals, fitted = json_of("proposals.json"), json_of("fitted.json")
     names = list(dict.fromkeys(row["workload"] for row in rows))
     together = {}
     for row in rows:
@@ -127,7 +127,7 @@ def clock(prefix=""):
         summary.append((name, best, certain, measured, said, predicted_s(fitted.get(f"{name}, exact at 0"), best)))
     sizes = sorted({int(row["kib"]) for row in rows})
     return {
-        "summary": summary, "anew": anew_table(anew), "fitted": fitted_times(prefix),
+        "summary": summary, "anew": anew_table(anew), "fitted": fitted_times(),
         "times": table(["workload", *map(str, sizes)], times),
         "counts": table(["workload", "", *map(str, sizes)], counts, 2),
         "chosen": table(["workload", "recording", "best, KiB", "not certainly slower", "it saves, s", "proposed",
@@ -150,10 +150,10 @@ def anew_table(rows):
                   "predicted, stall s", "predicted, device s"], rows, 2)
 
 
-def fitted_times(prefix):
+def fitted_times():
     times = []
     for name in ("card", "fitted"):
-        text = (HERE / f"{prefix}{name}.toml").read_text()
+        text = (HERE / f"{name}.toml").read_text()
         times.append([float(re.search(rf"^{key} = ([0-9.]+)$", text, re.MULTILINE)[1]) for key in ("read_us", "transfer_us")])
     (card, card_page), (request, page) = times
     return f"{request:.0f} µs a request and {page:.0f} µs a page, where the profile has {card:.0f} and {card_page:.0f} µs"
