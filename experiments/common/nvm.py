@@ -127,3 +127,8 @@ def writes(cell: Cell) -> float:
 
 def writes_and_left(cell: Cell) -> float:
     return cell.device_writes + cell.left
+
+
+def with_left(cell: Cell) -> str:
+    """Pages written to storage, and those that it lacks at the end."""
+    return f"{cell.device_writes:,} + {cell.left:,}"

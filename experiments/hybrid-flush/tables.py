@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean, median
 
-from common.nvm import Cell, Key, Value, apps_of, writes, writes_and_left
+from common.nvm import Cell, Key, Value, apps_of, with_left, writes, writes_and_left
 from common.pages import PAGE_BYTES, bullets, change, count, listed, markdown, signed
 from common.traces import Trace
 from rewritten import Rewritten
@@ -217,10 +217,9 @@ def written(dram: str) -> Callable[[Results], str]:
             for trace in group:
                 places = results.places(trace, dram)
                 plain = results.cell(places[0], STORAGE)
-                rows.append([f"**{trace.name}** Flush-storage: {plain.device_writes:,} + {plain.left:,}", *[""] * 7])
+                rows.append([f"**{trace.name}** Flush-storage: {with_left(plain)}", *[""] * 7])
                 for name, system in (("Flush-NVM", NVM), ("hybrid", HYBRID)):
-                    cells = [results.cell(place, system) for place in places]
-                    rows.append([name, *(f"{cell.device_writes:,} + {cell.left:,}" for cell in cells)])
+                    rows.append([name, *(with_left(results.cell(place, system)) for place in places)])
             sizes = "|".join(f"{pages:,}" for pages in buffers(group[0]))
             text += "\n" * bool(text) + markdown(f"buffer, pages|{sizes}", rows)
         return text
