@@ -63,7 +63,7 @@ prose:
 	else echo "not installed: python3; prose is not checked"; fi
 	@[ -x .venv/bin/ruff ] || { python3 -m venv .venv && .venv/bin/pip install -q ruff==$(RUFF); } &> target/ruff.log \
 	  || echo "SKIPPED ruff $(RUFF): it is not installable (see target/ruff.log); Python is not linted"
-	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks checks/promises checks/suite python benches/python docs; fi
+	if [ -x .venv/bin/ruff ]; then .venv/bin/ruff check -q --no-cache workloads workloads/record-* checks checks/promises checks/suite python benches/python docs experiments; fi
 
 docs: setup-build book ## The book (target/book) and API documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet

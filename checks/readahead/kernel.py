@@ -1,14 +1,11 @@
 """The kernel's side of a recording: a file system on a loop device, and a trace of its events."""
 
-import contextlib
 import os
 import platform
 import re
-import shutil
-import signal
-import subprocess
 from pathlib import Path
 
+from apps.testbed import FILLED, call, image, loop, undivided
 from readers import PAGE
 
 TRACEFS = Path("/sys/kernel/tracing")
@@ -18,18 +15,16 @@ IMAGE_BYTES = 768 << 20
 # rq_affinity: a request ends on the processor that sent it, so all its pages are up to date before
 # the reader goes on there. Otherwise page faults would depend on the order of the two.
 QUEUE = {"max_sectors_kb": 512, "rq_affinity": 2}
-# Type, mount options, options of mkfs. Nothing but the readers' own reads reaches the device: no
+# Type, and options of the mount. Nothing but the readers' own reads reaches the device: no
 # lazy initialisation, no background work. ext4 with data=journal has no large folios, as F2FS.
-EXT4_MKFS = ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0")
 FILE_SYSTEMS = {
-    "ext4": ("ext4", "noatime", EXT4_MKFS),
-    "ext4-data-journal": ("ext4", "noatime,data=journal", EXT4_MKFS),
-    "f2fs": ("f2fs", "noatime,background_gc=off", ("-q", "-f")),
+    "ext4": ("ext4", "noatime"),
+    "ext4-data-journal": ("ext4", "noatime,data=journal"),
+    "f2fs": ("f2fs", "noatime,background_gc=off"),
 }
 ADDED = "filemap/mm_filemap_add_to_page_cache"
 WINDOWS = {"order": "readahead/page_cache_ra_order", "unbounded": "readahead/page_cache_ra_unbounded"}
 NAMES = {"size": "pages", "async_size": "async", "nr_to_read": "pages", "lookahead_size": "async"}
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Refused(Exception):
@@ -51,7 +46,7 @@ class Trace:
         if not (TRACEFS / "events" / ADDED).is_dir():
             raise Refused(f"this kernel has no event {ADDED}")
         self.path = TRACEFS / "instances" / f"readahead-{os.getpid()}"
-        with _undivided():
+        with undivided():
             self.path.mkdir()
             undo.callback(self.path.rmdir)
         undo.callback(self._write, "tracing_on", "0")
@@ -117,16 +112,9 @@ class Volume:
     def __init__(self, undo, folder, fs):
         self.path = folder / "mounted"
         self.path.mkdir()
-        self._type, self._options, mkfs = FILE_SYSTEMS[fs]
-        image = folder / "image"
-        with open(image, "wb") as file:
-            file.truncate(IMAGE_BYTES)
-        subprocess.run([which(f"mkfs.{self._type}"), *mkfs, image], check=True, stdout=subprocess.DEVNULL)
-        with _undivided():
-            self._device = subprocess.run(
-                [which("losetup"), "--find", "--show", image], check=True, capture_output=True, text=True
-            ).stdout.strip()
-            undo.callback(subprocess.run, [which("losetup"), "-d", self._device], check=True)
+        self._type, self._options = FILE_SYSTEMS[fs]
+        make = FILLED if self._type == "ext4" else ()
+        self._device = undo.enter_context(loop(image(folder / "image", IMAGE_BYTES, self._type, *make)))
         self.block = Path("/sys/block") / Path(self._device).name
         for name, value in QUEUE.items():
             undo.callback((self.block / "queue" / name).write_text, str(self.queue(name)))
@@ -164,25 +152,10 @@ class Volume:
         return Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
 
     def _mount(self):
-        with _undivided():
-            subprocess.run(
-                [which("mount"), "-t", self._type, "-o", self._options, self._device, self.path], check=True)
+        with undivided():
+            call("mount", "-t", self._type, "-o", self._options, self._device, self.path)
 
     def _unmount(self):
         if os.path.ismount(self.path):
-            with _undivided():
-                subprocess.run([which("umount"), self.path], check=True)
-
-
-@contextlib.contextmanager
-def _undivided():
-    """Delay Ctrl-C and `kill` to the end of the block: a thing is made and noted, or neither."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def which(program):
-    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+            with undivided():
+                call("umount", self.path)

@@ -23,12 +23,14 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from kernel import ENDING, FILE_SYSTEMS, Refused, Trace, Volume, kernel_version, which
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workloads"))
+from apps.testbed import ENDING, missing, which
+from apps.testbed import guest as guest_of
+from kernel import FILE_SYSTEMS, Refused, Trace, Volume, kernel_version
 from readers import readers
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
-BOOT = PROJECT / "crates/cli/tests/guest/boot"
 POSIX_FADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3, "dontneed": 4}
 MADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3}
 MAPS = {"shared": "map", "private": "private", "executable": "exec"}
@@ -77,9 +79,8 @@ def _recorded(guest, fs, only, sizes):
 
 def _record_in_guest(version, fs, only, sizes):
     kind = FILE_SYSTEMS[fs][0]
-    missing = [program for program in ("qemu-system-x86_64", f"mkfs.{kind}") if not which(program)]
-    if missing:
-        raise Refused(f"not installed: {', '.join(missing)}: make setup")
+    if absent := [program for program in ("qemu-system-x86_64", f"mkfs.{kind}") if not which(program)]:
+        raise Refused(f"not installed: {', '.join(absent)}: make setup")
     kernel = _kernel(version)
     with tempfile.TemporaryDirectory(prefix="readahead-") as out:
         out = Path(out)
@@ -92,20 +93,10 @@ def _record_in_guest(version, fs, only, sizes):
             record += ["--sizes", *sizes]
         (out / "command").write_text(f"READER=/out/reader {shlex.join(map(str, record))} 2> /out/log\n")
         environment = {"FLASHSIFT_GUEST_SECONDS": "1200", "FLASHSIFT_GUEST_MEMORY": "3072M", **os.environ}
-        with open(out / "printed", "w+", errors="replace") as printed:
-            guest = subprocess.Popen([BOOT, kernel, kind, out], env=environment, start_new_session=True,
-                                     stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT)
-            try:
-                ended = guest.wait()
-            finally:
-                if guest.poll() is None:
-                    os.killpg(guest.pid, signal.SIGTERM)
-                    guest.wait()
-            printed.seek(0)
-            said = printed.read()[-2000:]
+        ended, said = guest_of(kernel, kind, out, environment)
         status, log = ((out / name).read_text().strip() if (out / name).exists() else "" for name in ("status", "log"))
         if status != "0":
-            why = log or f"the guest ended with exit status {ended}: {said}"
+            why = log or f"the guest ended with exit status {ended}: {said[-2000:]}"
             raise Refused(f"in the guest: {why}")
         return (out / "recording").read_text().splitlines()
 
@@ -179,9 +170,8 @@ def _record(fs, only, wanted):
     """Record the readers. Yield the lines of the recording."""
     if os.geteuid() != 0:
         raise Refused("mounting a file system and tracing the kernel need root")
-    for program in (f"mkfs.{FILE_SYSTEMS[fs][0]}", "losetup", "mount", "umount"):
-        if not which(program):
-            raise Refused(f"{program} is not installed")
+    if absent := missing(FILE_SYSTEMS[fs][0]):
+        raise Refused(f"not installed: {', '.join(absent)}")
     if unknown := set(only or ()) - {reader.name for reader in readers()}:
         raise Refused(f"no reader is called {', '.join(sorted(unknown))}")
     chosen = [replace(reader, read_ahead_kb=[size for size in reader.read_ahead_kb if not wanted or size in wanted])

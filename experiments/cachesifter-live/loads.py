@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "workloads"), str(ROOT / "experiments/cachesifter/harmless")]
+from apps import browser, browser_days, disk_cache, feed, firefox
 
-from apps import browser, browser_days, disk_cache, feed, firefox  # noqa: E402
+sys.path.append(str(Path(__file__).resolve().parents[1] / "cachesifter/harmless"))
+import caches
 
 # Think time is short, so that a session is a matter of seconds.
 SPEED = 200
@@ -109,27 +109,14 @@ def feeding(directory, seed, scale):
 
 def pip(directory, seed, scale):
     """Installations of changing packages from a local index, each into an empty directory."""
-    import caches
-
     class Many(caches.Pip):
         def prepare(self):
             super().prepare()
             self.names = []
             for number in range(PACKAGES):
-                self.wheel(f"many{number}", self.random.randint(*PACKAGE_KIB))
+                name, body = f"many{number}", self.blob(self.random.randint(*PACKAGE_KIB))
+                self.offer(name, f"{name}-1.0-py3-none-any.whl", caches.wheel(name, {f"{name}.bin": body}))
             self.all = list(self.names)
-
-        def wheel(self, name, kib):
-            out = io.BytesIO()
-            about = f"{name}-1.0.dist-info"
-            files = {f"{name}.bin": self.blob(kib),
-                     f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
-                     f"{about}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
-            files[f"{about}/RECORD"] = "".join(f"{at},,\n" for at in files).encode()
-            with caches.zipfile.ZipFile(out, "w") as wheel:
-                for at, body in files.items():
-                    wheel.writestr(caches.zipfile.ZipInfo(at), body)
-            self.offer(name, f"{name}-1.0-py3-none-any.whl", out.getvalue())
 
     rng, steps = random.Random(f"pip {seed}"), []
     with tempfile.TemporaryDirectory() as base:

@@ -17,13 +17,16 @@ from datetime import date
 from hashlib import sha256
 from pathlib import Path
 
+from apps import testbed
+from apps.testbed import call, join
+from common.pages import MIB
+from common.program import output, records
+from common.rows import write_json
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT / "experiments/readahead/live"))
 
-import stage  # noqa: E402
-
-MIB = 1 << 20
+POINTS = Path("/mnt/flashsift-live")
 DEVICE_BYTES = 2 << 30
 # The loads in which a script does not wait as a person does, and those in which it does.
 TIMEOUT_S, PACED_TIMEOUT_S = 300, 3600
@@ -87,25 +90,26 @@ class Mount:
 
     def __enter__(self):
         self.point.mkdir(exist_ok=True)
-        stage.call(self._program, "mount", self._backing, self.point, *self._words,
-                   stderr=subprocess.DEVNULL)
+        # The daemon would keep pipes open.
+        call(self._program, "mount", self._backing, self.point, *self._words, stdout=subprocess.DEVNULL,
+             stderr=subprocess.DEVNULL)
         self.pid = int((self._backing / ".flashsift/lock").read_text().split()[0])
         return self
 
     def facts(self):
         """The daemon's processor time, its largest memory, and its status."""
-        fields = stage.read(f"/proc/{self.pid}/stat").rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         ticks = int(fields[11]) + int(fields[12])
-        peak = next(line for line in stage.read(f"/proc/{self.pid}/status").splitlines() if line.startswith("VmHWM"))
-        status = json.loads(subprocess.run([self._program, "status", self.point, "--json"], check=True,
-                                           capture_output=True, text=True).stdout)
+        peak = next(line for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+        status = json.loads(output(self._program, "status", self.point, "--json"))
         keys = ("ram_bytes", "settled_bytes", "born", "settled", "born_settled", "never_written")
         return {"daemon_cpu_s": ticks / os.sysconf("SC_CLK_TCK"), "daemon_rss_bytes": int(peak.split()[1]) * 1024,
                 "status": {key: status[key] for key in keys},
                 **({"sift": status["sift"]} if status.get("sift") else {})}
 
     def __exit__(self, *error):
-        stage.call(self._program, "unmount", self.point, check=error[0] is None, stderr=subprocess.DEVNULL)
+        with contextlib.suppress(*([RuntimeError] if error[0] else [])):
+            call(self._program, "unmount", self.point)
 
 
 class Probe:
@@ -121,17 +125,6 @@ class Probe:
         return json.loads(self._process.communicate()[0])
 
 
-def join(group):
-    if group:
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-
-
-def written(volume):
-    """Bytes and requests that were written to the device."""
-    fields = stage.read(volume.block / "stat").split()
-    return 512 * int(fields[6]), int(fields[4])
-
-
 class Bench:
     def __init__(self, options):
         self.options, self.images = options, options.images
@@ -140,17 +133,15 @@ class Bench:
     def run(self, load, arm, seed, more=()):
         """One run of a load on a fresh file system."""
         image = self.images / f"live-{os.getpid()}.img"
-        with open(image, "wb") as file:
-            file.truncate(DEVICE_BYTES)
         try:
-            stage.call("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
-            with stage.loop(image) as device:
+            testbed.image(image, DEVICE_BYTES, "ext4", *testbed.FILLED)
+            with testbed.loop(image) as device:
                 with contextlib.ExitStack() as group:
-                    limit = group.enter_context(stage.memory_group(PRESSURE_BYTES)) if load == "pressure" else None
-                    with stage.mounted(device, name=f"sift-{os.getpid()}") as volume:
+                    limit = group.enter_context(testbed.memory_group(PRESSURE_BYTES)) if load == "pressure" else None
+                    with testbed.mounted(device, POINTS / f"sift-{os.getpid()}") as volume:
                         row, before = self._on(volume, load, arm, seed, limit, more)
-                after = written(volume)
-                row["device_bytes"], row["device_requests"] = (end - begin for end, begin in zip(after, before))
+                row["device_bytes"] = volume.bytes_written() - before[0]
+                row["device_requests"] = volume.requests_written() - before[1]
         finally:
             image.unlink(missing_ok=True)
         return {"load": load, "arm": arm, "seed": seed, **row}
@@ -161,19 +152,18 @@ class Bench:
         probe = None
         if limit:
             (volume.point / "probe").write_bytes(b"")
-            stage.call("fallocate", "-l", "512M", volume.point / "probe")
-            stage.call("dd", "if=/dev/zero", f"of={volume.point / 'probe'}", "bs=1M", "count=512", "conv=notrunc,fsync",
-                       stderr=subprocess.DEVNULL)
-        stage.call("sync", "-f", volume.point)
-        before = written(volume)
+            call("fallocate", "-l", "512M", volume.point / "probe")
+            call("dd", "if=/dev/zero", f"of={volume.point / 'probe'}", "bs=1M", "count=512", "conv=notrunc,fsync")
+        volume.sync()
+        before = volume.bytes_written(), volume.requests_written()
         over.mkdir(exist_ok=True)
         with contextlib.ExitStack() as stack:
             stack.callback(over.rmdir)
             mount = None
             if arm == "tmpfs":
-                stage.call("mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", over)
-                stack.callback(stage.call, "umount", over)
-                stage.call("cp", "-a", f"{files}/.", over)
+                call("mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", over)
+                stack.callback(call, "umount", over)
+                call("cp", "-a", f"{files}/.", over)
             elif arm != "ext4":
                 mount = stack.enter_context(Mount(self.options.flashsift, arm, files, over, self.options.models, more))
                 if limit:
@@ -188,8 +178,8 @@ class Bench:
             if mount:
                 row |= mount.facts()
             if arm == "tmpfs":
-                stage.call("cp", "-a", f"{over}/.", files)
-        stage.call("sync", "-f", volume.point)
+                call("cp", "-a", f"{over}/.", files)
+        volume.sync()
         return row, before
 
     def _load(self, load, directory, seed, limit):
@@ -223,9 +213,7 @@ class Bench:
                     words += ["--sift", sifter(kind, self.options.models)]
                 for text in droppable():
                     words += ["--droppable", text]
-                done = subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True)
-                for line in done.stdout.splitlines():
-                    record = json.loads(line)
+                for record in records(*words):
                     yield {"load": load, "seed": seed, "budget_mib": mib, "as_mounted": mounted,
                            "device_bytes": recorded["device_bytes"],
                            "rehearsal": recorded["sift"]["rehearsal"], "record": record}
@@ -248,7 +236,7 @@ def main():
     options.scale, options.rounds = (0.4, 1) if options.quick else (1.0, options.rounds)
     arms = [arm for arm in options.arms if options.models or not arm.startswith(TRAINED)]
     quick = ("ext4", "keep-16", "controller-16", "drop-all-16")
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    testbed.end_on_signals()
     bench, order = Bench(options), random.Random(options.seed)
     missing = [load for load in options.loads if load in NEEDS and not shutil.which(NEEDS[load])]
     for load in missing:
@@ -282,9 +270,8 @@ def main():
              "quick": options.quick, "seed": options.seed, "rounds": options.rounds,
              "minutes": round((time.monotonic() - began) / 60, 1), "missing": missing,
              "models": [sha256(model.read_bytes()).hexdigest()[:16] for model in options.models or ()],
-             "flashsift": subprocess.run([options.flashsift, "--version"], capture_output=True,
-                                         text=True).stdout.strip()}
-    (options.out / "machine.json").write_text(json.dumps(about, indent=1) + "\n")
+             "flashsift": output(options.flashsift, "--version").strip()}
+    write_json(options.out / "machine.json", about)
 
 
 if __name__ == "__main__":

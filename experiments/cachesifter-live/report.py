@@ -5,12 +5,14 @@ import json
 import math
 import random
 import sys
-import textwrap
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+from common.pages import MIB, fill, item, markdown, wrapped
+from common.rows import json_lines
+
 HERE = Path(__file__).resolve().parent
-MIB = 1 << 20
 KINDS = ("keep", "controller", "drop-all", "touch", "cachesifter")
 ORDER = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in (64, 16) for kind in KINDS))
 SAMPLES = 2000
@@ -27,75 +29,6 @@ LOADS = {
     "punisher": "a cache of which every dropped file is fetched and written again at once",
     "pressure": "Chromium as above, in 640 MiB of RAM with its mount and a probe",
 }
-HEAD = """# Does sifting save flash on a live system?
-
-Real programs run the same seeded sessions on ext4, on a tmpfs that is copied back, and on the mount
-without and with sifters. This page counts the bytes that reach the block device, and the price.
-
-    sudo experiments/cachesifter-live/run.sh             # all runs, and this page
-    sudo experiments/cachesifter-live/run.sh --quick     # three minutes
-    experiments/cachesifter-live/run.sh report           # this page alone
-
-No phone was measured. The programs, sizes and file systems are those of a desktop, and the device
-is a loop device over a file.
-
-**These runs do not answer the question for a sifter that acts.** At a person's pace the guard had
-suspended eight of ten sifting runs after 77 to 400 s. The controller was another one: its budget
-also held bytes that were only expected back.
-"""
-NOTES = """The mount writes back each file that a program syncs, and no sifter drops it. pip syncs every
-file of its cache, so sifting cannot save anything there.
-
-On the feed `keep` writes more than ext4: it has 16 MiB and ext4 the whole page cache, which
-can hold an image until the feed deletes it.
-
-At the pace of a person the mount alone, without a sifter, writes 0.6 to 0.7 of ext4's bytes, and
-its daemon takes 0.1 % of a core. Sifting adds nothing there: half and more of the dropped bytes are
-created again within the ten minutes, and CheckStop stops every sifter. The models of `cachesifter`
-do not know this person: of what they drop, two thirds and more come back. It is the finding of
-simulations (experiments/train), at the device.
-
-The mount sends more write requests than ext4 where it sends fewer bytes: each file that leaves RAM
-is written by itself. Requests were not counted in the runs of 2026-11-24.
-
-The goal of at most 5 % longer page loads is missed by the mount itself, without any sifter, at a
-rate of one page after the other. The controller hardly drops anything in sessions as short as
-these, and CheckStop stops it where many of the few dropped files come back.
-"""
-PAPER = """The paper counts on two phones, on average over ten applications: write-backs of cache files and all
-requests (Figure 9), the amount written (§6.1), the same for several sizes of its RAM on the Mate30
-(Table 6), and files fetched again (Figure 12; its values are not in the text). All columns are
-reductions but the last.
-
-Ours: *cache files* are, of the bytes of droppable files that would be written without a sifter, the
-share that is neither written nor still held; a file that is created again counts against it. The
-other columns count at the block device, after unmount and sync. A negative reduction is more.
-
-Figure 10, latency under memory pressure, has a section below. Figure 11 shows frames a second of an
-application whose cache is sifted; page loads are the nearest here (see the price, below).
-"""
-DAEMON = """Think times are cut to a 200th, so the daemon's share of a core is that of a much busier person.
-"""
-HOW = """## How it was made
-
-Each run has a fresh ext4 of 2 GiB on a loop device of its own, and an empty profile. The browser is
-closed and started anew between sessions. Think times are divided by 200, so sessions take seconds.
-ext4 then seldom reaches its delay of 30 s: it writes at the end, and nothing that was deleted. The
-mount writes when its RAM is full. This favours ext4 over a slow day. CacheSifter judges a file when
-it is 20 s old, so it hardly acts. `chromium-at-pace` has neither fault: a person's think times, and
-all arms at the same time, as they need little of the processors; its times are those of a busy
-machine. Arms alternate in a random order. Bytes are written sectors from before the mount
-until after unmount, sync and unmount of ext4. For a tmpfs they include the copy at the end.
-
-An arm is named by its sifter and its RAM in MiB (`--budget`), of which the sifter has half; `keep`
-is the mount without a sifter. The models of `cachesifter` learned from recorded days of other
-people (`run.sh` says which). The patterns are those of the checked profiles, at the directories of
-the loads.
-
-Ratios are geometric means over rounds with the same seed. In brackets is a bootstrap interval of
-95 % over the rounds. With two or three rounds it is no more than the smallest and the largest.
-Medians of an arm with fewer runs than another mix other seeds: compare the ratios.
-"""
 
 
 def pairs(rows, load, arm, base, value):
@@ -126,8 +59,7 @@ def quantile(values, share):
 
 
 def table(header, rows):
-    line = lambda cells: "| " + " | ".join(str(cell) for cell in cells) + " |\n"  # noqa: E731
-    return line(header) + "|---|" + "---:|" * (len(header) - 1) + "\n" + "".join(map(line, rows))
+    return markdown(header, rows, tight=True)
 
 
 def groups(rows):
@@ -169,7 +101,7 @@ def kept(row):
     return net / all_bytes if all_bytes > 0 else None
 
 
-def device_table(rows):
+def device_table(rows, _):
     cells = []
     for (load, arm), mine in groups(rows).items():
         keep = keep_of(arm)
@@ -179,7 +111,7 @@ def device_table(rows):
     return table(["load, arm", "runs", "MiB to the device", "of ext4's", "of `keep`'s"], cells)
 
 
-def price_table(rows):
+def price_table(rows, _):
     cells = []
     for (load, arm), mine in groups(rows).items():
         base = {row["seed"]: row["served_bytes"] for row in rows if row["load"] == load and row["arm"] == "ext4"}
@@ -192,7 +124,7 @@ def price_table(rows):
     return table(["load, arm", "MiB served", "beyond ext4's", "step, median ms", "p95 ms", "median, of ext4's"], cells)
 
 
-def sifter_table(rows):
+def sifter_table(rows, _):
     cells = []
     for (load, arm), mine in groups(rows).items():
         if "sift" not in mine[0]:
@@ -204,7 +136,7 @@ def sifter_table(rows):
     return table(["load, arm", "dropped", "created again", "written", "held", "kept from flash", "suspended"], cells)
 
 
-def daemon_table(rows):
+def daemon_table(rows, _):
     cells = []
     for (load, arm), mine in groups(rows).items():
         if "daemon_cpu_s" in mine[0]:
@@ -215,7 +147,7 @@ def daemon_table(rows):
     return table(["load, arm", "% of a core", "CPU s", "largest RSS, MiB"], cells)
 
 
-def probe_table(rows):
+def probe_table(rows, _):
     cells = []
     for (load, arm), mine in groups(rows).items():
         if "probe" not in mine[0]:
@@ -289,7 +221,7 @@ def less(values, name):
     return f"{100 * (1 - interval(values, name)[0]):.0f} %" if values else "–"
 
 
-def paper_table(rows):
+def paper_table(rows, _):
     """The paper's means beside each load. `keep` with the same RAM is the base of one column."""
     cells = [["paper: P9, high recall; accuracy", "62; 59.5 %", "29.7; 31.2 %", "53.2; 54.7 %", "", ""],
              ["paper: Mate30, high recall; accuracy", "88.3; 85.5 %", "47.7; 46.6 %", "", "", ""],
@@ -312,54 +244,39 @@ def again_share(row):
     return sift["created_again"] / sift["dropped"] if sift["dropped"] else None
 
 
-def bullets(lines):
-    return "\n".join(textwrap.fill(line, 100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-                     for line in lines)
+def short(rows, _):
+    return "".join(map(item, found(rows)))
+
+
+def loads(rows, _):
+    used = {row["load"] for row in rows}
+    return markdown(["load", ""], [[f"`{load}`", what] for load, what in LOADS.items() if load in used], (0, 1), tight=True)
+
+
+def facts(rows, about):
+    programs = sorted({row["program"] for row in rows} - {"a script"})
+    text = (f"Linux {about['kernel']}, {about['cpus']} CPUs, {about['date']}, {about['minutes']:.0f} minutes, "
+            f"{len(rows)} runs, order from seed {about['seed']}. {', '.join(programs)}. Other programs kept the "
+            "processors busy.")
+    return wrapped(text) + "\n"
+
+
+def failures(failed):
+    runs = (f"{row['load']}, `{row['arm']}`, seed {row['seed']}: {row['error'][:200]}" for row in failed)
+    return "\nFailed runs:\n\n" + "".join(map(item, runs)) if failed else ""
 
 
 def page(top):
-    def lines(name):
-        return [json.loads(line) for line in (top / f"{name}.jsonl").read_text().splitlines()]
-
-    every, simulated = lines("runs"), lines("simulated")
-    if (top / "paced.jsonl").exists():
-        every += lines("paced")
+    """The page with the results of a folder."""
+    every = json_lines(top / "runs.jsonl") + json_lines(top / "paced.jsonl")
     rows, failed = [row for row in every if "error" not in row], [row for row in every if "error" in row]
     about = json.loads((top / "machine.json").read_text())
-    programs = sorted({row["program"] for row in rows} - {"a script"})
-    facts = (f"Linux {about['kernel']}, {about['cpus']} CPUs, {about['date']}, {about['minutes']:.0f} minutes, "
-             f"{len(rows)} runs, order from seed {about['seed']}. " + ", ".join(programs) + ". Other programs kept the "
-             "processors busy.")
-    loads = table(["load", ""], [[f"`{load}`", what] for load, what in LOADS.items()
-                                 if any(row["load"] == load for row in rows)]).replace("---:", "---")
-    failures = bullets([f"{row['load']}, `{row['arm']}`, seed {row['seed']}: {row['error'][:200]}" for row in failed])
-    return "\n".join([
-        HEAD, textwrap.fill(facts, 100, break_on_hyphens=False) + "\n", loads,
-        "## In short\n", bullets(found(rows)) + "\n", NOTES,
-        "## Bytes at the block device\n", device_table(rows),
-        "## Cache files, beside the paper's\n",
-        PAPER, paper_table(rows),
-        "Medians in MiB, before unmount, at which the files that are still held are written.\n", sifter_table(rows),
-        "## The price: bytes fetched again, and time\n",
-        "The server counts. Two runs of one browser session differ by some bytes on their own. A step is a\n"
-        "page load, a download of the feed, an installation, or a look at all files (`punisher`).\n",
-        price_table(rows),
-        "## The daemon\n", DAEMON, daemon_table(rows),
-        "## 4 KiB under memory pressure\n",
-        "A probe reads and writes at random places of a file of 512 MiB on the same ext4, outside of the\n"
-        "mount, ten times a second; a write ends with fdatasync. Browser, daemon and probe share a cgroup of\n"
-        "640 MiB; the bytes of the probe count at the device. The paper has 18.4 % and 25.5 % better\n"
-        "performance of intensive writes. A loop device on a busy disk is no eMMC: read this as a\n"
-        "comparison of arms alone.\n",
-        probe_table(rows),
-        "## Beside the simulation\n",
-        "A dry run of `controller-16` with the first seed was recorded; `flashsift compare` simulates each\n"
-        "sifter on its events with the same RAM. The live run has the same seed, but its own timing, and\n"
-        "it reacts to drops. Alone, a sifter has its half of the RAM to itself, and no CheckStop. As\n"
-        "mounted (`--as-mounted`), it has `keep` beside it and CheckStop above it, as in the mount.\n",
-        simulated_table(rows, simulated),
-        HOW, *(["Failed runs:\n", failures + "\n"] if failed else []),
-    ]).rstrip() + "\n"
+    made = {
+        table.__name__.removesuffix("_table"): partial(table, rows, about)
+        for table in (facts, loads, short, device_table, paper_table, sifter_table, price_table, daemon_table, probe_table)
+    }
+    made["simulated"] = partial(simulated_table, rows, json_lines(top / "simulated.jsonl"))
+    return fill((HERE / "RESULTS.md").read_text(), made | {"failures": partial(failures, failed)})
 
 
 def main():
@@ -368,7 +285,7 @@ def main():
     if "--print" in options:
         print(text)
     else:
-        (Path(top) / "RESULTS.md").write_text(text)
+        (HERE / "RESULTS.md").write_text(text)
 
 
 if __name__ == "__main__":

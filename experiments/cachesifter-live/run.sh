@@ -13,14 +13,10 @@
 # the mount and the loop device. cachesifter takes part where `flashsift train` works
 # (docs/train.md): its models learn from the recorded days of other people.
 set -eu -o pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-cd "$here/../.."
-if [ "${1:-}" = report ]; then exec python3 -B "$here/report.py" "$here"; fi
-program=${FLASHSIFT:-}
-if [ -z "$program" ]; then
-  cargo build --release --locked --quiet -p flashsift
-  program=${CARGO_TARGET_DIR:-target}/release/flashsift
-fi
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
+here=$PWD/experiments/cachesifter-live
+if [ "${1:-}" = report ]; then exec python3 "$here/report.py" "$here"; fi
+program=$(flashsift)
 work=target/experiments/cachesifter-live
 out=$work/results
 mkdir -p "$out"
@@ -42,16 +38,16 @@ if [ "${1:-}" = paced ]; then
   if (( ${#models[@]} )); then arms+=(cachesifter-64 cachesifter-16); fi
   for arm in "${arms[@]}"; do
     mkdir -p "$work/paced/$arm"
-    python3 -B "$here/measure.py" --flashsift "$(realpath "$program")" --out "$work/paced/$arm" \
+    python3 "$here/measure.py" --flashsift "$program" --out "$work/paced/$arm" \
       --images "$work/images" "${models[@]}" --loads chromium-at-pace --arms "$arm" \
       --rounds "${2:-1}" &
   done
   wait
   cat "$work"/paced/*/runs.jsonl > "$here/paced.jsonl"
-  exec python3 -B "$here/report.py" "$here"
+  exec python3 "$here/report.py" "$here"
 fi
-python3 -B "$here/measure.py" --flashsift "$(realpath "$program")" --out "$out" \
+python3 "$here/measure.py" --flashsift "$program" --out "$out" \
   --images "$work/images" "${models[@]}" "$@"
-if (( $# > 0 )); then exec python3 -B "$here/report.py" --print "$out"; fi
+if (( $# > 0 )); then exec python3 "$here/report.py" --print "$out"; fi
 cp "$out"/runs.jsonl "$out"/simulated.jsonl "$out"/machine.json "$here"
-exec python3 -B "$here/report.py" "$here"
+exec python3 "$here/report.py" "$here"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Prints the tables of RESULTS.md: what each sifter keeps from flash, and what is fetched again."""
 
-import argparse
-import csv
-import json
 import pathlib
-import subprocess
 import sys
 import time
+
+from common.pages import markdown
+from common.program import parser, records, run
+from common.rows import write_dicts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -95,17 +95,11 @@ FIELDS = [
 def cells(program, name, sifters, memories, model=None):
     """Yields the records of `compare --json`. The model's path is left out of the names."""
     path, patterns, split = TRACES[name]
-    command = [
-        program, "compare", str(ROOT / "testdata" / path), "--metadata", "ext4", "--device", "emmc-5.1", "--json",
-    ]
+    words = ["compare", ROOT / "testdata" / path, "--metadata", "ext4", "--device", "emmc-5.1", "--json"]
     for option, values in [("--sift", sifters), ("--memory", memories), ("--droppable", patterns)]:
         for value in values:
-            command += [option, value]
-    result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(command)}\n{result.stderr}")
-    for line in result.stdout.splitlines():
-        record = json.loads(line)
+            words += [option, value]
+    for record in records(program, *words):
         sifter = record["sifter"].replace(f"model={model},", "")
         yield {"split": split} | record | {"trace": name, "sifter": sifter}
 
@@ -120,15 +114,12 @@ def percent(record, key):
 
 def table(rows):
     header, *rows = rows
-    print(f"| {' | '.join(header)} |")
-    print(f"|{'---|' + '---:|' * (len(header) - 1)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
+    print(markdown(header, rows, tight=True), end="")
 
 
-def frontier(records, traces, memory, keys):
+def frontier(found, traces, memory, keys):
     """Prints kept/again of each sifter on each trace."""
-    here = [record for record in records if record["memory_bytes"] == memory]
+    here = [record for record in found if record["memory_bytes"] == memory]
     of = {(record["sifter"], record["trace"]): record for record in here}
     sifters = list(dict.fromkeys(record["sifter"] for record in here if record["sifter"] != "none"))
     rows = [["sifter", *traces]]
@@ -202,51 +193,46 @@ def device(records, memory):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--flashsift", default="flashsift")
-    parser.add_argument("--only", nargs="+", choices=TRACES, default=list(TRACES))
-    parser.add_argument("--model", help="model of reuse, for lrb")
-    args = parser.parse_args()
+    words = parser(__doc__)
+    words.add_argument("--only", nargs="+", choices=TRACES, default=list(TRACES))
+    words.add_argument("--model", help="model of reuse, for lrb")
+    args = words.parse_args()
     learned = [f"lrb:model={args.model},threshold={n}" for n in THRESHOLDS if args.model]
-    records, varied = [], []
+    found, varied = [], []
     for name in args.only:
         begin = time.monotonic()
-        records += cells(args.flashsift, name, SIFTERS + learned, MEMORIES, args.model)
+        found += cells(args.flashsift, name, SIFTERS + learned, MEMORIES, args.model)
         if name in VARIED_ON:
             cells_here = cells(args.flashsift, name, VARIED, ["32MiB"])
             varied += (record for record in cells_here if record["sifter"] != "none")
         print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    out = pathlib.Path(__file__).with_name("cells.csv")
-    with out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(records + varied)
+    write_dicts(pathlib.Path(__file__).with_name("cells.csv"), FIELDS, found + varied)
     apps = [name for name in args.only if not TRACES[name][2]]
     days = [name for name in args.only if TRACES[name][2]]
-    for memory in sorted({record["memory_bytes"] for record in records}):
+    for memory in sorted({record["memory_bytes"] for record in found}):
         for names in (apps, days):
             if names:
                 print(f"\n### {size(memory)}, kept/again %\n")
                 keys = ["kept_share", "fetched_again_share"]
-                frontier(records, names, memory, keys)
+                frontier(found, names, memory, keys)
     print("\n### 32 MiB, second half, kept/again %\n")
     later = ["later_kept_share", "later_fetched_again_share"]
-    frontier(records, apps, 32 << 20, later)
+    frontier(found, apps, 32 << 20, later)
     print("\n### The controller: % of the oracle's saving / bytes fetched again in %\n")
-    goals(records)
+    goals(found)
     print("\n### The whole device beside no sifter, 32 MiB\n")
-    device(records, 32 << 20)
+    device(found, 32 << 20)
     print("\n### Parameters, 32 MiB, kept/again %\n")
     names = [name for name in VARIED_ON if name in args.only]
     if names:
         chosen = ("cachesifter", "controller")
         plain = [
-            r for r in records
+            r for r in found
             if r["sifter"] in chosen and r["trace"] in names and r["memory_bytes"] == 32 << 20
         ]
         frontier(plain + varied, names, 32 << 20, ["kept_share", "fetched_again_share"])
     print("\n### More file data to flash than without a sifter\n")
-    more = list(never_more(records + varied))
+    more = list(never_more(found + varied))
     for record in more:
         print(f"- {record['trace']}, {size(record['memory_bytes'])}: `{record['sifter']}`")
     if not more:
@@ -254,4 +240,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -4,15 +4,13 @@
 It needs `flashsift.train` (docs/train.md) and pyarrow.
 """
 
-import argparse
 import fnmatch
 import pathlib
-import subprocess
 import sys
 
-import numpy as np
-
 import flashsift
+import numpy as np
+from common.program import output, parser, run
 from flashsift.train import data, metrics, perceptron
 from frontier import ROOT, TRACES, cells, table
 
@@ -318,13 +316,8 @@ def models(program, out):
     traces = [str(path_of(name)) for name in APPS if TRACES[name][2] == "train"]
     for name, options in MODELS.items():
         files[name] = str(out / f"{name.replace(' ', '-')}.safetensors")
-        command = [
-            program, "train", *traces, *options, "--only-cache", "--epochs", "12", "--momentum",
-            "0.5", "-q", "-o", files[name],
-        ]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode != 0:
-            sys.exit(f"{' '.join(command)}\n{result.stderr}")
+        training = ["--only-cache", "--epochs", "12", "--momentum", "0.5", "-q", "-o", files[name]]
+        output(program, "train", *traces, *options, *training)
     return files
 
 
@@ -453,10 +446,9 @@ def save(plot, name, x, y):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--flashsift", default="flashsift")
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="directory for models")
-    args = parser.parse_args()
+    words = parser(__doc__)
+    words.add_argument("--out", type=pathlib.Path, required=True, help="directory for models")
+    args = words.parse_args()
 
     def progress(text):
         print(text, file=sys.stderr)
@@ -489,4 +481,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -9,12 +9,8 @@
 # for `lrb` and the paper's tables need `flashsift train` (docs/train.md), the latter also pyarrow;
 # they are left out where that does not work.
 set -eu -o pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-program=${FLASHSIFT:-}
-if [ -z "$program" ]; then
-  cargo build --release --locked --quiet -p flashsift
-  program=${CARGO_TARGET_DIR:-target}/release/flashsift
-fi
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
+program=$(flashsift)
 python=${FLASHSIFT_PYTHON:-python3}
 out=target/experiments/cachesifter
 mkdir -p "$out"
@@ -31,10 +27,10 @@ if "$program" train "${train[@]}" --labels reuse --ram-mb 16 --only-cache --mode
 else
   echo "SKIPPED lrb with a model: flashsift train does not work here" >&2
 fi
-python3 -B experiments/cachesifter/frontier.py --flashsift "$program" "${lrb[@]}" "$@"
+python3 experiments/cachesifter/frontier.py --flashsift "$program" "${lrb[@]}" "$@"
 if [ $# -eq 0 ]; then
   if "$python" -c 'import flashsift.train, pyarrow' 2> /dev/null; then
-    "$python" -B experiments/cachesifter/paper.py --flashsift "$program" --out "$out"
+    "$python" experiments/cachesifter/paper.py --flashsift "$program" --out "$out"
   else
     echo "SKIPPED the paper's tables: $python has no flashsift.train or no pyarrow" >&2
   fi

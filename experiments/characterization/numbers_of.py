@@ -1,12 +1,9 @@
 """The numbers of a trace from flashsift that the six findings need."""
 
-import csv
-import io
-import json
-import subprocess
-from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
+
+from common.program import records
 
 
 @dataclass(frozen=True)
@@ -69,134 +66,95 @@ class Numbers:
         return self.write_requests / (self.read_requests + self.write_requests)
 
 
-class Flashsift:
-    def __init__(self, program: Path):
-        self.program = program
+def numbers(program: Path, path: Path, own: bool) -> Numbers | str:
+    """The numbers of the trace in a file, or the reason why it is left out."""
+    try:
+        (said,) = records(program, "describe", path, "--json")
+    except RuntimeError as error:
+        if "no trace format recognises" in str(error):
+            return "no trace"
+        raise
+    if said["side"] != "before":
+        return "an after-cache trace: a cache has already taken the hits out of it"
+    operations = {row["operation"]: row for row in said["mix"]["operations"]}
+    if "writes" not in operations:
+        return "it does not tell reads from writes"
+    reads, writes = operations["reads"], operations["writes"]
+    pages = said["footprint"]["touched"][0]["touched"]
+    skew = said["skew"]["skew"][0]
+    sqlite = said.get("sqlite")
+    syncs = said.get("sync_distance")
+    everything = _cells(program, path, ["lru"], [pages], "--writeback", "evict")["lru", pages]
+    written: dict[str, float | None] = dict.fromkeys(["sync", "sync-all", "hf"])
+    if syncs and "duration_us" in said:
+        for mode in written:
+            cell = _cells(program, path, ["lru"], [pages], "--writeback", mode)["lru", pages]
+            written[mode] = _written(cell)
+    return Numbers(
+        trace=path.name.split(".")[0],
+        own=own,
+        format=said["format"],
+        duration_us=said.get("duration_us"),
+        read_requests=reads["requests"],
+        write_requests=writes["requests"],
+        page_reads=reads["page_accesses"],
+        page_writes=writes["page_accesses"],
+        pages=pages,
+        windows=said["over_time"]["windows"],
+        steady_pages_share=said["over_time"]["steady_pages_share"],
+        steady_accesses_share=said["over_time"]["steady_page_accesses_share"],
+        top_20_percent_share=skew["top_20_percent_share"],
+        pages_for_80_percent_share=skew["pages_for_80_percent_share"],
+        popular_of_sqlite_share=sqlite and sqlite["popular_pages_of_sqlite_share"],
+        sqlite_accesses_share=sqlite
+        and next(row["page_accesses_share"] for row in sqlite["kinds"] if row["kind"] == "sqlite"),
+        **_again(program, path, said["reaccess"], pages),
+        syncs=syncs and said["mix"]["syncs"] + said["mix"]["sync_alls"],
+        forced_share=syncs and syncs["forced_pages_share"],
+        written_share=_written(everything),
+        written_by_sync_share=written["sync"],
+        written_by_sync_all_share=written["sync-all"],
+        written_as_hf_share=written["hf"],
+        read_hits_of_all=everything["read_hits"] / reads["page_accesses"] if reads["page_accesses"] else None,
+    )
 
-    def _json(self, *args: str | Path) -> list[dict]:
-        done = subprocess.run([self.program, *args, "--json"], capture_output=True, encoding="utf-8")
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip())
-        return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def numbers(self, path: Path, own: bool) -> Numbers | str:
-        """The numbers of the trace in a file, or the reason why it is left out."""
-        try:
-            (said,) = self._json("describe", path)
-        except RuntimeError as error:
-            if "no trace format recognises" in str(error):
-                return "no trace"
-            raise
-        if said["side"] != "before":
-            return "an after-cache trace: a cache has already taken the hits out of it"
-        operations = {row["operation"]: row for row in said["mix"]["operations"]}
-        if "writes" not in operations:
-            return "it does not tell reads from writes"
-        reads, writes = operations["reads"], operations["writes"]
-        pages = said["footprint"]["touched"][0]["touched"]
-        skew = said["skew"]["skew"][0]
-        sqlite = said.get("sqlite")
-        syncs = said.get("sync_distance")
-        everything = self._cells(path, ["lru"], [pages], "--writeback", "evict")["lru", pages]
-        written: dict[str, float | None] = dict.fromkeys(["sync", "sync-all", "hf"])
-        if syncs and "duration_us" in said:
-            for mode in written:
-                cell = self._cells(path, ["lru"], [pages], "--writeback", mode)["lru", pages]
-                written[mode] = _written(cell)
-        return Numbers(
-            trace=path.name.split(".")[0],
-            own=own,
-            format=said["format"],
-            duration_us=said.get("duration_us"),
-            read_requests=reads["requests"],
-            write_requests=writes["requests"],
-            page_reads=reads["page_accesses"],
-            page_writes=writes["page_accesses"],
-            pages=pages,
-            windows=said["over_time"]["windows"],
-            steady_pages_share=said["over_time"]["steady_pages_share"],
-            steady_accesses_share=said["over_time"]["steady_page_accesses_share"],
-            top_20_percent_share=skew["top_20_percent_share"],
-            pages_for_80_percent_share=skew["pages_for_80_percent_share"],
-            popular_of_sqlite_share=sqlite and sqlite["popular_pages_of_sqlite_share"],
-            sqlite_accesses_share=sqlite
-            and next(row["page_accesses_share"] for row in sqlite["kinds"] if row["kind"] == "sqlite"),
-            **self._again(path, said["reaccess"], pages),
-            syncs=syncs and said["mix"]["syncs"] + said["mix"]["sync_alls"],
-            forced_share=syncs and syncs["forced_pages_share"],
-            written_share=_written(everything),
-            written_by_sync_share=written["sync"],
-            written_by_sync_all_share=written["sync-all"],
-            written_as_hf_share=written["hf"],
-            read_hits_of_all=everything["read_hits"] / reads["page_accesses"] if reads["page_accesses"] else None,
-        )
+def _again(program: Path, path: Path, reaccess: dict, pages: int) -> dict:
+    all_again = reaccess["reaccesses"]
+    bins = [rank for rank in reaccess["ranks"] if rank["most_rank"] > 2]
+    recent, frequent, shares = 0, 0.0, {}
+    for rank in reaccess["ranks"]:
+        recent += rank["by_recency"]
+        frequent += rank["by_frequency"]
+        shares[rank["most_rank"]] = (recent / all_again, frequent / all_again)
+    sizes = [size for size in shares if 4 <= size <= pages / 2]
+    tenth = max(size for size in sizes if size <= pages / 10)
+    cells = _cells(program, path, ["lru", "lfu"], sizes, "--writeback", "evict")
 
-    def _again(self, path: Path, reaccess: dict, pages: int) -> dict:
-        all_again = reaccess["reaccesses"]
-        bins = [rank for rank in reaccess["ranks"] if rank["most_rank"] > 2]
-        recent, frequent, shares = 0, 0.0, {}
-        for rank in reaccess["ranks"]:
-            recent += rank["by_recency"]
-            frequent += rank["by_frequency"]
-            shares[rank["most_rank"]] = (recent / all_again, frequent / all_again)
-        sizes = [size for size in shares if 4 <= size <= pages / 2]
-        tenth = max(size for size in sizes if size <= pages / 10)
-        cells = self._cells(path, ["lru", "lfu"], sizes, "--writeback", "evict")
+    def hit_ratio(policy: str, size: int) -> float:
+        cell = cells[policy, size]
+        return cell["hits"] / cell["accesses"]
 
-        def hit_ratio(policy: str, size: int) -> float:
-            cell = cells[policy, size]
-            return cell["hits"] / cell["accesses"]
+    return {
+        "recent_2_share": shares[2][0],
+        "frequent_2_share": shares[2][1],
+        "recent_tenth_share": shares[tenth][0],
+        "frequent_tenth_share": shares[tenth][1],
+        "sizes": len(sizes),
+        "frequent_ahead": sum(shares[size][1] > shares[size][0] for size in sizes),
+        "bins": len(bins),
+        "frequent_ahead_in_bins": sum(rank["by_frequency"] > rank["by_recency"] for rank in bins),
+        "lfu_ahead": sum(hit_ratio("lfu", size) > hit_ratio("lru", size) for size in sizes),
+        "lru_tenth": hit_ratio("lru", tenth),
+        "lfu_tenth": hit_ratio("lfu", tenth),
+    }
 
-        return {
-            "recent_2_share": shares[2][0],
-            "frequent_2_share": shares[2][1],
-            "recent_tenth_share": shares[tenth][0],
-            "frequent_tenth_share": shares[tenth][1],
-            "sizes": len(sizes),
-            "frequent_ahead": sum(shares[size][1] > shares[size][0] for size in sizes),
-            "bins": len(bins),
-            "frequent_ahead_in_bins": sum(rank["by_frequency"] > rank["by_recency"] for rank in bins),
-            "lfu_ahead": sum(hit_ratio("lfu", size) > hit_ratio("lru", size) for size in sizes),
-            "lru_tenth": hit_ratio("lru", tenth),
-            "lfu_tenth": hit_ratio("lfu", tenth),
-        }
 
-    def _cells(self, path: Path, policies: list[str], frames: list[int], *args: str) -> dict[tuple[str, int], dict]:
-        sizes = ",".join(map(str, frames))
-        cells = self._json("compare", path, "--policy", ",".join(policies), "--frames", sizes, *args)
-        return {(cell["policy"], cell["frames"]): cell for cell in cells}
+def _cells(program: Path, path: Path, policies: list[str], frames: list[int], *args: str) -> dict[tuple[str, int], dict]:
+    sizes = ",".join(map(str, frames))
+    cells = records(program, "compare", path, "--json", "--policy", ",".join(policies), "--frames", sizes, *args)
+    return {(cell["policy"], cell["frames"]): cell for cell in cells}
 
 
 def _written(cell: dict) -> float:
     return (cell["device_writes"] + cell["dirty_left"]) / cell["write_accesses"]
-
-
-def load(path: Path) -> list[Numbers]:
-    """Rows of a CSV file; none if it does not exist."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        rows = csv.DictReader(file)
-        if rows.fieldnames != [field.name for field in fields(Numbers)]:
-            raise RuntimeError(f"{path} has other columns than this version writes: remove it and run with all traces")
-        return [Numbers(**{field.name: READ[field.type](row[field.name]) for field in fields(Numbers)}) for row in rows]
-
-
-READ: dict[object, Callable] = {
-    bool: "True".__eq__,
-    str: str,
-    int: int,
-    float: float,
-    int | None: lambda text: int(text) if text else None,
-    float | None: lambda text: float(text) if text else None,
-}
-
-
-def dump(rows: list[Numbers]) -> str:
-    """Write `rows` as CSV."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(field.name for field in fields(Numbers))
-    for row in rows:
-        writer.writerow(astuple(row))
-    return out.getvalue()

@@ -7,7 +7,6 @@
 # It uses every before-cache trace in testdata/, in TRACES_DIR… and in $FLASHSIFT_TRACES (a folder,
 # or several joined by `:`). It needs only cargo and Python 3.11 or later.
 set -eu -o pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-cargo build --release --locked --quiet -p flashsift
-exec python3 -B experiments/characterization/report.py \
-  --flashsift "${CARGO_TARGET_DIR:-target}/release/flashsift" --own testdata "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
+program=$(flashsift)
+exec python3 experiments/characterization/report.py --flashsift "$program" --own testdata "$@"

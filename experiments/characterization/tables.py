@@ -1,47 +1,31 @@
 """Markdown tables between the markers of RESULTS.md."""
 
-import re
-import textwrap
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
+from common.pages import count as counted
+from common.pages import markdown, wrapped
 from findings import FINDINGS
 from numbers_of import Numbers
 
 HERE = Path(__file__).parent
-MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def fill(document: str, rows: list[Numbers]) -> str:
-    """The document with every marked table replaced."""
-    filled = MARKED.sub(lambda found: found[1] + TABLES[found[2]](rows) + found[3], document)
-    if unused := TABLES.keys() - {name for _, name, _ in MARKED.findall(document)}:
-        raise ValueError(f"RESULTS.md has no place for: {', '.join(sorted(unused))}")
-    return filled
-
-
-def markdown(head: str, rows: list[list[str]], text: tuple[int, ...] = (0,)) -> str:
-    """Columns that are not `text` are numbers."""
-    names = head.split("|")
-    lines = [names, ["---" if n in text else "---:" for n in range(len(names))], *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def criteria(_: list[Numbers]) -> str:
     texts = (f"{finding.number}. “{finding.claim}.” — {finding.criterion}; else unclear." for finding in FINDINGS)
-    return "".join(textwrap.fill(text, 100, subsequent_indent="   ", break_on_hyphens=False) + "\n" for text in texts)
+    return "".join(wrapped(text, rest="   ") + "\n" for text in texts)
 
 
 def verdicts(rows: list[Numbers]) -> str:
     """One verdict for each trace and finding, and their numbers."""
     lines = [[row.trace, *(finding.verdict(row) for finding in FINDINGS)] for row in rows]
-    counted = []
+    holds = []
     for n in range(1, len(FINDINGS) + 1):
         said = [line[n] for line in lines if line[n] != "–"]
-        counted.append(f"**{said.count('true')} of {len(said)}**")
+        holds.append(f"**{said.count('true')} of {len(said)}**")
     head = "trace|1 hot blocks|2 skew|3 SQLite|4 writes|5 frequency|6 syncs"
-    return markdown(head, [*lines, ["**true**", *counted]], text=tuple(range(7)))
+    return markdown(head, [*lines, ["**true**", *holds]], text=tuple(range(7)))
 
 
 def mix(rows: list[Numbers]) -> str:
@@ -108,7 +92,7 @@ TABLES: dict[str, Callable[[list[Numbers]], str]] = {
 
 
 def count(number: int | None) -> str:
-    return "–" if number is None else f"{number:,}"
+    return counted(number, "–")
 
 
 def share(value: float | None) -> str:

@@ -3,15 +3,15 @@
 from html import escape
 from math import ceil, floor, log2
 
+from common.drawing import STYLE, begin, white
 from simulate import DEVICES, FAST, HITTING, OFF
 from tables import TESTED, Combination, Results
 
 WIDTH, HEIGHT = 330, 330
 LEFT, TOP, RIGHT, BOTTOM = 44, 60, 14, 44
-STYLE = (
-    "text{font:11px sans-serif;fill:#222}.title{font-weight:bold}.end{text-anchor:end}.middle{text-anchor:middle}"
-    ".grid{stroke:#ddd}.all{fill:#bbb}.front{fill:none;stroke:#0072b2;stroke-width:1.5}.on{fill:#0072b2}"
-    ".rival{fill:#d55e00}.chosen{fill:#009e73}"
+COLORS = (
+    ".all{fill:#bbb}.front{fill:none;stroke:#0072b2;stroke-width:1.5}.on{fill:#0072b2}.rival{fill:#d55e00}"
+    ".chosen{fill:#009e73}"
 )
 
 
@@ -23,8 +23,8 @@ def draw(results: Results) -> str:
     ]
     width = WIDTH * len(DEVICES)
     return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}">',
-        f'<style>{STYLE}</style><rect width="{width}" height="{HEIGHT}" fill="#fff"/>',
+        begin(width, HEIGHT),
+        f"<style>{STYLE}{COLORS}</style>{white(width, HEIGHT)}",
         '<text class="title" x="14" y="18">Time and hits of every policy with every size of clusters: '
         "means over the test cells</text>",
         '<text x="14" y="34">Blue: no other is faster and hits as often. Orange: the policies to beat, without '

@@ -1,19 +1,12 @@
 """Recordings, and the cells that flashsift simulates: recording, memory, policy and write-back."""
 
-import csv
-import hashlib
-import io
-import json
-import lzma
-import subprocess
-import sys
+from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "spatialclock"))
-from cells import Simulator  # noqa: E402
+from common.program import records
+from common.traces import Known, Trace, examined, split_of
 
 DEVICES = ["microsd-2012", "emmc-5.1", "ufs-3.1"]
 # Of the most pages that exist at one time.
@@ -56,6 +49,10 @@ class Cell:
     stall_us: int
 
     @property
+    def key(self) -> tuple[str, int, str, str, str]:
+        return self.recording, self.frames, self.policy, self.cluster, self.device
+
+    @property
     def hit_ratio(self) -> float:
         return self.hits / self.accesses
 
@@ -64,102 +61,58 @@ class Cell:
         return self.policy, self.cluster
 
 
-class Runner:
+class Runner(Known):
     """Runs the cells that are not known, unless it cannot save them."""
 
     def __init__(self, program: Path, known: list[Cell], save: Callable[[list[Cell]], None] | None):
-        self._program = program
-        self._known = {(c.recording, c.frames, c.policy, c.cluster, c.device): c for c in known}
-        self._save = save
-        self.used: dict[tuple, Cell] = {}
-        self.ran = 0
+        super().__init__(known, save is not None)
+        self._program, self._save = program, save
 
     def all_policies(self, path: Path, recording: Recording) -> list[str]:
         """Every fast online policy, with its cells without clusters."""
-        known = [cell.policy for cell in self._known.values() if (cell.recording, cell.cluster) == (recording.name, OFF)]
-        if not known:
-            known = [cell.policy for cell in self._run(path, recording, ["all"], OFF)]
-        policies = list(dict.fromkeys(known))
-        self.cells(path, recording, policies, OFF)
+
+        def known() -> list[str]:
+            own = [cell.policy for cell in self.cells.values() if (cell.recording, cell.cluster) == (recording.name, OFF)]
+            return list(dict.fromkeys(own))
+
+        if not known():
+            self.simulate(path, recording.name, lambda: self._run(path, recording, ["all"], OFF))
+        self.add(path, recording, policies := known(), OFF)
         return policies
 
-    def cells(self, path: Path, recording: Recording, policies: list[str], cluster: str) -> None:
+    def add(self, path: Path, recording: Recording, policies: list[str], cluster: str) -> None:
         """Adds the cells of these policies to those in use."""
-        keys = {
-            policy: [
-                (recording.name, frames, policy, cluster, device)
-                for frames in dict.fromkeys(recording.frames().values())
-                for device in DEVICES
-            ]
+        sizes = dict.fromkeys(recording.frames().values())
+        wanted = [
+            (recording.name, frames, policy, cluster, device)
             for policy in policies
-        }
-        missing = [policy for policy in policies if not all(key in self._known for key in keys[policy])]
-        if missing:
-            self._run(path, recording, missing, cluster)
-        self.used |= {key: self._known[key] for policy in policies for key in keys[policy]}
+            for frames in sizes
+            for device in DEVICES
+        ]
+        self.use(path, f"{recording.name}, {cluster}", wanted, lambda missing: self._run(
+            path, recording, list(dict.fromkeys(key[2] for key in missing)), cluster))  # fmt: skip
 
     def _run(self, path: Path, recording: Recording, policies: list[str], cluster: str) -> list[Cell]:
-        if self._save is None:
-            raise RuntimeError(f"{recording.name}: cells are missing: run it without --check")
-        self.ran += 1
         sizes = sorted(set(recording.frames().values()))
-        print(f"{recording.name}, {cluster}: {', '.join(policies)}", file=sys.stderr)
         writeback = "evict" if cluster == OFF else f"cluster:{cluster}"
         command = ["compare", path, "--policy", ",".join(policies), "--frames", ",".join(map(str, sizes))]
         command += ["--drain", "--writeback", writeback, "--device", ",".join(DEVICES), "--json", "--quiet"]
-        done = subprocess.run([str(self._program), *map(str, command)], capture_output=True, encoding="utf-8")
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip())
         cells = []
-        for row in map(json.loads, done.stdout.splitlines()):
+        for row in records(self._program, *command):
             if row["policy"] not in OFFLINE:
                 counts = (row[name] for name in ("accesses", "hits", "device_writes", "device_write_requests"))
                 times = (round(row[name] * 1e6) for name in ("elapsed_s", "stall_s"))
-                key = (recording.name, row["frames"], row["policy"], cluster, row["device"])
-                cells.append(Cell(*key, *counts, *times))
-                self._known[key] = cells[-1]
-        self._save(list(self._known.values()))
+                cells.append(Cell(recording.name, row["frames"], row["policy"], cluster, row["device"], *counts, *times))
+        self._save(list((self.cells | {cell.key: cell for cell in cells}).values()))
         return cells
 
 
-def recordings(folder: Path, program: Path, known: list[Recording], may_run: bool) -> list[tuple[Path, Recording]]:
+def recordings(args: Namespace, known: list[Recording]) -> list[tuple[Path, Recording]]:
     """Every recording with a split, and its peak of live pages, which needs a simulation."""
-    by_digest = {(one.name, one.sha256): one for one in known}
+    earlier = {one.name: Trace(one.name, True, one.split, one.sha256, one.live_pages) for one in known}
     found = []
-    for card in sorted(folder.glob("*.json")):
-        path, split = card.with_suffix(".parquet"), json.loads(card.read_text()).get("split")
-        if split is None or not path.exists():
-            continue
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        recording = by_digest.get((path.stem, digest))
-        if recording is None:
-            if not may_run:
-                raise RuntimeError(f"{path} is new or has changed: run it without --check")
-            recording = Recording(path.stem, split, digest, Simulator(program).live_pages(path))
-        found.append((path, Recording(path.stem, split, digest, recording.live_pages)))
+    for path in sorted(args.recordings.glob("*.parquet"), key=lambda path: path.with_suffix(".json")):
+        if split_of(path):
+            one = examined(args, path, earlier.get(path.stem))
+            found.append((path, Recording(one.name, one.split, one.sha256, one.live_pages)))
     return found
-
-
-def load_recordings() -> list[Recording]:
-    path = HERE / "recordings.csv"
-    return _parse(Recording, path.read_text()) if path.exists() else []
-
-
-def load_cells() -> list[Cell]:
-    path = HERE / "cells.csv.xz"
-    return _parse(Cell, lzma.decompress(path.read_bytes()).decode()) if path.exists() else []
-
-
-def _parse(kind: type, text: str) -> list:
-    read = [field.type for field in fields(kind)]
-    rows = csv.reader(io.StringIO(text))
-    next(rows)
-    return [kind(*(of(value) for of, value in zip(read, row))) for row in rows]
-
-
-def dump(kind: type, rows: list) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(field.name for field in fields(kind))
-    writer.writerows(astuple(row) for row in rows)
-    return out.getvalue()

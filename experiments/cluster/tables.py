@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cached_property
 from math import exp, log
 
+from common.pages import item, markdown, minus
 from simulate import AHEAD, DEVICES, FAST, HITTING, OFF, SHARES, SIZES, Cell, Recording
 
 NEAR = 0.001  # of all accesses
@@ -111,12 +112,6 @@ def share(part: int, whole: int) -> str:
     return f"{part} of {whole} ({100 * part / whole:.0f} %)"
 
 
-def markdown(head: list[str], rows: list[list[str]], text: tuple[int, ...] = (0,)) -> str:
-    """Columns that are not `text` are numbers."""
-    lines = [head, ["---" if n in text else "---:" for n in range(len(head))], *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def recordings(results: Results) -> str:
     rows = [
         [one.name, one.split, f"{one.live_pages * 4096 / 2**20:.1f}",
@@ -174,12 +169,12 @@ def verdict(results: Results) -> str:
         "Ranges written ahead change elapsed time and stall against 128KiB on eviction, as means, by: "
         + "; ".join(changes) + "."
     )  # fmt: skip
-    return "\n" + "".join(wrap(line) for line in lines) + "\n"
+    return "\n" + "".join(map(item, lines)) + "\n"
 
 
 def percent(ratio: float) -> str:
     change = round(100 * (ratio - 1))
-    return f"{change:+} %".replace("-", "−") if change else "0 %"
+    return minus(f"{change:+} %") if change else "0 %"
 
 
 def ahead_change(results: Results, cluster: str, stall: bool) -> float:
@@ -191,16 +186,6 @@ def ahead_change(results: Results, cluster: str, stall: bool) -> float:
             if min(times) > 0:
                 ratios.append(times[0] / times[1])
     return mean(ratios)
-
-
-def wrap(line: str) -> str:
-    """A list item of at most 100 columns a line."""
-    out, column = "-", 1
-    for word in line.split():
-        if column + 1 + len(word) > 100:
-            out, column = f"{out}\n ", 1
-        out, column = f"{out} {word}", column + 1 + len(word)
-    return out + "\n"
 
 
 def judged(results: Results) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import json
 import os
 import platform
 import re
@@ -10,16 +9,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from pathlib import Path
 
+import services
+from apps import testbed
+from apps.device_counts import DeviceCounts
+from common.pages import markdown, paragraphs
+from common.program import parser as parser_of
+from common.program import run as run_main
+from services import all_bytes, error, inside, mib, promise
+
 HERE = Path(__file__).resolve().parent
 WORKLOADS = HERE.parent.parent / "workloads"
-sys.path.insert(0, str(WORKLOADS))
-sys.path.insert(0, str(HERE))
-import services  # noqa: E402
-from apps.device_counts import DeviceCounts  # noqa: E402
 
 MOUNT = Path("/mnt/flashsift-doctor")
 SECONDS = 60
@@ -123,62 +125,28 @@ class Stage:
 WRITERS = ["logger", "notes", "browser", "apt"]
 
 
-@contextlib.contextmanager
 def file_system(image):
-    """A new ext4 on a loop device. Give the device."""
-    image.unlink(missing_ok=True)
-    with open(image, "wb") as file:
-        file.truncate(2 << 30)
-    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
-    MOUNT.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-o", "loop,noinit_itable", image, MOUNT], check=True)
-    try:
-        for line in Path("/proc/self/mounts").read_text().splitlines():
-            device, point, *_ = line.split()
-            if point == str(MOUNT):
-                yield device
-                return
-        raise RuntimeError(f"{MOUNT} is not mounted")
-    finally:
-        for _ in range(20):
-            if subprocess.run(["umount", "-R", MOUNT], capture_output=True).returncode == 0:
-                break
-            time.sleep(0.5)
-        MOUNT.rmdir()
-        image.unlink()
+    """A new ext4 at MOUNT, whose inode tables the kernel does not fill."""
+    return testbed.file_system(image, 2 << 30, MOUNT, options=testbed.UNFILLED, make=())
 
 
-def run(stage, writers, device, before=lambda: None, doctor=None):
+def run(stage, writers, volume, before=lambda: None, doctor=None):
     """Run writers to their end. Return the device's counts and what the doctor says."""
     for writer in writers:
         (MOUNT / writer).mkdir()
     before()
-    subprocess.run(["sync", "-f", MOUNT], check=True)
-    counts = DeviceCounts(device, "doctor")
-    examined = None
-    if doctor:
-        # Until it is interrupted, after the writers.
-        examined = subprocess.Popen(
-            [doctor, "doctor", MOUNT, "--for", "1h", "--json", "--top", "1000000", "--last-report",
-             stage.report], stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE)
-        # It says when it begins.
-        while "watching" not in (line := examined.stderr.readline()):
-            if not line:
-                raise RuntimeError("doctor did not begin")
+    volume.sync()
+    counts = DeviceCounts(volume.device, "doctor")
+    watch = services.Watch(doctor, MOUNT, stage.report)
     began = time.monotonic()
     running = [(writer, stage.start(writer)) for writer in writers]
     for writer, process in running:
         _, said = process.communicate()
         if process.returncode:
             raise RuntimeError(f"{writer} failed: {said[-2000:]}")
-    if examined:
-        examined.send_signal(2)
-        said, errors = examined.communicate()
-        if examined.returncode:
-            raise RuntimeError(f"doctor failed: {errors}")
-        examined = json.loads(said)
+    examined = watch.end()
     seconds = time.monotonic() - began
-    subprocess.run(["sync", "-f", MOUNT], check=True)
+    volume.sync()
     return {**counts.end(), "seconds": seconds}, examined
 
 
@@ -193,8 +161,7 @@ def by_writer(examined, *keys):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
-    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
+    parser = parser_of(__doc__)
     parser.add_argument("--only", choices=PARTS, help="write one part of the page, and leave the others")
     parser.add_argument("--services-inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -206,7 +173,8 @@ def main():
         print(services.report(found))
         return
     if os.geteuid():
-        sys.exit("run.sh: it needs root")
+        raise RuntimeError("it needs root")
+    testbed.end_on_signals()
     os.environ["FLASHSIFT"] = str(args.flashsift)
     page = HERE / "RESULTS.md"
     old = page.read_text() if page.exists() else ""
@@ -216,7 +184,7 @@ def main():
              if heading in old else "" for heading, _ in PARTS.values()]
     for at, (name, (_, make)) in enumerate(PARTS.items()):
         if args.only in (None, name):
-            parts[at] = wrapped(make(args))
+            parts[at] = paragraphs(make(args))
             page.write_text("\n".join([HEAD, *(part.rstrip() + "\n" for part in parts if part)]))
 
 
@@ -232,15 +200,15 @@ def staged(args):
         image = folder / "card"
         alone = {}
         for writer in WRITERS:
-            with file_system(image) as device:
-                alone[writer], _ = run(stage, [writer], device)
+            with file_system(image) as volume:
+                alone[writer], _ = run(stage, [writer], volume)
             print(writer, alone[writer], file=sys.stderr, flush=True)
-        with file_system(image) as device:
-            before, examined = run(stage, WRITERS, device, doctor=args.flashsift)
+        with file_system(image) as volume:
+            before, examined = run(stage, WRITERS, volume, doctor=args.flashsift)
         # The kernel's times are those of this whole machine, where others work.
         remedy = next(one for one in examined["remedies"] if one["id"] != "kernel-write-back")
-        with file_system(image) as device:
-            after, _ = run(stage, WRITERS, device, before=lambda: apply(remedy))
+        with file_system(image) as volume:
+            after, _ = run(stage, WRITERS, volume, before=lambda: apply(remedy))
     return report(alone, before, after, examined, remedy)
 
 
@@ -272,22 +240,6 @@ def apply(remedy):
     for command in remedy["commands"]:
         command = command if shutil.which("sudo") else command.replace("sudo ", "")
         subprocess.run(["/bin/sh", "-c", command], check=True)
-
-
-def wrapped(text):
-    """Wrap paragraphs and list items; tables and commands stay."""
-    blocks = []
-    for block in text.split("\n\n"):
-        if not block.startswith(("|", "#", "    ")):
-            lines = block.split("\n") if re.match(r"\d+\. ", block) else [" ".join(block.split())]
-            block = "\n".join(textwrap.fill(line, 100, subsequent_indent="   " if line[0].isdigit() else "",
-                                           break_long_words=False, break_on_hyphens=False) for line in lines)
-        blocks.append(block)
-    return "\n\n".join(blocks).rstrip() + "\n"
-
-
-def mib(count):
-    return f"{count / (1 << 20):.2f}"
 
 
 HEAD = """# The doctor on staged machines
@@ -326,8 +278,7 @@ Not tried, since Debian has no package or no load here: {", ".join(name for name
 def report(alone, before, after, examined, remedy):
     found = by_writer(examined, "reached_bytes")
     found_all = by_writer(examined, "reached_bytes", "file_system_bytes")
-    alone_all = {writer: counts["data_written_bytes"] + counts["metadata_written_bytes"]
-                 for writer, counts in alone.items()}
+    alone_all = {writer: all_bytes(counts) for writer, counts in alone.items()}
     rows = []
     ranked = sorted(WRITERS, key=lambda writer: -found_all[writer])
     in_order = ranked == sorted(WRITERS, key=lambda writer: -alone_all[writer])
@@ -344,24 +295,24 @@ def report(alone, before, after, examined, remedy):
                 remedies[writer].update(program["remedies"])
     for writer in ranked:
         truth = alone[writer]["data_written_bytes"]
-        error = 100 * (found[writer] / truth - 1)
         main_programs = sorted(programs[writer], key=lambda name: -programs[writer][name])[:3]
-        rows.append(f"| {writer} | {', '.join(main_programs)} | {mib(truth)} | {mib(found[writer])} | {error:+.1f} % | {mib(alone_all[writer])} | {mib(found_all[writer])} | "
-                    f"{', '.join(map(str, sorted(remedies[writer])))} |")
+        rows.append([writer, ", ".join(main_programs), mib(truth), mib(found[writer]), error(found[writer], truth),
+                     mib(alone_all[writer]), mib(found_all[writer]), ", ".join(map(str, sorted(remedies[writer])))])
+    writers = markdown("writer|programs, as the doctor names them|data alone|data, doctor|error|all alone|all, doctor|"
+                       "remedies", rows, (0, 1, 7))
     written = examined["written"]
     modelled = {"file data": written["data_bytes"], "journal and metadata": written["journal_bytes"]
                 + written["metadata_bytes"]}
     measured = {"file data": before["data_written_bytes"], "journal and metadata": before["metadata_written_bytes"]}
-    totals = "\n".join(
-        f"| {name} | {mib(measured[name])} | {mib(modelled[name])} | {100 * (modelled[name] / measured[name] - 1):+.1f} % |"
-        for name in measured)
+    totals = markdown(["", "block layer", "doctor", "error"], [
+        [name, mib(measured[name]), mib(modelled[name]), error(modelled[name], measured[name])] for name in measured]).replace("|  |", "| |", 1)
     a_day = examined["duration_us"] / 86_400e6
-    saving = remedy["saving"]
-    promised, low, high = (saving[key] * a_day for key in ("bytes_a_day", "low_bytes_a_day", "high_bytes_a_day"))
-    all_before = before["data_written_bytes"] + before["metadata_written_bytes"]
-    all_after = after["data_written_bytes"] + after["metadata_written_bytes"]
-    saved = all_before - all_after
-    inside = "inside" if low <= saved <= high else "**outside**"
+    promised, low, high = promise(remedy, a_day)
+    saved = all_bytes(before) - all_bytes(after)
+    first = markdown(["", "MiB"], [
+        ["written before, all blocks", mib(all_bytes(before))], ["written after", mib(all_bytes(after))],
+        ["saved", mib(saved)], ["promised", mib(promised)],
+        ["95 % interval of the promise", f"{mib(low)} to {mib(high)}"]]).replace("|  |", "| |", 1)
     commands = "\n".join(f"    {command}" for command in remedy["commands"])
     listed = "\n".join(f"{one['number']}. {one['title']}" + (
         f": {mib(one['saving']['bytes_a_day'] * a_day)} MiB ({100 * one['saving']['share']:.1f} %)" if one.get("saving")
@@ -382,18 +333,12 @@ first remedy but the kernel's is applied, the same programs run again, and the b
 `sync`. *Doctor*: what the doctor charges to the files of that writer when all four run together.
 *All* adds journal and metadata; writers that run together share commits, so they need fewer. MiB.
 
-| writer | programs, as the doctor names them | data alone | data, doctor | error | all alone | all, doctor | remedies |
-| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |
-{chr(10).join(rows)}
-
+{writers}
 The doctor's order by all bytes is {"that" if in_order else "**not** that"} of the writers alone.
 
 All four together, MiB, by the block layer and by the doctor's models:
 
-| | block layer | doctor | error |
-| --- | ---: | ---: | ---: |
 {totals}
-
 ### Remedies
 
 The saving of each in this time, by the doctor:
@@ -406,19 +351,13 @@ The saving of each in this time, by the doctor:
 
 {commands}
 
-| | MiB |
-| --- | ---: |
-| written before, all blocks | {mib(all_before)} |
-| written after | {mib(all_after)} |
-| saved | {mib(saved)} |
-| promised | {mib(promised)} |
-| 95 % interval of the promise | {mib(low)} to {mib(high)} |
-
-The measured saving lies {inside} the interval.
+{first}
+The measured saving lies {inside(low, saved, high)} the interval.
 """
 
 
 # By name: the heading, and the function that makes it.
 PARTS = {"services": ("## Services\n", served), "programs": (STAGED, staged), "settings": (SETTINGS, settings)}
 
-main()
+if __name__ == "__main__":
+    run_main(main)

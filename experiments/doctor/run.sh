@@ -9,10 +9,6 @@
 # It needs root, tracefs, e2fsprogs, apt, python3, Chromium and systemd-nspawn. $FLASHSIFT names a
 # program instead of the build.
 set -eu -o pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-program=${FLASHSIFT:-}
-if [ -z "$program" ]; then
-  cargo build --release --locked --quiet -p flashsift
-  program=${CARGO_TARGET_DIR:-target}/release/flashsift
-fi
-exec python3 -B experiments/doctor/measure.py --flashsift "$(realpath "$program")" "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
+program=$(flashsift)
+exec python3 experiments/doctor/measure.py --flashsift "$program" "$@"

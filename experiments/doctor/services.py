@@ -10,11 +10,13 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
 
 from apps.device_counts import DeviceCounts
+from common.pages import MIB, markdown
 
 CHECK = Path(__file__).resolve().parents[2] / "checks" / "remedies"
 loader = importlib.machinery.SourceFileLoader("remedies", str(CHECK))
@@ -110,6 +112,30 @@ def machine(names):
             remedies.call("umount", one.disk)
 
 
+class Watch:
+    """`flashsift doctor` over a file system, until `end`; without a program, nothing."""
+
+    def __init__(self, doctor, place, report):
+        self._process = None
+        if doctor:
+            self._process = subprocess.Popen(
+                [doctor, "doctor", place, "--for", "1h", "--json", "--top", "1000000", "--last-report", report],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            # It says when it begins.
+            while "watching" not in (line := self._process.stderr.readline()):
+                if not line:
+                    raise RuntimeError("doctor did not begin")
+
+    def end(self):
+        if self._process is None:
+            return None
+        self._process.send_signal(signal.SIGINT)
+        said, errors = self._process.communicate()
+        if self._process.returncode:
+            raise RuntimeError(f"doctor failed: {errors}")
+        return json.loads(said)
+
+
 def works(one, names):
     for name in names:
         if (said := one.run(SERVICES[name].works)) != "yes":
@@ -121,14 +147,7 @@ def run(one, names, doctor=None):
     remedies.call("sync", "-f", one.disk)
     device = os.stat(one.disk).st_dev
     path = Path("/dev") / Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").readlink().name
-    examined = None
-    if doctor:
-        examined = subprocess.Popen(
-            [doctor, "doctor", one.disk, "--for", "1h", "--json", "--top", "1000000", "--last-report",
-             one.folder / "report.json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while "watching" not in (line := examined.stderr.readline()):
-            if not line:
-                raise RuntimeError("doctor did not begin")
+    watch = Watch(doctor, one.disk, one.folder / "report.json")
     counts = DeviceCounts(path, "-".join(names))
     # rsyslog gets the messages of journald's load.
     loading = [name for name in names if name != "rsyslog" or "journald" not in names]
@@ -139,12 +158,7 @@ def run(one, names, doctor=None):
         _, said = load.communicate()
         if load.returncode:
             raise RuntimeError(f"a load failed: {said[-1000:]}")
-    if examined:
-        examined.send_signal(2)
-        said, errors = examined.communicate()
-        if examined.returncode:
-            raise RuntimeError(f"doctor failed: {errors}")
-        examined = json.loads(said)
+    examined = watch.end()
     remedies.call("sync", "-f", one.disk)
     return counts.end(), examined
 
@@ -215,7 +229,24 @@ def by_unit(examined, key):
 
 
 def mib(count):
-    return f"{count / (1 << 20):.2f}"
+    return f"{count / MIB:.2f}"
+
+
+def error(said, truth):
+    return f"{100 * (said / truth - 1):+.1f} %"
+
+
+def promise(remedy, a_day):
+    """Bytes that a remedy saves in so much of a day, and the ends of the interval."""
+    return [remedy["saving"][key] * a_day for key in ("bytes_a_day", "low_bytes_a_day", "high_bytes_a_day")]
+
+
+def inside(low, saved, high):
+    return "inside" if low <= saved <= high else "**outside**"
+
+
+def all_bytes(counts):
+    return counts["data_written_bytes"] + counts["metadata_written_bytes"]
 
 
 def report(found):
@@ -229,19 +260,18 @@ def report(found):
     for name, counts in sorted(found["alone"].items(), key=lambda one: -one[1]["data_written_bytes"]):
         unit = SERVICES[name].unit
         truth, said = counts["data_written_bytes"], data.get(unit, 0)
-        rows.append(f"| {name} | {', '.join(names_of.get(unit, ['**not named**']))} | {mib(truth)} | {mib(said)} "
-                    f"| {100 * (said / truth - 1):+.1f} % | {mib(rest.get(unit, 0))} |")
-    before, again = (counts["data_written_bytes"] + counts["metadata_written_bytes"]
-                     for counts in (found["before"], found["again"]))
+        rows.append([name, ", ".join(names_of.get(unit, ["**not named**"])), mib(truth), mib(said), error(said, truth),
+                     mib(rest.get(unit, 0))])
+    services = markdown("service|as the doctor names it|data alone|data, doctor|error|journal, metadata", rows, (0, 1))
+    before, again = all_bytes(found["before"]), all_bytes(found["again"])
     a_day = examined["duration_us"] / 86_400e6
     tried = []
     for remedy, after in found["tried"]:
-        promised, low, high = (remedy["saving"][key] * a_day
-                               for key in ("bytes_a_day", "low_bytes_a_day", "high_bytes_a_day"))
-        saved = (before + again) / 2 - after["data_written_bytes"] - after["metadata_written_bytes"]
-        inside = "inside" if low <= saved <= high else "**outside**"
-        tried.append(f"| {remedy['number']} | {remedy['title']} | {mib(promised)} | {mib(low)} to {mib(high)} "
-                     f"| {mib(saved)} | {inside} |")
+        promised, low, high = promise(remedy, a_day)
+        saved = (before + again) / 2 - all_bytes(after)
+        tried.append([remedy["number"], remedy["title"], mib(promised), f"{mib(low)} to {mib(high)}", mib(saved),
+                      inside(low, saved, high)])
+    remedies_tried = markdown(["", "remedy", "promised", "95 % interval", "saved", ""], tried, (0, 1, 5)).replace("|  |", "| |", 2)
     written = examined["written"]
     kept = sorted(name for name in found["values"] if found["applied"][name] != found["values"][name])
     survived = [name for name in kept if found["restarted"][name] == found["applied"][name]]
@@ -252,10 +282,7 @@ Six services run in one container with systemd on an ext4 in memory, and get {OP
 each {PAUSE_S} s: {", ".join(found["alone"])}. journald syncs each second. `doctor` watches the ext4 from
 outside. *Alone*: the file data that the block layer counts when a service runs alone. MiB.
 
-| service | as the doctor names it | data alone | data, doctor | error | journal, metadata |
-| --- | --- | ---: | ---: | ---: | ---: |
-{chr(10).join(rows)}
-
+{services}
 Together, the block layer counts {mib(found["before"]["data_written_bytes"])} MiB of file data, and the doctor
 {mib(written["data_bytes"])}; of journal and metadata {mib(found["before"]["metadata_written_bytes"])} and
 {mib(written["journal_bytes"] + written["metadata_bytes"])}. The same load a second time writes
@@ -268,10 +295,7 @@ that are made during a watch, as below, do not have this error.
 The remedies of these services with a promise that `doctor --apply` can perform, at most three, each alone.
 *Saved* is beside the mean of the two runs without any. The kernel's times were not changed, since they are those of the whole machine. MiB:
 
-| | remedy | promised | 95 % interval | saved | |
-| --- | --- | ---: | ---: | ---: | --- |
-{chr(10).join(tried)}
-
+{remedies_tried}
 Every service worked after each `--apply` and each `--undo`. With all of them applied, the container was
 restarted: {", ".join(survived) or "none"} of {", ".join(kept) or "none"} had the value still. After
 `--undo all`, the values were {"" if undone else "**not** "}those from before, and

@@ -1,6 +1,6 @@
 """Figures 5 to 8 of the paper for our traces."""
 
-from drawing import Panel, Style, draw
+from common.drawing import Panel, Style, draw
 from evaluation import BOARD, FSLRU, LRU, NAMES, NVLRU, PCM, PERCENTS, READINGS, Results, energy, time_parts
 
 CURVES = {

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import mean, median
 
-from nvm_cells import FOREIGN, SHORT, Cell, Key, Trace
-from words import bullets, change, count, listed, markdown, signed
+from common.nvm import Cell, Key, Value, apps_of, with_left, writes, writes_and_left
+from common.pages import bullets, change, count, listed, markdown, signed
+from common.traces import Trace
 
 LRU, NVLRU, FSLRU = "storage", "nvlru", "fslru"
 NAMES = {LRU: "LRU", NVLRU: "NVLRU", FSLRU: "FSLRU"}
@@ -95,21 +96,10 @@ class Results:
         return self.by_key[trace.name, writeback, system, frames(trace, percent), device]
 
     def apps(self) -> list[Trace]:
-        return [trace for trace in self.traces if trace.name in (FOREIGN, *SHORT)]
+        return apps_of(self.traces)
 
     def statements(self) -> list[Trace]:
         return [trace for trace in self.traces if trace not in self.apps()]
-
-
-Value = Callable[[Cell], float]
-
-
-def writes(cell: Cell) -> float:
-    return cell.device_writes
-
-
-def writes_and_left(cell: Cell) -> float:
-    return cell.device_writes + cell.left
 
 
 def requests(cell: Cell) -> float:
@@ -171,13 +161,10 @@ def traces(results: Results) -> str:
 
 
 def hits(results: Results) -> str:
-    rows = []
-    for trace in results.traces:
-        row = [trace.name]
-        for percent in (10, *SHOWN, 90):
-            of = [100 * results.cell(trace, system, percent).hit_ratio for system in NAMES]
-            row.append(" / ".join(f"{one:.1f}" for one in of))
-        rows.append(row)
+    def at(trace: Trace, percent: int) -> str:
+        return " / ".join(f"{100 * results.cell(trace, system, percent).hit_ratio:.1f}" for system in NAMES)
+
+    rows = [[trace.name, *(at(trace, percent) for percent in (10, *SHOWN, 90))] for trace in results.traces]
     return markdown("LRU / NVLRU / FSLRU, hits in %|10 %|20 %|50 %|90 %", rows)
 
 
@@ -216,13 +203,11 @@ def factors(results: Results) -> str:
 
 def by_trace(results: Results) -> str:
     """Ratios of each trace up to half of the footprint."""
-    rows = []
-    for trace in results.traces:
-        row = [trace.name]
-        for value in (requests, writes_and_left, time_s(BOARD)):
-            for than in (LRU, NVLRU):
-                row.append(span(ratios(results, [trace], than, value, JUDGED)))
-        rows.append(row)
+    kinds = [(value, than) for value in (requests, writes_and_left, time_s(BOARD)) for than in (LRU, NVLRU)]
+    rows = [
+        [trace.name, *(span(ratios(results, [trace], than, value, JUDGED)) for value, than in kinds)]
+        for trace in results.traces
+    ]
     head = "cache ≤ 50 %|requests: LRU ÷ FSLRU|NVLRU ÷ FSLRU|writes + left: LRU ÷ FSLRU|NVLRU ÷ FSLRU"
     return markdown(f"{head}|time, `pcm-board`: LRU ÷ FSLRU|NVLRU ÷ FSLRU", rows)
 
@@ -265,16 +250,13 @@ def variants(kinds: dict[int, str], head: str) -> Callable[[Results], str]:
     """Storage writes, time and wear with each value of a parameter."""
 
     def table(results: Results) -> str:
-        rows = []
-        for trace in results.traces:
-            row = [trace.name]
-            for system in kinds.values():
-                cell = results.cell(trace, system, 50)
-                row.append(
-                    f"{cell.device_writes:,} + {cell.left:,}; {time_s(BOARD)(cell):,.2f} s; "
-                    f"{cell.nvm_mean_line_writes:,.0f}"
-                )
-            rows.append(row)
+        def shown(cell: Cell) -> str:
+            return f"{with_left(cell)}; {time_s(BOARD)(cell):,.2f} s; {cell.nvm_mean_line_writes:,.0f}"
+
+        rows = [
+            [trace.name, *(shown(results.cell(trace, system, 50)) for system in kinds.values())]
+            for trace in results.traces
+        ]
         return markdown("|".join([head, *(f"{value:,}" for value in kinds)]), rows)
 
     return table
@@ -283,12 +265,9 @@ def variants(kinds: dict[int, str], head: str) -> Callable[[Results], str]:
 def wear(results: Results) -> str:
     rows = []
     for trace in results.traces:
-        row = [trace.name]
-        for percent in SHOWN:
-            for system in (NVLRU, FSLRU):
-                cell = results.cell(trace, system, percent)
-                row.append(f"{cell.nvm_mean_line_writes:,.1f} / {cell.nvm_hottest_line_writes:,}")
-        rows.append(row)
+        cells = (results.cell(trace, system, percent) for percent in SHOWN for system in (NVLRU, FSLRU))
+        worn = (f"{cell.nvm_mean_line_writes:,.1f} / {cell.nvm_hottest_line_writes:,}" for cell in cells)
+        rows.append([trace.name, *worn])
     head = "writes of a line: mean / hottest"
     return markdown(head + "".join(f"|{percent} %: NVLRU|FSLRU" for percent in SHOWN), rows)
 
@@ -298,8 +277,7 @@ def flushes(results: Results) -> str:
     for trace in results.traces:
         row = [trace.name]
         cells = {system: results.cell(trace, system, 20, SYNC, UFS) for system in (LRU, *BATCHES)}
-        for cell in cells.values():
-            row.append(f"{cell.flushes:,}; {cell.storage_read_s + cell.storage_write_s:,.2f} s")
+        row += (f"{cell.flushes:,}; {cell.storage_read_s + cell.storage_write_s:,.2f} s" for cell in cells.values())
         before, after = cells[FSLRU], cells["fslru:batch=32"]
         row.append(f"{signed(change(after.device_writes, before.device_writes))} %")
         rows.append(row)
@@ -310,12 +288,8 @@ def flushes(results: Results) -> str:
 def under_linux(results: Results) -> str:
     rows = []
     for trace in results.traces:
-        row = [trace.name]
-        for writeback in (SYNC, LINUX):
-            for system in NAMES:
-                cell = results.cell(trace, system, 20, writeback)
-                row.append(f"{cell.device_writes:,} + {cell.left:,}")
-        rows.append(row)
+        cells = (results.cell(trace, system, 20, writeback) for writeback in (SYNC, LINUX) for system in NAMES)
+        rows.append([trace.name, *map(with_left, cells)])
     head = "20 %: writes + pages left" + "".join(f"|`{mode}`: LRU|NVLRU|FSLRU" for mode in (SYNC, LINUX))
     return markdown(head, rows)
 
@@ -337,8 +311,8 @@ def equal(results: Results) -> str:
             least = min(cells[name].device_writes for name in with_nvm)
             row = [f"**{trace.name}**, {frames(trace, 10):,}" if n == 0 else "", count(nvm)]
             for name, cell in cells.items():
-                text = f"{cell.device_writes:,} + {cell.left:,}"
-                row.append(f"**{text}**" if name in with_nvm and cell.device_writes == least else text)
+                best = name in with_nvm and cell.device_writes == least
+                row.append(f"**{with_left(cell)}**" if best else with_left(cell))
             rows.append(row)
     names = "|".join(equal_memory(results.tested[0], 256))
     return markdown(f"recording, DRAM|NVM|{names}", rows)
@@ -354,21 +328,16 @@ def equal_sentences(results: Results) -> str:
             best = min(value(cells[name]) for name in names)
             for name in names:
                 least[name] += value(cells[name]) == best
-        saved = {name: mean(-change(value(cells[name]), value(cells["no NVM"])) for cells in places) for name in names}
-        middle = {
-            name: median(-change(value(cells[name]), value(cells["no NVM"])) for cells in places) for name in names
-        }
+        every = {name: [-change(value(cells[name]), value(cells["no NVM"])) for cells in places] for name in names}
         said.append(
             f"The fewest {what}, ties included: "
             + ", ".join(f"{name} in {least[name]} of {len(places)} cells" for name in names)
             + ". Against a page cache without non-volatile memory they save, as mean and median over cells, "
-            + listed(f"{saved[name]:.1f} and {middle[name]:.1f} % ({name})" for name in names)
+            + listed(f"{mean(saved):.1f} and {median(saved):.1f} % ({name})" for name, saved in every.items())
             + "."
         )
     better = sum(
-        min(cells[name].device_writes + cells[name].left for name in names)
-        < cells["all DRAM"].device_writes + cells["all DRAM"].left
-        for cells in places
+        min(writes_and_left(cells[name]) for name in names) < writes_and_left(cells["all DRAM"]) for cells in places
     )
     both = [sum(cells[name].device_reads for cells in places) for name in ("FSLRU", "Flush-NVM")]
     pairs = [(cells["FSLRU"].device_reads, cells["Flush-NVM"].device_reads) for cells in places]
@@ -500,24 +469,13 @@ def holds(results: Results, than: str, value: Value) -> str:
     return "holds in most cells" if share > 0.5 else "does not hold"
 
 
-def all_of(results: Results) -> dict[str, Callable[[], str]]:
-    of = {
-        "conclusion": conclusion,
-        "verdict": verdict,
-        "readings": readings,
-        "traces": traces,
-        "factors": factors,
-        "by_trace": by_trace,
-        "hits": hits,
-        "requests": requests_table,
-        "times": times,
-        "energies": energies,
-        "dram": variants(DRAM, "50 %, DRAM in percent"),
-        "atomic": variants(ATOMIC, "50 %, threshold in bytes"),
-        "wear": wear,
-        "flushes": flushes,
-        "linux": under_linux,
-        "equal_text": equal_sentences,
-        "equal": equal,
-    }
-    return {name: lambda make=make: make(results) for name, make in of.items()}
+TABLES = {
+    **{of.__name__: of for of in (
+        conclusion, verdict, readings, traces, factors, by_trace, hits, times, energies, wear, flushes, equal,
+    )},
+    "requests": requests_table,
+    "dram": variants(DRAM, "50 %, DRAM in percent"),
+    "atomic": variants(ATOMIC, "50 %, threshold in bytes"),
+    "linux": under_linux,
+    "equal_text": equal_sentences,
+}  # fmt: skip

@@ -1,15 +1,20 @@
 """Replay the output of each system, with its accesses to memory, and write replays.csv."""
 
 import json
+import os
 import sys
+import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "hybrid-flush"))
-from evaluation import BOARD, LRU, NAND, SYNC, frames  # noqa: E402
-from nvm_cells import Cell, Trace, dump, load, output  # noqa: E402
-from replayed import PERCENT, REPLAYED, Replay  # noqa: E402
+from apps import testbed
+from common.nvm import Cell
+from common.program import output, run
+from common.rows import dump, load
+from common.traces import Trace
+from evaluation import BOARD, LRU, NAND, SYNC, frames
+from replayed import PERCENT, REPLAYED, Replay
 
+HERE = Path(__file__).resolve().parent
 # Requests and FLUSHes of LRU: recordings with more take minutes a replay.
 MOST_REQUESTS = 20_000
 
@@ -19,8 +24,19 @@ def is_short(cell: Cell) -> bool:
 
 
 def main() -> None:
-    program, device, folder, rounds = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
-    cells = {(one.trace, one.writeback, one.system, one.frames, one.device): one for one in load(Cell, HERE / "cells.csv.xz")}
+    program, rounds = Path(sys.argv[1]), int(sys.argv[2])
+    testbed.end_on_signals()
+    folder = os.environ.get("TMPDIR", "/var/tmp")
+    with tempfile.TemporaryDirectory(prefix="flashsift-replay-", dir=folder) as folder:
+        backing = Path(folder) / "backing"
+        # The file is written, so that its blocks are allocated before the first replay.
+        testbed.call("dd", "if=/dev/zero", f"of={backing}", "bs=1M", "count=512", "oflag=direct")
+        with testbed.loop(backing, "--direct-io=on") as device:
+            replay_all(program, device, Path(folder), rounds)
+
+
+def replay_all(program: Path, device: str, folder: Path, rounds: int) -> None:
+    cells = {cell.key: cell for cell in load(Cell, HERE / "cells.csv.xz")}
     own = HERE.parent.parent / "testdata"
     traces = []
     for trace in load(Trace, HERE / "traces.csv"):
@@ -66,7 +82,4 @@ def replay(program: Path, device: str, log: Path, trace: Trace, system: str, tur
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except RuntimeError as error:
-        sys.exit(f"replay.sh: {error}")
+    run(main, "replay.sh")

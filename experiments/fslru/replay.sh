@@ -8,20 +8,6 @@
 # is made in $TMPDIR (else /var/tmp), which must be on a file system that takes O_DIRECT, and is
 # removed at the end. $FLASHSIFT names a program instead of the build.
 set -eu -o pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-program=${FLASHSIFT:-}
-if [ -z "$program" ]; then
-  cargo build --release --locked --quiet -p flashsift
-  program=${CARGO_TARGET_DIR:-target}/release/flashsift
-fi
-folder=$(mktemp -d "${TMPDIR:-/var/tmp}/flashsift-replay.XXXXXX")
-device=
-cleanup() {
-  [ -z "$device" ] || losetup --detach "$device"
-  rm -rf "$folder"
-}
-trap cleanup EXIT
-# The file is written, so that its blocks are allocated before the first replay.
-dd if=/dev/zero of="$folder/backing" bs=1M count=512 oflag=direct status=none
-device=$(losetup --find --show --direct-io=on "$folder/backing")
-python3 -B experiments/fslru/replay.py "$program" "$device" "$folder" "${1:-3}"
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
+program=$(flashsift)
+exec python3 experiments/fslru/replay.py "$program" "${1:-3}"

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from statistics import median
 
+from common.pages import bullets, count, markdown
 from evaluation import BOARD, FSLRU, LRU, NAMES, NVLRU, Results, time_parts
-from words import bullets, count, markdown
 
 BATCHED = "fslru:batch=32"
 REPLAYED = {**NAMES, BATCHED: "FSLRU, `batch=32`"}
@@ -153,3 +153,6 @@ def sentences(measured: Measured) -> str:
         f"**Noise.** The slowest round of a system takes {median(spreads):.2f} times as long as its fastest (median; at "
         f"most {max(spreads):.2f} times).",
     ])  # fmt: skip
+
+
+TABLES = {"replay_text": sentences, "replay_seconds": seconds, "replay_ratios": ratios}

@@ -1,52 +1,27 @@
 """Run the cells of the experiment and write the results: CSV, figures, and RESULTS.md."""
 
 import json
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "hybrid-flush"))
 import charts
 import evaluation
 import replayed
-from evaluation import (
-    FSLRU,
-    LINUX,
-    LRU,
-    NVLRU,
-    SYNC,
-    TESTED,
-    VARIANTS,
-    Distance,
-    Results,
-    equal_memory,
-)
-from nvm_cells import (
-    FOREIGN,
-    SHORT,
-    STATEMENTS,
-    Cell,
-    Runner,
-    Trace,
-    arguments,
-    current,
-    dump,
-    fill,
-    find,
-    finish,
-    load,
-    output,
-    write,
-)
+from common.nvm import Cell, Runner
+from common.pages import fill
+from common.program import output, parsed, report_parser, run
+from common.rows import dump, finish, load, write
+from common.traces import FOREIGN, SHORT, STATEMENTS, Trace, current, find, split_of
+from evaluation import FSLRU, LINUX, LRU, NVLRU, SYNC, TESTED, VARIANTS, Distance, Results, equal_memory
 
+HERE = Path(__file__).resolve().parent
 PROFILES = ["pcm-2016", "pcm-board"]
 
 
 def main() -> int:
-    args = arguments(__doc__)
+    args = parsed(report_parser(__doc__, again=True, folders=f"folders with {FOREIGN}"))
     earlier = load(Trace, HERE / "traces.csv")
-    tested = [path.stem for path in sorted((args.own / "days").glob("*.json")) if is_test(path)]
+    tested = [path.stem for path in sorted((args.own / "days").glob("*.parquet")) if split_of(path) == TESTED]
     repeated = [FOREIGN, *SHORT, *STATEMENTS]
     found = find(args, earlier, [*repeated, *(name for name in tested if name not in repeated)])
     traces = [trace for _, trace in found]
@@ -59,12 +34,11 @@ def main() -> int:
     for path, trace in found:
         if trace.name in repeated:
             systems = [LRU, *evaluation.OLD.values(), FSLRU]
-            nand.cells(path, trace, SYNC, systems, trace_sizes(trace, evaluation.PERCENTS))
+            nand.add(path, trace, SYNC, systems, trace_sizes(trace, evaluation.PERCENTS))
             two = trace_sizes(trace, evaluation.SHOWN)
-            nand.cells(path, trace, SYNC, VARIANTS, two)
-            nand.cells(path, trace, LINUX, [LRU, NVLRU, FSLRU], two)
-            systems = [LRU, *evaluation.BATCHES]
-            ufs.cells(path, trace, SYNC, systems, two)
+            nand.add(path, trace, SYNC, VARIANTS, two)
+            nand.add(path, trace, LINUX, [LRU, NVLRU, FSLRU], two)
+            ufs.add(path, trace, SYNC, [LRU, *evaluation.BATCHES], two)
             if trace.name not in distances:
                 if args.check or path is None:
                     raise RuntimeError(
@@ -74,7 +48,7 @@ def main() -> int:
         if trace.split == TESTED:
             for nvm in evaluation.nvm_sizes(trace):
                 for system, frames in equal_memory(trace, nvm).values():
-                    nand.cells(path, trace, LINUX, [system], [frames])
+                    nand.add(path, trace, LINUX, [system], [frames])
         if args.check and trace.name in holds and not (nand.still_holds(path, trace) and ufs.still_holds(path, trace)):
             changed.append(f"cells.csv.xz ({trace.name}; run --again)")
     used = nand.used | ufs.used
@@ -90,25 +64,11 @@ def main() -> int:
         used,
         distances,
     )
-    files = {
-        "RESULTS.md": fill((HERE / "RESULTS.md").read_text(), evaluation.all_of(results) | replay_tables(results)),
-        **charts.draw_all(results),
-    }
-    return finish(HERE, stale + write(HERE, files, args.check), args.check, nand.ran + ufs.ran)
-
-
-def replay_tables(results: Results) -> dict[str, Callable[[], str]]:
     measured = replayed.Measured(results, load(replayed.Replay, HERE / "replays.csv"))
-    tables = {
-        "replay_text": replayed.sentences,
-        "replay_seconds": replayed.seconds,
-        "replay_ratios": replayed.ratios,
-    }
-    return {name: lambda make=make: make(measured) for name, make in tables.items()}
-
-
-def is_test(card: Path) -> bool:
-    return json.loads(card.read_text()).get("split") == TESTED and card.with_suffix(".parquet").exists()
+    tables = {name: partial(make, results) for name, make in evaluation.TABLES.items()}
+    tables |= {name: partial(make, measured) for name, make in replayed.TABLES.items()}
+    files = {"RESULTS.md": fill((HERE / "RESULTS.md").read_text(), tables), **charts.draw_all(results)}
+    return finish(HERE, files, args.check, stale, nand.ran + ufs.ran)
 
 
 def trace_sizes(trace: Trace, percents: list[int]) -> list[int]:
@@ -128,7 +88,4 @@ def describe(program: Path, path: Path, trace: Trace) -> Distance:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except RuntimeError as error:
-        sys.exit(f"run.sh: {error}")
+    run(main)

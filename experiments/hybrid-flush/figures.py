@@ -1,6 +1,6 @@
 """Figures 8 and 9 of the paper for our traces."""
 
-from drawing import Panel, Style, draw
+from common.drawing import Panel, Style, draw
 from tables import DEVICE, FIXED, HYBRID, MEMORY, NVM, SHARE, STORAGE, Results, buffers, paper_split
 
 CURVES = {

@@ -12,10 +12,6 @@
 # it; else its cells are those of an earlier run. It needs only cargo and Python 3.11 or later.
 # $FLASHSIFT names a program instead of the build.
 set -eu -o pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-program=${FLASHSIFT:-}
-if [ -z "$program" ]; then
-  cargo build --release --locked --quiet -p flashsift
-  program=${CARGO_TARGET_DIR:-target}/release/flashsift
-fi
-exec python3 -B experiments/hybrid-flush/report.py --flashsift "$program" --own testdata "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
+program=$(flashsift)
+exec python3 experiments/hybrid-flush/report.py --flashsift "$program" --own testdata "$@"

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean, median
 
-from nvm_cells import FOREIGN, PAGE_BYTES, SHORT, Cell, Key, Trace
+from common.nvm import Cell, Key, Value, apps_of, with_left, writes, writes_and_left
+from common.pages import PAGE_BYTES, bullets, change, count, listed, markdown, signed
+from common.traces import Trace
 from rewritten import Rewritten
-from words import bullets, change, count, listed, markdown, signed
 
 WRITEBACK = "hf"
 DEVICE, MEMORY = "ufs-3.1", "optane"
@@ -70,7 +71,7 @@ class Results:
     @cached_property
     def apps(self) -> list[Trace]:
         """Traces of whole apps, with the sizes of the experiment."""
-        return [trace for trace in self.traces if trace.name in (FOREIGN, *SHORT)]
+        return apps_of(self.traces)
 
     @cached_property
     def statements(self) -> list[Trace]:
@@ -83,17 +84,6 @@ class Results:
         if plain.device_writes != nvm.nvm_writes:
             raise RuntimeError(f"{place}: Flush-NVM gets other pages than storage would")
         return plain.device_writes - hybrid.nvm_writes
-
-
-Value = Callable[[Cell], float]
-
-
-def writes(cell: Cell) -> float:
-    return cell.device_writes
-
-
-def writes_and_left(cell: Cell) -> float:
-    return cell.device_writes + cell.left
 
 
 def time_s(cell: Cell) -> float:
@@ -227,10 +217,9 @@ def written(dram: str) -> Callable[[Results], str]:
             for trace in group:
                 places = results.places(trace, dram)
                 plain = results.cell(places[0], STORAGE)
-                rows.append([f"**{trace.name}** Flush-storage: {plain.device_writes:,} + {plain.left:,}", *[""] * 7])
+                rows.append([f"**{trace.name}** Flush-storage: {with_left(plain)}", *[""] * 7])
                 for name, system in (("Flush-NVM", NVM), ("hybrid", HYBRID)):
-                    cells = [results.cell(place, system) for place in places]
-                    rows.append([name, *(f"{cell.device_writes:,} + {cell.left:,}" for cell in cells)])
+                    rows.append([name, *(with_left(results.cell(place, system)) for place in places)])
             sizes = "|".join(f"{pages:,}" for pages in buffers(group[0]))
             text += "\n" * bool(text) + markdown(f"buffer, pages|{sizes}", rows)
         return text
@@ -427,20 +416,10 @@ def conclusion(results: Results) -> str:
     ])  # fmt: skip
 
 
-def all_of(results: Results) -> dict[str, Callable[[], str]]:
-    of = {
-        "conclusion": conclusion,
-        "traces": traces,
-        "summary": summary,
-        "verdict": verdict,
-        "readings": readings,
-        "verdicts": verdicts,
-        "written_10": written(SHARE),
-        "written_64": written(FIXED),
-        "crossover": crossover,
-        "crossover_text": crossover_text,
-        "origins": origins,
-        "times": times,
-        "flushes": flushes,
-    }
-    return {name: lambda make=make: make(results) for name, make in of.items()}
+TABLES = {
+    **{of.__name__: of for of in (
+        conclusion, traces, summary, verdict, readings, verdicts, crossover, crossover_text, origins, times, flushes,
+    )},
+    "written_10": written(SHARE),
+    "written_64": written(FIXED),
+}  # fmt: skip

@@ -42,7 +42,7 @@ class Device(DeviceCounts):
 
     # For the whole guest, in which nothing else syncs: tracepoints, and an expression for their
     # lines, whose number is summed up if there is one.
-    EVENTS = {
+    OTHERS = {
         "fsyncs": (["ext4/ext4_sync_file_enter", "f2fs/f2fs_sync_file_enter"], "_sync_file_enter"),
         "commits": (["jbd2/jbd2_end_commit"], "jbd2_end_commit"),
         "checkpoints": (["f2fs/f2fs_write_checkpoint"], "finish checkpoint"),
@@ -55,7 +55,7 @@ class Device(DeviceCounts):
         super().__init__(DEVICE, "requests")
         self._counts["read_requests"] = 0
         self._others = {}
-        for name, (events, _) in self.EVENTS.items():
+        for name, (events, _) in self.OTHERS.items():
             if events := [event for event in events if (TRACEFS / "events" / event).exists()]:
                 self._others[name] = of = TRACEFS / f"instances/kernels-{name}"
                 of.mkdir()
@@ -75,7 +75,7 @@ class Device(DeviceCounts):
     def end(self):
         counts = super().end()
         for name, of in self._others.items():
-            found = [re.search(self.EVENTS[name][1], line) for line in (of / "trace").open()]
+            found = [re.search(self.OTHERS[name][1], line) for line in (of / "trace").open()]
             counts[name] = sum(int(one[1]) if one.re.groups else 1 for one in found if one)
             of.rmdir()
         nodes = counts.pop("node_bytes", 0)

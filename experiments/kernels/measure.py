@@ -4,54 +4,55 @@ Leaves measured.json, the counts of the kernels, and the recordings KERNEL-FILE_
 Needs qemu and what `make setup` unpacks; no privileges.
 """
 
-import argparse
 import json
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from apps import testbed
+from common import program as programs
+from common.rows import write_json
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-BOOT = ROOT / "crates/cli/tests/guest/boot"
 # Where in target/guest the kernels are.
 KERNELS = {"6.1": "", "6.12": "mount"}
 FILE_SYSTEMS = ["ext4", "f2fs"]
 LOADS = ["database", "launches", "states"]
 GUEST_SECONDS = 420
-TIMED_OUT = 124
 CARD_BYTES = 512 << 20
-MAKE = {
-    "ext4": ["mkfs.ext4", "-q", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
-    "f2fs": ["mkfs.f2fs", "-q"],
-}
+# Blocks have 4 KiB, as those of larger cards.
+MAKE = {"ext4": ("-b", "4096", *testbed.FILLED), "f2fs": ()}
 
 
-def guest(kernel: str, file_system: str, out: Path, program: Path, *loads: str) -> bool:
-    """Whether the guest ended in time."""
-    inside = ["python3", "-B", HERE / "inside.py", program, *loads]
-    (out / "command").write_text(shlex.join(map(str, inside)))
-    command = [BOOT, ROOT / "target/guest" / KERNELS[kernel], file_system, out]
+def guest(kernel: str, file_system: str, out: Path, program: Path, *loads: str, card: Path | None = None) -> None:
+    """Runs loads in a guest, on a copy of a card if one is given."""
+
+    def prepare() -> None:
+        if card:
+            shutil.rmtree(out, ignore_errors=True)
+            out.mkdir()
+            testbed.call("cp", "--sparse=always", card, out)
+        (out / "command").write_text(shlex.join(map(str, ["python3", "-B", HERE / "inside.py", program, *loads])))
+
     environment = {"FLASHSIFT_GUEST_SECONDS": str(GUEST_SECONDS), **os.environ}
-    done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, encoding="utf-8", errors="replace")
-    if done.returncode == TIMED_OUT:
-        return False
+    folder = ROOT / "target/guest" / KERNELS[kernel]
+    _, said = testbed.guest(folder, file_system, out, environment, prepare)
     status = out / "status"
     if not status.exists() or status.read_text().strip() != "0":
-        raise RuntimeError(f"{kernel} {file_system} {loads}: {done.stdout}{done.stderr}")
-    return True
+        raise RuntimeError(f"{kernel} {file_system} {loads}: {said}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="measure.py", description=__doc__)
-    parser.add_argument("--flashsift", type=Path, required=True)
+    parser = programs.parser(__doc__, "measure.py")
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"), help="for cards (/var/tmp)")
     parser.add_argument("--file-system", action="append", choices=FILE_SYSTEMS, help="this one alone")
     parser.add_argument("loads", nargs="*", default=[*LOADS, "full"], help=f"of {', '.join(LOADS)}, full")
     args = parser.parse_args()
+    testbed.end_on_signals()
     program = args.flashsift.resolve()
     file = HERE / "measured.json"
     found = json.loads(file.read_text()) if file.exists() else {}
@@ -60,7 +61,7 @@ def main() -> None:
         counts = json.loads((out / "counts.json").read_text())
         known = found.setdefault(f"{kernel} {file_system}", {"loads": {}})
         found[f"{kernel} {file_system}"] = {**counts, "loads": {**known["loads"], **counts["loads"]}}
-        file.write_text(json.dumps(found, indent=1) + "\n")
+        write_json(file, found)
         for trace in out.glob("*.parquet"):
             # Launches are not recorded before Linux 6.12, which does not report page faults.
             if (kernel, trace.stem) != ("6.1", "launches"):
@@ -70,11 +71,8 @@ def main() -> None:
         for file_system in args.file_system or FILE_SYSTEMS:
             prepared = Path(scratch) / file_system
             prepared.mkdir()
-            # The same card for both kernels. Its blocks have 4 KiB, as those of larger cards.
-            card = prepared / "card"
-            with open(card, "wb") as new:
-                new.truncate(CARD_BYTES)
-            subprocess.run([*MAKE[file_system], card], check=True)
+            # The same card for both kernels.
+            card = testbed.image(prepared / "card", CARD_BYTES, file_system, *MAKE[file_system])
             guest("6.12", file_system, prepared, program)
             for kernel in KERNELS:
                 groups = [[load for load in LOADS if load in args.loads]]
@@ -82,21 +80,10 @@ def main() -> None:
                 for loads in filter(None, groups):
                     print(f"Linux {kernel}, {file_system}: {', '.join(loads)}", file=sys.stderr)
                     out = Path(scratch) / "out"
-                    # qemu sometimes loses a wake-up, and the guest sleeps for good.
-                    for _ in range(3):
-                        shutil.rmtree(out, ignore_errors=True)
-                        out.mkdir()
-                        subprocess.run(["cp", "--sparse=always", card, out], check=True)
-                        if awake := guest(kernel, file_system, out, program, *loads):
-                            break
-                    if not awake:
-                        raise RuntimeError(f"{kernel} {file_system} {loads}: the guest slept three times")
+                    guest(kernel, file_system, out, program, *loads, card=card)
                     take(kernel, file_system, out)
                     shutil.rmtree(out)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except RuntimeError as error:
-        sys.exit(f"measure.py: {error}")
+    programs.run(main, "measure.py")

@@ -1,18 +1,16 @@
 """Compare what Debian's kernels did under the loads of inside.py with `flashsift compare`."""
 
-import argparse
 import json
-import re
-import subprocess
-import sys
 import tempfile
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+from common import program
+from common.pages import PAGE_BYTES, apart, fill, item, markdown, minus
+from common.program import output, records
+from common.rows import finish
+
 HERE = Path(__file__).resolve().parent
-MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-PAGE_BYTES = 4096
 FILE_SYSTEMS = {"ext4": "ext4:groups=4", "f2fs": "f2fs"}
 NAMES = {"ext4": "ext4", "f2fs": "F2FS"}
 LOADS = ["launches", "database"]
@@ -40,25 +38,14 @@ class Run:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
-    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if RESULTS.md is stale")
-    args = parser.parse_args()
+    args = program.report_parser(__doc__).parse_args()
     measured = json.loads((HERE / "measured.json").read_text())
-    runs = [
-        run(args.flashsift, *at.split(), load, facts) for load in LOADS for at, facts in measured.items()
-    ]  # fmt: skip
-    page = (HERE / "RESULTS.md").read_text()
-    new = MARKED.sub(lambda mark: mark[1] + TABLES[mark[2]](runs, measured) + mark[3], page)
-    if args.check and new != page:
-        print(f"{HERE}/RESULTS.md is stale", file=sys.stderr)
-        return 1
-    if not args.check:
-        (HERE / "RESULTS.md").write_text(new)
-    return 0
+    runs = [run(args.flashsift, *at.split(), load, facts) for load in LOADS for at, facts in measured.items()]
+    page = fill((HERE / "RESULTS.md").read_text(), TABLES, runs, measured)
+    return finish(HERE, {"RESULTS.md": page}, args.check)
 
 
-def run(program: Path, kernel: str, file_system: str, load: str, facts: dict) -> Run:
+def run(flashsift: Path, kernel: str, file_system: str, load: str, facts: dict) -> Run:
     counted = facts["loads"][load]
     own, with_faults = (HERE / f"{by}-{file_system}-{load}.parquet" for by in (kernel, "6.12"))
     own = own if own.exists() else with_faults
@@ -69,31 +56,14 @@ def run(program: Path, kernel: str, file_system: str, load: str, facts: dict) ->
         "--metadata", FILE_SYSTEMS[file_system], "--drain",
     ]  # fmt: skip
     predictions, predicted = (
-        [json.loads(line) for line in call(program, "compare", trace, "--quiet", "--json", *options).splitlines()]
+        records(flashsift, "compare", trace, "--quiet", "--json", *options)
         for trace in (with_faults, own)
     )
     with tempfile.TemporaryDirectory() as scratch:
         events = Path(scratch) / "events.csv"
-        call(program, "import", "--quiet", own, "-o", events)
+        output(flashsift, "import", "--quiet", own, "-o", events)
         syncs = sum(line.split(",")[1] in ("sync", "sync-directory") for line in events.read_text().splitlines())
     return Run(kernel, file_system, load, counted, predictions, predicted[1], syncs)
-
-
-def call(*command: str | Path) -> str:
-    done = subprocess.run(list(map(str, command)), capture_output=True, encoding="utf-8")
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip())
-    return done.stdout
-
-
-def markdown(head: list[str], rows: list[list[str]]) -> str:
-    """The first column is text, the others are numbers."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def apart(predicted: float, counted: float) -> str:
-    return f"{100 * (predicted / counted - 1):+.1f} %".replace("-", "−") if counted else ""
 
 
 def spread(counts: list[int]) -> str:
@@ -200,7 +170,7 @@ def settings(_: list[Run], measured: dict) -> str:
             f"Linux {facts['kernel']}, {NAMES[file_system]} of {size} of which {used} are used, read-ahead of "
             f"{facts['readahead_kib']} KiB, multi-generational LRU {generations}"
         )
-    return "".join(wrapped(line) for line in lines)
+    return "".join(map(item, lines))
 
 
 def short(runs: list[Run], measured: dict) -> str:
@@ -221,7 +191,7 @@ def short(runs: list[Run], measured: dict) -> str:
     awaited = [sum(step["moved_blocks_foreground"] for step in of["steps"] if step["pages"]) for of in full]
     cleaned = [sum(step["moved_blocks_background"] for step in of["steps"]) for of in full]
     fresh = [of["started"]["full"]["read_requests"] / of["started"]["fresh"]["read_requests"] for of in full]
-    return "".join(map(wrapped, [
+    return "".join(map(item, [
         f"**The database**, on {len(database)} pairs of kernel and file system: pages read are predicted "
         "with errors of "
         f"{between(errors['database', 'read_bytes'])}, read requests {between(errors['database', 'read_requests'])}, pages of "
@@ -241,11 +211,7 @@ def short(runs: list[Run], measured: dict) -> str:
 
 def between(percents: list[float]) -> str:
     ends = dict.fromkeys(f"{end:+.1f}" for end in (min(percents), max(percents)))
-    return f"{' to '.join(ends)} %".replace("-", "−")
-
-
-def wrapped(item: str) -> str:
-    return textwrap.fill(item, 100, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) + "\n"
+    return minus(f"{' to '.join(ends)} %")
 
 
 def switched_on(facts: dict) -> bool:
@@ -253,7 +219,7 @@ def switched_on(facts: dict) -> bool:
     return facts["multi_generational"] != "0x0000"
 
 
-TABLES = {"short": short, "settings": settings, "reads": reads, "writes": writes, "states": states, "full": full, "fullstarts": fullstarts}
+TABLES = {of.__name__: of for of in (short, settings, reads, writes, states, full, fullstarts)}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program.run(main)

@@ -10,15 +10,10 @@
 # python3.11, sqlite3 and git; no privileges. The rest needs only cargo and Python 3.11 or later.
 # $FLASHSIFT names a program instead of the build.
 set -eu -o pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-program=${FLASHSIFT:-}
-if [ -z "$program" ]; then
-  cargo build --release --locked --quiet -p flashsift
-  program=${CARGO_TARGET_DIR:-target}/release/flashsift
-fi
-program=$(realpath "$program")
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
+program=$(flashsift)
 if [ "${1:-}" = --measure ]; then
-  python3 -B experiments/kernels/measure.py --flashsift "$program" "${@:2}"
+  python3 experiments/kernels/measure.py --flashsift "$program" "${@:2}"
   set --
 fi
-exec python3 -B experiments/kernels/report.py --flashsift "$program" "$@"
+exec python3 experiments/kernels/report.py --flashsift "$program" "$@"

@@ -6,12 +6,13 @@
 #   run.sh [PATTERN…]      of accesses.py: zipf, scans, shifts, loops (all)
 #
 # The kernel is Debian's, in the guest of the tests (crates/cli/tests/guest), which `make test`
-# unpacks. Needs qemu and e2fsprogs. FLASHSIFT names the program (default
-# target/release/flashsift); SEED the accesses (1); OUT keeps the recordings.
+# unpacks. Needs qemu and e2fsprogs. $FLASHSIFT names a program instead of the build; SEED the
+# accesses (1); OUT keeps the recordings.
 set -eu -o pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(realpath "$here/../..")
-flashsift=$(realpath "${FLASHSIFT:-$root/target/release/flashsift}")
+OUT=${OUT:+$(realpath -m "$OUT")}
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
+root=$PWD here=$PWD/experiments/mglru
+flashsift=$(flashsift)
 guest=$root/target/guest/mount
 patterns=("$@")
 (( ${#patterns[@]} )) || patterns=(zipf scans shifts loops)
@@ -35,4 +36,4 @@ done
 END
 FLASHSIFT_GUEST_SECONDS=${FLASHSIFT_GUEST_SECONDS:-1500} "$root/crates/cli/tests/guest/boot" "$guest" ext4 "$out" >&2
 [[ $(cat "$out/status") == 0 ]]
-exec python3 -B "$here/table.py" "$flashsift" "$out" "${patterns[@]}"
+exec python3 "$here/table.py" "$flashsift" "$out" "${patterns[@]}"

@@ -1,6 +1,6 @@
 """Figures 3 to 5 of the paper for our traces, and the time by size of read-ahead."""
 
-from drawing import Panel, Style, draw
+from common.drawing import Panel, Style, draw
 from simulate import DEVICES, LINUX, OFF, PAPER, PHONE, SHARES, SIZES_KIB
 from tables import DEFAULT, Results
 
@@ -29,14 +29,9 @@ def draw_all(results: Results) -> dict[str, str]:
 
 
 def figure_3(results: Results) -> str:
-    panels = [
-        Panel(
-            trace.name,
-            [f"{kib}" for kib in LENGTHS_KIB],
-            {"reads": [results.read_share(trace, kib) for kib in LENGTHS_KIB]},
-        )
-        for trace in results.traces
-    ]
+    lengths = [f"{kib}" for kib in LENGTHS_KIB]
+    shares = {trace.name: [results.read_share(trace, kib) for kib in LENGTHS_KIB] for trace in results.traces}
+    panels = [Panel(name, lengths, {"reads": of}) for name, of in shares.items()]
     return draw("Read requests that are no longer than this", "Length of requests in KiB.", REQUESTS, panels)
 
 

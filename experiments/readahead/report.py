@@ -1,14 +1,14 @@
 """Run the cells of the experiment and write the results: CSV, figures, and RESULTS.md."""
 
-import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "hybrid-flush"))
-import figures  # noqa: E402
-import tables  # noqa: E402
-from nvm_cells import arguments, current, dump, fill, finish, load, write  # noqa: E402
-from simulate import (  # noqa: E402
+import figures
+import tables
+from common.pages import fill
+from common.program import parsed, report_parser, run
+from common.rows import dump, finish, load, write
+from common.traces import FOREIGN, current
+from simulate import (
     DEVICES,
     MIDDLE,
     OTHER_POLICY,
@@ -25,9 +25,11 @@ from simulate import (  # noqa: E402
     sizes,
 )
 
+HERE = Path(__file__).resolve().parent
+
 
 def main() -> int:
-    args = arguments(__doc__)
+    args = parsed(report_parser(__doc__, again=True, folders=f"folders with {FOREIGN}"))
     earlier = load(Trace, HERE / "traces.csv")
     found = find_all(args, earlier)
     traces = [trace for _, trace in found]
@@ -53,20 +55,15 @@ def main() -> int:
     data = {
         "traces.csv": dump(Trace, traces),
         "sizes.csv": dump(Size, (size for trace in traces for size in requests if size.trace == trace.name)),
-        "cells.csv.xz": dump(Cell, runner.cells.values()),
-        "times.csv": dump(Time, runner.times.values()),
+        "cells.csv.xz": dump(Cell, runner.cells.used.values()),
+        "times.csv": dump(Time, runner.times.used.values()),
     }
     stale = changed + write(HERE, data, args.check)
-    results = tables.Results(traces, requests, runner.cells, runner.times)
-    files = {
-        "RESULTS.md": fill((HERE / "RESULTS.md").read_text(), tables.all_of(results)),
-        **figures.draw_all(results),
-    }
-    return finish(HERE, stale + write(HERE, files, args.check), args.check, runner.ran)
+    results = tables.Results(traces, requests, runner.cells.used, runner.times.used)
+    page = fill((HERE / "RESULTS.md").read_text(), tables.TABLES, results)
+    files = {"RESULTS.md": page, **figures.draw_all(results)}
+    return finish(HERE, files, args.check, stale, runner.cells.ran + runner.times.ran)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except RuntimeError as error:
-        sys.exit(f"run.sh: {error}")
+    run(main)

@@ -2,13 +2,12 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "hybrid-flush"))
-from nvm_cells import FOREIGN, SHORT, Trace, find, output  # noqa: E402
+from common.program import output, records
+from common.traces import FOREIGN, SHORT, Found, Known, Trace, find
 
 # The same workloads on F2FS, and starts of programs with cold caches.
 F2FS = [f"f2fs/{name}" for name in ("feed", "game", "map", "messenger", "video")]
@@ -68,6 +67,10 @@ class Cell:
     reads_evict_dirty: int
 
     @property
+    def key(self) -> tuple[str, str, str, int]:
+        return self.trace, self.readahead, self.policy, self.frames
+
+    @property
     def hit_ratio(self) -> float:
         return self.hits / self.accesses
 
@@ -118,21 +121,12 @@ class Time:
     write_us: int
 
     @property
+    def key(self) -> tuple[str, str, int, str]:
+        return self.trace, self.readahead, self.frames, self.device
+
+    @property
     def elapsed_s(self) -> float:
         return (self.read_us + self.write_us) / 1e6
-
-
-def cell_of(row: dict, trace: Trace, policy: str) -> Cell:
-    row = {"sequence_hits": 0} | row | {"policy": policy, "trace": trace.name}
-    return Cell(**{field.name: row[field.name] for field in fields(Cell)})
-
-
-def cell_key(cell: Cell) -> tuple[str, str, str, int]:
-    return cell.trace, cell.readahead, cell.policy, cell.frames
-
-
-def time_key(time: Time) -> tuple[str, str, int, str]:
-    return time.trace, time.readahead, time.frames, time.device
 
 
 class Runner:
@@ -140,55 +134,50 @@ class Runner:
 
     def __init__(self, program: Path, may_run: bool, cells: Iterable[Cell], times: Iterable[Time]):
         self._program = program
-        self._may_run = may_run
-        self._cells = {cell_key(cell): cell for cell in cells}
-        self._times = {time_key(time): time for time in times}
-        self.cells: dict[tuple[str, str, str, int], Cell] = {}
-        self.times: dict[tuple[str, str, int, str], Time] = {}
-        self.ran = 0
+        self.cells, self.times = Known(cells, may_run), Known(times, may_run)
 
     def count(
         self, path: Path | None, trace: Trace, policy: str, frames: list[int], readaheads: list[str] = READAHEADS
     ) -> None:
         """Adds the cells of these read-aheads to those in use."""
-        wanted = [(trace.name, readahead, policy, size) for readahead in readaheads for size in sorted(set(frames))]
-        if missing := [one for one in wanted if one not in self._cells]:
-            sizes = ",".join(map(str, sorted({one[3] for one in missing})))
+
+        def simulate(missing: list[tuple]) -> list[Cell]:
             # The same program computes the cells of a size together.
-            for row in self._run(path, trace, missing, ["--policy", policy, "--frames", sizes]):
-                cell = cell_of(row, trace, policy)
-                self._cells[cell_key(cell)] = cell
-        self.cells |= {one: self._cells[one] for one in wanted}
+            return self._cells(path, trace, policy, [key[1] for key in missing], sorted({key[3] for key in missing}))
+
+        wanted = [(trace.name, readahead, policy, size) for readahead in readaheads for size in sorted(set(frames))]
+        self.cells.use(path, trace.name, wanted, simulate)
 
     def still_holds(self, path: Path | None, trace: Trace) -> bool:
         """Whether the program gives what is known, for one size and two read-aheads."""
         if path is None:
             return True
-        readaheads, frames = [PAPER[16], LINUX[PHONE, 64]], trace.frames(MIDDLE)
-        options = ["--readahead", ",".join(readaheads), "--policy", POLICY, "--frames", str(frames), "--json"]
-        lines = output(self._program, "compare", path, *options, "--quiet").splitlines()
-        cells = [cell_of(json.loads(line), trace, POLICY) for line in lines]
-        return all(self._cells[cell_key(cell)] == cell for cell in cells)
+        cells = self._cells(path, trace, POLICY, [PAPER[16], LINUX[PHONE, 64]], [trace.frames(MIDDLE)])
+        return all(self.cells.cells[cell.key] == cell for cell in cells)
 
     def time(self, path: Path | None, trace: Trace, device: str, frames: int) -> None:
-        wanted = [(trace.name, readahead, frames, device) for readahead in READAHEADS]
-        if missing := [one for one in wanted if one not in self._times]:
+        def simulate(missing: list[tuple]) -> Iterable[Time]:
             # With a memory, the time of reads is separate from that of writes.
-            options = ["--policy", POLICY, "--frames", str(frames), "--device", device, "--nvm", "optane"]
-            for row in self._run(path, trace, missing, options):
+            options = ["--device", device, "--nvm", "optane"]
+            for row in self._run(path, POLICY, [key[1] for key in missing], [frames], options):
                 read_us, write_us = (round(1e6 * row[f"storage_{way}_s"]) for way in ("read", "write"))
-                time = Time(trace.name, row["readahead"], frames, device, read_us, write_us)
-                self._times[time_key(time)] = time
-        self.times |= {one: self._times[one] for one in wanted}
+                yield Time(trace.name, row["readahead"], frames, device, read_us, write_us)
 
-    def _run(self, path: Path | None, trace: Trace, missing: list[tuple], options: list[str]) -> Iterable[dict]:
-        if path is None or not self._may_run:
-            raise RuntimeError(f"{trace.name}: cells are missing: run it with the trace, without --check")
-        self.ran += 1
-        print(f"{trace.name}: {len(missing)} cells, {' '.join(options)}", file=sys.stderr)
-        names = dict.fromkeys(one[1] for one in missing)
-        read = output(self._program, "compare", path, "--readahead", ",".join(names), *options, "--json", "--quiet")
-        return map(json.loads, read.splitlines())
+        self.times.use(path, trace.name, [(trace.name, one, frames, device) for one in READAHEADS], simulate)
+
+    def _cells(self, path: Path, trace: Trace, policy: str, readaheads: list[str], frames: list[int]) -> list[Cell]:
+        rows = (
+            {"sequence_hits": 0} | row | {"policy": policy, "trace": trace.name}
+            for row in self._run(path, policy, readaheads, frames)
+        )
+        return [Cell(**{field.name: row[field.name] for field in fields(Cell)}) for row in rows]
+
+    def _run(
+        self, path: Path, policy: str, readaheads: list[str], frames: list[int], options: Iterable[str] = ()
+    ) -> list[dict]:
+        names, sizes = ",".join(dict.fromkeys(readaheads)), ",".join(map(str, frames))
+        words = ["--readahead", names, "--policy", policy, "--frames", sizes, *options, "--json", "--quiet"]
+        return records(self._program, "compare", path, *words)
 
 
 def sizes(program: Path, path: Path, trace: Trace) -> list[Size]:
@@ -196,7 +185,7 @@ def sizes(program: Path, path: Path, trace: Trace) -> list[Size]:
     return [Size(trace.name, row["most_bytes"], row["reads"]) for row in described["request_sizes"]["sizes"]]
 
 
-def find_all(args: argparse.Namespace, known: list[Trace]) -> list[tuple[Path | None, Trace]]:
+def find_all(args: argparse.Namespace, known: list[Trace]) -> list[Found]:
     """Traces on ext4 first, then those on F2FS, whose names begin with their folder."""
     found = find(args, known, [FOREIGN, *SHORT, *LAUNCHED])
     on_f2fs = argparse.Namespace(**vars(args) | {"own": args.own / "f2fs"})

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from statistics import mean, median
 
+from common.pages import bullets, change, count, listed, markdown, signed
 from simulate import (
     DEVICES,
     F2FS,
@@ -28,7 +30,6 @@ from simulate import (
     Time,
     Trace,
 )
-from words import bullets, change, count, listed, markdown, signed
 
 # Liang et al., §3.2 and §4.2.
 PUBLISHED_EFFICIENCY = {"F2FS": 3, "ext4": 2}
@@ -169,15 +170,10 @@ def traces_table(results: Results) -> str:
 
 
 def sizes_table(results: Results) -> str:
-    rows = [
-        [
-            trace.name,
-            *(f"{results.read_share(trace, kib):.1f}" for kib in BINS_KIB),
-            count(results.longest_pages(trace)),
-            count(native_maximum(results.longest_pages(trace))),
-        ]
-        for trace in results.traces
-    ]
+    rows = []
+    for trace in results.traces:
+        shares, longest = (f"{results.read_share(trace, kib):.1f}" for kib in BINS_KIB), results.longest_pages(trace)
+        rows.append([trace.name, *shares, count(longest), count(native_maximum(longest))])
     return markdown("trace|≤ 4 KiB, %|≤ 16 KiB, %|≤ 64 KiB, %|≤ 128 KiB, %|longest, pages ≤|its NMSR, pages", rows)
 
 
@@ -186,18 +182,9 @@ def prefetched_table(results: Results) -> str:
     for trace in results.traces:
         for readahead in BASIC[1:]:
             cell = results.cell(trace, readahead)
-            rows.append(
-                [
-                    trace.name,
-                    NAMES[readahead],
-                    count(cell.windows),
-                    f"{cell.mean_pages:.1f}",
-                    percent(cell.at_max),
-                    percent(cell.efficiency),
-                    percent(cell.efficiency_of_read),
-                    f"{cell.wasted_mib:,.1f}",
-                ]
-            )
+            shares = map(percent, (cell.at_max, cell.efficiency, cell.efficiency_of_read))
+            row = [trace.name, NAMES[readahead], count(cell.windows), f"{cell.mean_pages:.1f}", *shares]
+            rows.append([*row, f"{cell.wasted_mib:,.1f}"])
     head = "trace|read-ahead|windows|mean pages|at the maximum, %|used / asked, %|used / read, %|wasted MiB"
     return markdown(head, rows, (0, 1))
 
@@ -213,16 +200,10 @@ def by_readahead(results: Results, value: Callable[[Cell], str], policy: str = P
 def nmsr_table(results: Results) -> str:
     rows = []
     for trace in results.traces:
-        before, now, small = (results.cell(trace, PAPER[pages]) for pages in (DEFAULT, NMSR, 8))
-        rows.append(
-            [
-                trace.name,
-                *(percent(cell.hit_ratio, 2) for cell in (before, now, small)),
-                *(f"{cell.mean_pages:.1f}" for cell in (before, now, small)),
-                *(percent(cell.efficiency, 2) for cell in (before, now, small)),
-                times_as(results.factor(trace)),
-            ]
-        )
+        cells = [results.cell(trace, PAPER[pages]) for pages in (DEFAULT, NMSR, 8)]
+        hits, used = ([percent(of(cell), 2) for cell in cells] for of in (lambda cell: cell.hit_ratio, efficiency))
+        pages = (f"{cell.mean_pages:.1f}" for cell in cells)
+        rows.append([trace.name, *hits, *pages, *used, times_as(results.factor(trace))])
     groups = [f"{name}, {pages}" for name in ("hits %", "mean pages", "used / asked %") for pages in (DEFAULT, NMSR, 8)]
     return markdown("|".join(["trace", *groups, "× 32 → 16"]), rows)
 
@@ -248,8 +229,8 @@ def cases_table(results: Results) -> str:
         for readahead in CASED:
             cell, time = results.cell(trace, readahead), results.time(trace, readahead, device)
             cases = (cell.reads_cached, cell.reads_free, cell.reads_evict_clean, cell.reads_evict_dirty)
-            rows.append([trace.name, NAMES[readahead], *map(count, (*cases, cell.device_read_requests))])
-            rows[-1] += milliseconds(time)
+            counts = map(count, (*cases, cell.device_read_requests))
+            rows.append([trace.name, NAMES[readahead], *counts, *milliseconds(time)])
     head = "trace|read-ahead|Cached|Read|Evictfirst1|Evictfirst2|read requests|reads, ms|all, ms"
     return markdown(head, rows, (0, 1))
 
@@ -263,16 +244,9 @@ def curve_table(results: Results) -> str:
     for trace in results.traces:
         for name, readahead in [("0", OFF), *((str(kib), LINUX[PHONE, kib]) for kib in SIZES_KIB)]:
             cell = results.cell(trace, readahead)
-            rows.append(
-                [
-                    trace.name,
-                    name,
-                    count(cell.device_read_requests),
-                    f"{cell.wasted_mib:,.1f}",
-                    percent(cell.read_hit_ratio),
-                    *(part for device in DEVICES for part in milliseconds(results.time(trace, readahead, device))),
-                ]
-            )
+            times = (part for device in DEVICES for part in milliseconds(results.time(trace, readahead, device)))
+            row = [trace.name, name, count(cell.device_read_requests), f"{cell.wasted_mib:,.1f}"]
+            rows.append([*row, percent(cell.read_hit_ratio), *times])
     devices = "|".join(f"{device}: reads, ms|all, ms" for device in DEVICES)
     return markdown(f"trace|KiB|read requests|wasted MiB|read hits, %|{devices}", rows)
 
@@ -292,16 +266,13 @@ def optimum_table(results: Results) -> str:
     return markdown("trace|" + "|".join(columns.format(device) for device in DEVICES), rows)
 
 
-def as_paper(cell: Cell) -> float:
-    return cell.efficiency_of_paper
-
-
+as_paper, efficiency, of_read = map(attrgetter, ("efficiency_of_paper", "efficiency", "efficiency_of_read"))
 # Readings of points that the paper omits: the pages that a hit finds, and the pages that count.
 READINGS = {
     "A: hits find prefetched pages, counted as in section 2.4": (PAPER, as_paper),
-    "B: as A, used / asked": (PAPER, lambda cell: cell.efficiency),
+    "B: as A, used / asked": (PAPER, efficiency),
     "C: hits find any cached page, as in section 2.4": (RESIDENT, as_paper),
-    "D: as C, used / asked": (RESIDENT, lambda cell: cell.efficiency),
+    "D: as C, used / asked": (RESIDENT, efficiency),
 }
 
 
@@ -377,16 +348,10 @@ def verdict(results: Results) -> str:
 
 
 def conclusion(results: Results) -> str:
-    return bullets(
-        [
-            *efficiency_sentences(results),
-            *at_max_sentences(results),
-            *eviction_sentences(results),
-            *nmsr_sentences(results),
-            *case_sentences(results),
-            *time_sentences(results),
-        ]
-    )
+    parts = (
+        efficiency_sentences, at_max_sentences, eviction_sentences, nmsr_sentences, case_sentences, time_sentences,
+    )  # fmt: skip
+    return bullets(sentence for part in parts for sentence in part(results))
 
 
 def efficiency_sentences(results: Results) -> list[str]:
@@ -460,12 +425,11 @@ def nmsr_sentences(results: Results) -> list[str]:
         f"The mean prefetch is {min(shrunk):.2f} to {max(shrunk):.2f} times as large with 32 pages as with 16. A "
         "prefetch of the model has 4 to 32 pages, so its size cannot explain a factor of 30."
     )
-    moved = {
-        (trace.name, share): 100
-        * (results.cell(trace, PAPER[NMSR], share).hit_ratio - results.cell(trace, PAPER[DEFAULT], share).hit_ratio)
-        for trace in results.enough
-        for share in SHARES
-    }
+    moved = {}
+    for trace in results.enough:
+        for share in SHARES:
+            now, before = (results.cell(trace, PAPER[pages], share).hit_ratio for pages in (NMSR, DEFAULT))
+            moved[trace.name, share] = 100 * (now - before)
     close = sum(abs(points) <= 0.5 for points in moved.values())
     (at, share), least = min(moved.items(), key=lambda one: one[1])
     sentences.append(
@@ -481,16 +445,11 @@ def evict_first(cell: Cell) -> int:
 
 
 def case_sentences(results: Results) -> list[str]:
-    fewer = [
-        trace
-        for trace in results.enough
-        if evict_first(results.cell(trace, PAPER[DEFAULT])) < evict_first(results.cell(trace, OFF))
-    ]
-    smaller = [
-        trace
-        for trace in results.enough
-        if evict_first(results.cell(trace, PAPER[NMSR])) < evict_first(results.cell(trace, PAPER[DEFAULT]))
-    ]
+    fewer, smaller = (
+        [trace for trace in results.enough
+         if evict_first(results.cell(trace, one)) < evict_first(results.cell(trace, than))]
+        for one, than in ((PAPER[DEFAULT], OFF), (PAPER[NMSR], PAPER[DEFAULT]))
+    )  # fmt: skip
     gains = [
         100 * (results.cell(trace, PAPER[DEFAULT]).read_hit_ratio - results.cell(trace, OFF).read_hit_ratio)
         for trace in results.enough
@@ -520,14 +479,6 @@ def time_sentences(results: Results) -> list[str]:
             f"{signed(worst)} % (`{at}`)." + (" No one maximum is the best for all." if len(set(best)) > 1 else "")
         )
     return sentences
-
-
-def efficiency(cell: Cell) -> float:
-    return cell.efficiency
-
-
-def of_read(cell: Cell) -> float:
-    return cell.efficiency_of_read
 
 
 def few(results: Results) -> str:
@@ -566,23 +517,12 @@ def sizes_text(results: Results) -> str:
     return bullets(sentences)
 
 
-def all_of(results: Results) -> dict[str, Callable[[], str]]:
-    return {
-        "conclusion": lambda: conclusion(results),
-        "verdict": lambda: verdict(results),
-        "readings": lambda: readings(results),
-        "tight": lambda: tight_table(results),
-        "few": lambda: few(results),
-        "traces": lambda: traces_table(results),
-        "sizes": lambda: sizes_table(results),
-        "sizes_text": lambda: sizes_text(results),
-        "prefetched": lambda: prefetched_table(results),
-        "evicted": lambda: by_readahead(results, lambda cell: f"{cell.eviction_ratio:.2f}"),
-        "hits": lambda: by_readahead(results, lambda cell: percent(cell.read_hit_ratio)),
-        "hits_two": lambda: by_readahead(results, lambda cell: percent(cell.read_hit_ratio), OTHER_POLICY),
-        "nmsr": lambda: nmsr_table(results),
-        "memory": lambda: memory_table(results),
-        "cases": lambda: cases_table(results),
-        "curve": lambda: curve_table(results),
-        "optimum": lambda: optimum_table(results),
-    }
+TABLES: dict[str, Callable[[Results], str]] = {
+    **{of.__name__.removesuffix("_table"): of for of in (
+        conclusion, verdict, readings, tight_table, few, traces_table, sizes_table, sizes_text, prefetched_table,
+        nmsr_table, memory_table, cases_table, curve_table, optimum_table,
+    )},
+    "evicted": lambda results: by_readahead(results, lambda cell: f"{cell.eviction_ratio:.2f}"),
+    "hits": lambda results: by_readahead(results, lambda cell: percent(cell.read_hit_ratio)),
+    "hits_two": lambda results: by_readahead(results, lambda cell: percent(cell.read_hit_ratio), OTHER_POLICY),
+}  # fmt: skip

@@ -9,8 +9,11 @@ import subprocess
 import sys
 import time
 
+from common.pages import markdown
+from common.program import records
+
 ROOT = pathlib.Path(__file__).parents[2]
-FLASHSIFT = os.environ.get("FLASHSIFT", "flashsift")
+FLASHSIFT = os.environ["FLASHSIFT"]
 GIVEN = [pathlib.Path(word) for word in sys.argv[1:] if not word.startswith("-")]
 TRACES = GIVEN or sorted([*ROOT.glob("testdata/*.parquet"), *ROOT.glob("testdata/days/*.parquet")])
 POLICIES = "lru,clock,arc,2q,s3fifo,lirs,mglru,belady"
@@ -19,31 +22,26 @@ RATES = ["1%", "5%", "20%"]
 
 def cells(trace, *words):
     """Returns the cells of a comparison at three sizes, by policy and frames."""
-    done = subprocess.run(
-        [FLASHSIFT, "compare", trace, "--policy", POLICIES, "--memory", "4MiB,16MiB,64MiB",
-         "--json", "-q", *words],
-        capture_output=True, text=True, check=False,
-    )
-    if done.returncode:
+    grid = ["--policy", POLICIES, "--memory", "4MiB,16MiB,64MiB", "--json", "-q"]
+    try:
+        found = records(FLASHSIFT, "compare", trace, *grid, *words)
+    except RuntimeError:
         return {}
-    records = [json.loads(line) for line in done.stdout.splitlines()]
-    return {(one["policy"], one["frames"]): one for one in records}
+    return {(one["policy"], one["frames"]): one for one in found}
 
 
 def main():
     full = {trace: cells(trace) for trace in TRACES}
     print(f"{len(TRACES)} recordings, {POLICIES}, 4, 16 and 64 MiB\n")
     found = {rate: {trace: cells(trace, "--sample", rate) for trace in TRACES} for rate in RATES}
-    print("| sample | cells | frames of a sample | hits, points: median, 95 % | within ± "
-          "| reads, %: median, 95 % | writes, %: median, 95 % |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    for rate in RATES:
-        for frames in (1024, 4096, 16384):
-            row(rate, frames, full, found[rate])
-    print("\n| policy | hits at 20 %, points: median, 95 % | within ± |\n|---|---:|---:|")
+    head = "sample|cells|frames of a sample|hits, points: median, 95 %|within ±|reads, %: median, 95 %|writes, %: median, 95 %"
+    rows = [row(rate, frames, full, found[rate]) for rate in RATES for frames in (1024, 4096, 16384)]
+    print(markdown(head, rows, tight=True))
+    rows = []
     for policy in POLICIES.split(","):
         away, within = errors(full, found["20%"], lambda key, p=policy: key[0] == p)
-        print(f"| {policy} | {spread(away['hit_ratio'], 100)} | {100 * within:.0f} % |")
+        rows.append([policy, spread(away["hit_ratio"], 100), f"{100 * within:.0f} %"])
+    print(markdown("policy|hits at 20 %, points: median, 95 %|within ±", rows, tight=True), end="")
     if "--long" in sys.argv:
         long()
 
@@ -77,9 +75,8 @@ def spread(values, scale):
 def row(rate, frames, full, sampled):
     away, within = errors(full, sampled, lambda key: key[1] == frames)
     own = round(frames * float(rate.rstrip("%")) / 100)
-    print(f"| {rate} | {len(away['hit_ratio'])} | {own} | {spread(away['hit_ratio'], 100)} "
-          f"| {100 * within:.0f} % | {spread(away['device_reads'], 100)} "
-          f"| {spread(away['device_writes'], 100)} |")
+    return [rate, len(away["hit_ratio"]), own, spread(away["hit_ratio"], 100), f"{100 * within:.0f} %",
+            spread(away["device_reads"], 100), spread(away["device_writes"], 100)]
 
 
 def long(requests=10**9):

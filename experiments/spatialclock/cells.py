@@ -1,23 +1,19 @@
 """The counts of flashsift: a cell is one trace, allocation, policy and cache size."""
 
-import csv
-import io
 import json
 import random
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-PAGE_BYTES = 4096
+from common.pages import PAGE_BYTES
+from common.program import done, records
+from common.traces import LAYOUTS, fio_requests, live_pages
 
 # The paper's setting: each page is a request, and no discards.
 SETTING = ["--writeback", "evict", "--merge", "off", "--discard", "off"]
-# When a page of a file gets its place: on the paper's ext3 as soon as it is dirty (early), on ext4
-# at its write-back (late). The pages of a block trace have their addresses (given).
-LAYOUTS = {"early": "ext4:alloc=early", "late": "ext4", "given": "identity"}
 # Reads and writes alone, as in the paper's traces; placed early.
 ALONE = ["--layout", LAYOUTS["early"], "--removals", "ignore"]
 
@@ -141,62 +137,32 @@ class Played:
 class Simulator:
     def __init__(self, program: Path):
         self.program = program
-        self.version = self._call("--version").stdout.split()[1]
 
     def _call(self, *args: str | Path) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([self.program, *args], capture_output=True, encoding="utf-8")
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip())
-        return done
+        return done(self.program, *args)
 
     def trace(self, path: Path, own: bool, like: str) -> Trace | str:
         """The trace in a file, or the reason why it is left out."""
         try:
-            done = self._call("compare", path, "--writeback", "evict", "--policy", "lru", "--frames", "1", "--json")
+            said = self._call("compare", path, "--writeback", "evict", "--policy", "lru", "--frames", "1", "--json")
         except RuntimeError as error:
             if "no trace format recognises" in str(error):
                 return "no trace"
             raise
         # Numbers contain narrow spaces.
-        lines = [" ".join(line.split()) for line in done.stderr.splitlines()]
+        lines = [" ".join(line.split()) for line in said.stderr.splitlines()]
         summary = next(filter(None, map(SUMMARY.search, lines)), None)
         if summary is None:
             raise RuntimeError(f"{path}: unexpected output of flashsift: {lines[0]}")
         if summary["side"] != "before":
             return "an after-cache trace: a cache has already taken the hits out of it"
-        if not json.loads(done.stdout)["write_accesses"]:
+        if not json.loads(said.stdout)["write_accesses"]:
             return "no writes in it"
         pages = int(summary["pages"].replace(" ", ""))
-        live_pages = self.live_pages(path) if summary["space"] == "files" else None
+        most = live_pages(self.program, path) if summary["space"] == "files" else None
         return Trace(
-            path.name.split(".")[0], own, summary["format"], summary["space"], pages, live_pages, summary["time"], like
+            path.name.split(".")[0], own, summary["format"], summary["space"], pages, most, summary["time"], like
         )
-
-    def live_pages(self, path: Path) -> int:
-        """The most pages that exist at one time.
-
-        The requests and discards of a cache of one frame show them. A place that is read first
-        existed before the trace.
-        """
-        with tempfile.TemporaryDirectory() as out:
-            one = ["--policy", "lru", "--frames", "1", "--layout", LAYOUTS["early"], "--merge", "off"]
-            one += ["--writeback", "evict"]
-            self._call("compare", path, "--drain", *one, "--after-cache", out, "--after-cache-format", "fio-iolog-3")
-            (log,) = Path(out).iterdir()
-            requests = list(fio_requests(log))
-        known, live = set(), set()
-        for operation, pages in requests:
-            if operation == "read":
-                live.update(set(pages) - known)
-            known.update(pages)
-        most = len(live)
-        for operation, pages in requests:
-            if operation == "trim":
-                live.difference_update(pages)
-            else:
-                live.update(pages)
-            most = max(most, len(live))
-        return most
 
     def throughputs(self, devices: list[str]) -> list[Throughput]:
         """Table 2: 32,768 requests of 4 KiB to different places in 1 GiB, sorted or random."""
@@ -214,8 +180,8 @@ class Simulator:
                     )
                     lines = ["fio version 2 iolog", "/dev/card add", "/dev/card open", *actions, "/dev/card close"]
                     path.write_text("\n".join(lines) + "\n")
-                    done = self._call("replay", path, "--null", "--device", ",".join(devices), "--json")
-                    modelled = json.loads(done.stdout)["modelled"]
+                    said = self._call("replay", path, "--null", "--device", ",".join(devices), "--json")
+                    modelled = json.loads(said.stdout)["modelled"]
                     rows += (Throughput(row["device"], operation, order, round(row["bytes_per_s"])) for row in modelled)
         return rows
 
@@ -238,8 +204,7 @@ class Simulator:
     def alone(self, path: Path, trace: Trace, grid: "Grid", devices: list[str]) -> list[Alone]:
         """The cells of the trace without its removals."""
         on = ["--drain", "--device", ",".join(devices), "--json"]
-        done = self._call("compare", path, *grid.args(), *SETTING, *ALONE, *on)
-        rows = map(json.loads, done.stdout.splitlines())
+        rows = records(self.program, "compare", path, *grid.args(), *SETTING, *ALONE, *on)
         counts = "policy frames device device_writes drained".split()
         return [Alone(trace.name, *(row[name] for name in counts), round(row["elapsed_s"] * 1e6)) for row in rows]
 
@@ -259,11 +224,10 @@ class Simulator:
     ) -> tuple[list[Cell], list[Time], dict[str, float]]:
         on = ["--device", ",".join(devices)] if devices else []
         setting = ["--layout", LAYOUTS[allocation], *SETTING]
-        done = self._call("compare", path, "--json", *grid.args(), *setting, *on, *more)
         cells, times, cpu_s = [], [], dict.fromkeys(grid.policies, 0.0)
-        for line in done.stdout.splitlines():
+        for row in records(self.program, "compare", path, "--json", *grid.args(), *setting, *on, *more):
             # Without --drain there is no count of drained pages.
-            cell = {"drained": 0} | json.loads(line)
+            cell = {"drained": 0} | row
             place = (trace.name, allocation, cell["policy"], cell["frames"])
             if devices:
                 times.append(Time(*place, cell["device"], round(cell["elapsed_s"] * 1e6)))
@@ -303,37 +267,3 @@ def _count_requests(cell: Cell, folder: Path) -> Cell:
         raise RuntimeError(f"{path.name}: the requests differ from the counts: {cell}")
     in_drain = sum(nonsequential[cell.device_writes - cell.drained :])
     return replace(cell, backward=backward, nonsequential_drained=in_drain)
-
-
-def fio_requests(path: Path) -> Iterator[tuple[str, range]]:
-    """Operations and pages of a fio log, version 3."""
-    with path.open() as log:
-        for line in log:
-            words = line.split()
-            if len(words) == 5:
-                start, length = int(words[3]) // PAGE_BYTES, int(words[4]) // PAGE_BYTES
-                yield words[2], range(start, start + length)
-
-
-def load(kind: type, path: Path) -> list:
-    """Rows of a CSV file as `kind`; none if it does not exist."""
-    if not path.exists():
-        return []
-    read = {bool: "True".__eq__, str: str, int: int}
-    with path.open(newline="") as file:
-        return [
-            kind(**{
-                field.name: read.get(field.type, lambda text: int(text) if text else None)(row[field.name])
-                for field in fields(kind)
-            })
-            for row in csv.DictReader(file)
-        ]
-
-
-def dump(kind: type, rows: list) -> str:
-    """Write `rows` as CSV."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(field.name for field in fields(kind))
-    writer.writerows(astuple(row) for row in rows)
-    return out.getvalue()

@@ -6,6 +6,7 @@ from html import escape
 from math import ceil, floor, log2, log10
 
 from cells import Cell, Trace
+from common.drawing import COLUMNS, PANEL_WIDTH, STYLE, begin, placed, ticks_of, white
 from published import PAGES_PER_MB
 from tables import Results, ends, of_other
 
@@ -22,8 +23,7 @@ STYLES = {
     "spatialclock:insert_ref=1": ("#e0a0a0", ""),
     "belady": ("#999999", "M-3,-1h6v2h-6z"),
 }
-PANEL_WIDTH, PANEL_HEIGHT = 270, 210
-COLUMNS = 3
+PANEL_HEIGHT = 210
 LEFT, TOP, RIGHT, BOTTOM = 46, 26, 12, 34  # around the plot inside a panel
 
 
@@ -84,7 +84,7 @@ def lines(results: Results, title: str, panels: list[Panel]) -> str:
 def _curves(panel: Panel) -> str:
     points = [point for curve in panel.curves.values() for point in curve]
     least_x, most_x = log2(min(x for x, _ in points)) - 0.15, log2(max(x for x, _ in points)) + 0.15
-    ticks = _ticks(min(y for _, y in points), max(y for _, y in points))
+    ticks = ticks_of(min(y for _, y in points), max(y for _, y in points))
 
     def at(x: float, y: float) -> tuple[float, float]:
         return _scale(log2(x), least_x, most_x, LEFT, PANEL_WIDTH - RIGHT), _scale(
@@ -132,7 +132,7 @@ def _bars(results: Results, trace: Trace) -> str:
         for policy in [*results.policies, "spatialclock:insert_ref=1"]
     }
     left, bottom = LEFT + 34, PANEL_HEIGHT - BOTTOM
-    ticks = _ticks(0, max(max(pair) for pair in shares.values()))
+    ticks = ticks_of(0, max(max(pair) for pair in shares.values()))
 
     def at(value: float) -> float:
         return _scale(value, 0, ticks[-1], left, PANEL_WIDTH - RIGHT)
@@ -151,15 +151,6 @@ def _bars(results: Results, trace: Trace) -> str:
         svg.append(f'<rect fill="{color}" x="{left}" y="{y + 3:.1f}" width="{width:.1f}" height="{step - 6:.1f}"/>')
         svg.append(f'<path class="line" d="M{at(share_64_mb) - 2:.1f},{y + 1:.1f}h4v{step - 2:.1f}h-4z"/>')
     return _titled(trace.name + of_other(trace), svg)
-
-
-def _ticks(least: float, most: float) -> list[float]:
-    """About five round numbers that hold the range."""
-    span = (most - least) or abs(most) or 1.0
-    magnitude = 10 ** floor(log10(span / 4))
-    step = next(factor * magnitude for factor in (1, 2, 2.5, 5, 10) if span / (factor * magnitude) <= 5)
-    first, last = floor(least / step + 1e-9), ceil(most / step - 1e-9)
-    return [n * step for n in range(first, max(last, first + 1) + 1)]
 
 
 def _label(tick: float, ticks: list[float]) -> str:
@@ -189,16 +180,12 @@ def _page(title: str, footer: str, legend: str, panels: list[str]) -> str:
     width, height = COLUMNS * PANEL_WIDTH, head + rows * PANEL_HEIGHT + 22
     marks = "".join(f'<path id="{policy}" fill="{color}" d="{mark}"/>' for policy, (color, mark) in STYLES.items())
     svg = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
-        "<style>text{font:11px sans-serif;fill:#222}.title{font-weight:bold}.end{text-anchor:end}"
-        ".middle{text-anchor:middle}.grid{stroke:#ddd}.fits{fill:#f0f0f0}.curve{fill:none;stroke-width:1.4}"
-        ".line{fill:#000;stroke:#fff}</style>",
-        f'<defs>{marks}</defs><rect width="{width}" height="{height}" fill="#fff"/>',
+        begin(width, height),
+        f"<style>{STYLE}.fits{{fill:#f0f0f0}}.curve{{fill:none;stroke-width:1.4}}.line{{fill:#000;stroke:#fff}}</style>",
+        f"<defs>{marks}</defs>{white(width, height)}",
         f'<text class="title" x="16" y="20">{escape(title)}</text>',
         legend,
+        *placed(panels, head, PANEL_HEIGHT),
+        f'<text x="16" y="{height - 8}">{escape(footer)}</text>\n</svg>\n',
     ]
-    for n, panel in enumerate(panels):
-        x, y = n % COLUMNS * PANEL_WIDTH, head + n // COLUMNS * PANEL_HEIGHT
-        svg.append(f'<g transform="translate({x},{y})">\n{panel}\n</g>')
-    svg.append(f'<text x="16" y="{height - 8}">{escape(footer)}</text>\n</svg>\n')
     return "\n".join(svg)

@@ -1,17 +1,19 @@
 """Run the cells of the experiment and write the results: CSV, tables in RESULTS.md, figures."""
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
 
 import figures
 import tables
-from cells import Alone, Cell, Grid, Played, Simulator, Throughput, Time, Trace, dump, load
-from published import PAGES_PER_MB, SIZES_MB, Published
+from cells import Alone, Cell, Grid, Played, Simulator, Throughput, Time, Trace
+from common.pages import fill
+from common.program import parsed, report_parser, run
+from common.rows import dump, finish, load
+from published import PAGES_PER_MB, Published
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 # Alternatives where the paper is ambiguous.
 OTHER_READINGS = [
     "spatialclock:insert_ref=1",
@@ -30,7 +32,7 @@ def main() -> int:
     args = arguments()
     published = Published(HERE / "published.toml")
     policies = [policy for policy in published.names if policy != "for" or args.with_for]
-    traces, cells, times = run(args, published, policies)
+    traces, cells, times = run_all(args, published, policies)
     profiles = [*published.disks.values(), *published.profiles.values()]
     throughputs = Simulator(args.flashsift).throughputs(profiles)
     alone = run_alone(args, published, policies, traces)
@@ -53,45 +55,24 @@ def main() -> int:
         "times.csv": dump(Time, times),
         "alone.csv": dump(Alone, alone),
         "table2.csv": dump(Throughput, throughputs),
-        "RESULTS.md": tables.fill((HERE / "RESULTS.md").read_text(), results),
+        "RESULTS.md": fill((HERE / "RESULTS.md").read_text(), tables.TABLES, results),
         **figures.draw(results),
     }
-    stale = [name for name, text in files.items() if not is_current(HERE / name, text)]
-    if args.check:
-        for name in stale:
-            print(f"{HERE / name} is stale", file=sys.stderr)
-        return bool(stale)
-    for name in stale:
-        (HERE / name).write_text(files[name])
-    print(f"written: {', '.join(stale) or 'nothing, all was current'}", file=sys.stderr)
-    return 0
-
-
-def is_current(path: Path, text: str) -> bool:
-    return path.exists() and path.read_text() == text
+    return finish(HERE, files, args.check)
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
-    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--own", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
+    parser = report_parser(__doc__, folders="more traces")
     parser.add_argument(
         "--without-for", dest="with_for", action="store_false", help="leave FOR out: its evictions examine every frame"
     )
     parser.add_argument(
         "--only", nargs="+", metavar="TRACE", help="run these; the cells of others are those of an earlier run"
     )
-    parser.add_argument("folders", type=Path, nargs="*", metavar="TRACES_DIR", help="more traces")
-    args = parser.parse_args()
-    args.folders += [Path(folder) for folder in os.environ.get("FLASHSIFT_TRACES", "").split(":") if folder]
-    for folder in args.folders:
-        if not folder.is_dir():
-            parser.error(f"{folder} is no folder")
-    return args
+    return parsed(parser)
 
 
-def run(
+def run_all(
     args: argparse.Namespace, published: Published, policies: list[str]
 ) -> tuple[list[Trace], list[Cell], list[Time]]:
     """Cells of every trace found, and saved cells of traces of others that are not found."""
@@ -188,7 +169,4 @@ def cells_of(
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except RuntimeError as error:
-        sys.exit(f"run.sh: {error}")
+    run(main)

@@ -1,15 +1,13 @@
 """Markdown tables between the markers of RESULTS.md."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from textwrap import fill as wrap
 
 from cells import Alone, Cell, Played, Throughput, Time, Trace
+from common.pages import count, markdown, wrapped
+from common.pages import signed as signed_to
 from published import PAGES_PER_MB, SIZES_MB, Published
-
-MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -66,21 +64,6 @@ def ends(results: Results, trace: Trace) -> list[int]:
     return [papers[0], papers[-1], shares[0], shares[-1]]
 
 
-def fill(document: str, results: Results) -> str:
-    """The document with every marked table replaced."""
-    filled = MARKED.sub(lambda found: found[1] + TABLES[found[2]](results) + found[3], document)
-    unused = TABLES.keys() - {name for _, name, _ in MARKED.findall(document)}
-    if unused:
-        raise ValueError(f"RESULTS.md has no place for: {', '.join(sorted(unused))}")
-    return filled
-
-
-def markdown(head: list[str], rows: list[list[str]], text: tuple[int, ...] = (0,)) -> str:
-    """Columns that are not `text` are numbers."""
-    lines = [head, ["---" if n in text else "---:" for n in range(len(head))], *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def traces(results: Results) -> str:
     """Table 3."""
     rows = []
@@ -101,7 +84,7 @@ def traces(results: Results) -> str:
             f"{trace.pages / PAGES_PER_MB:,.1f}", live,
         ])  # fmt: skip
     head = "trace|kind|page reads|MiB|page writes|MiB|cold-miss ratio|touches, MiB|peak live, MiB"
-    return markdown(head.split("|"), rows, text=(0, 1))
+    return markdown(head, rows, text=(0, 1))
 
 
 def table2(results: Results) -> str:
@@ -173,7 +156,7 @@ def spatialclock(results: Results) -> str:
             row += [change(clock.nonsequential, lru.nonsequential) for clock in clocks]
             rows.append(row)
     head = "trace, cache|hit ratio LRU|SC, points|set|writes LRU|SC|set|not sequential LRU|SC|set"
-    return markdown(head.split("|"), rows)
+    return markdown(head, rows)
 
 
 READINGS_OF_SPATIALCLOCK = ["spatialclock", "spatialclock:insert_ref=1"]
@@ -275,7 +258,7 @@ def summary(results: Results) -> str:
     """SpatialClock's time against LRU's, with the share of cache that 64 MB are of W3."""
 
     def less(clock_s: float, lru_s: float) -> str:
-        return f"{1 - clock_s / lru_s:+.0%}".replace("-", "−").replace("−0%", "+0%").replace("%", "")
+        return f"{1 - clock_s / lru_s:+.0%}".replace("-0%", "+0%").replace("-", "−").replace("%", "")
 
     published = results.published.devices
     rows = [["*W3, 64 MB*", *(less(published[d]["spatialclock"], published[d]["lru"]) for d in published), "", ""]]
@@ -464,7 +447,7 @@ def alone(results: Results) -> str:
             f"{rank} of {len(card)}", signed(-saved(card["spatialclock"], card["fab"])),
         ])  # fmt: skip
     head = "trace|pages written|drained|time against LRU, %: microSD|eMMC-1|eMMC-2|rank on microSD|against FAB on microSD, %"
-    return markdown(head.split("|"), rows)
+    return markdown(head, rows)
 
 
 def leads(results: Results, allocation: str, policy: str) -> dict[str, list[float]]:
@@ -516,7 +499,7 @@ def verdict(results: Results) -> str:
             "yes" if 2 * shrinks > len(by_trace) else "no", "", f"{shrinks} of {len(by_trace)}",
         ])  # fmt: skip
     head = "claim|published, %|reading|direction|ours, %: median (least … most)|traces"
-    table = markdown(head.split("|"), rows, text=(0, 2, 3))
+    table = markdown(head, rows, text=(0, 2, 3))
     early, late, _, of_alone = leads_by_reading(results).values()
     wins = {name: of[0] for name, of in of_alone.items() if of[0] > 0}
     losses = {name: of[0] for name, of in of_alone.items() if of[0] <= 0}
@@ -531,7 +514,7 @@ def verdict(results: Results) -> str:
         "places at write-back. On traces of the paper's form, reads and writes alone at 64 MB, it takes less on "
         f"{len(wins)} of {len(of_alone)} ({listed(wins)}) and more on {len(losses)} ({listed(losses)})."
     )
-    return f"{table}\n{wrap(text, 100, break_on_hyphens=False)}\n\n"
+    return f"{table}\n{wrapped(text)}\n\n"
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
@@ -543,16 +526,12 @@ TABLES: dict[str, Callable[[Results], str]] = {
 }
 
 
-def count(number: float | None) -> str:
-    return "" if number is None else f"{number:,.0f}"
-
-
 def share(part: float, whole: float) -> str:
     return f"{count(part)} ({part / whole:.0%})" if whole else count(part)
 
 
 def signed(percent: float) -> str:
-    return f"{percent:+.0f}".replace("-", "−") if round(percent) else "0"
+    return signed_to(percent, 0)
 
 
 def points(to: Cell, of: Cell) -> str:

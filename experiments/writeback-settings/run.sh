@@ -12,13 +12,9 @@
 # The measurement needs root, e2fsprogs, xfsprogs and btrfs-progs. $FLASHSIFT names a program
 # instead of the build.
 set -eu -o pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-program=${FLASHSIFT:-}
-if [ -z "$program" ]; then
-  cargo build --release --locked --quiet -p flashsift
-  program=${CARGO_TARGET_DIR:-target}/release/flashsift
-fi
-words=(python3 -B experiments/writeback-settings/settings.py --flashsift "$(realpath "$program")" "$@")
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
+program=$(flashsift)
+words=(python3 experiments/writeback-settings/settings.py --flashsift "$program" "$@")
 if [ "${1:-}" = --witness ] || [ "${1:-}" = --record ]; then
   # A mount that another namespace copied would not end.
   exec unshare --mount --propagation private "${words[@]}"

@@ -1,22 +1,23 @@
 """Compare the bytes that settings write on replayed file systems with those that are predicted."""
 
-import argparse
 import json
 import os
 import platform
-import re
 import shutil
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from apps import testbed
+from common import program as programs
+from common.pages import MIB, PAGE_BYTES, fill, markdown
+from common.program import done, output, records
+from common.rows import json_lines, write_json
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MEASURED = HERE / "measured"
-MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-PAGE_BYTES = 4096
-SECTOR_BYTES = 512
 RECORDINGS = ["messenger", "game", "feed"]
 # Of the script `small`, recorded for this page.
 SMALL = ["config", "git", "databases", "install"]
@@ -31,8 +32,7 @@ IMAGE_BYTES = 4 << 30
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--flashsift", type=Path, required=True)
+    parser = programs.parser(__doc__)
     parser.add_argument("--measure", nargs="*")
     parser.add_argument("--expire", nargs="*")
     parser.add_argument("--witness", nargs="?", const=3.0, type=float)
@@ -54,12 +54,6 @@ def main() -> None:
     write(program)
 
 
-def call(*command: object, **more: object) -> str:
-    return subprocess.run(
-        [str(word) for word in command], check=True, stdout=subprocess.PIPE, encoding="utf-8", **more
-    ).stdout
-
-
 def trace_of(name: str) -> Path:
     own = HERE / f"{name}.parquet"
     return own if own.exists() else ROOT / f"testdata/{name}.parquet"
@@ -70,12 +64,12 @@ def replay(program: Path, names: list[str], settings: list[str], suffix: str) ->
     running = []
     for name in names:
         words = [program, "prove", trace_of(name), "--json", "--setting", ",".join(settings)]
-        with open(MEASURED / f"{name}{suffix}.jsonl", "w", encoding="utf-8") as output:
+        with open(MEASURED / f"{name}{suffix}.jsonl", "w") as output:
             running.append(subprocess.Popen([str(word) for word in words], stdout=output))
     # Each is waited for, also after one that failed.
     if sum(abs(one.wait()) for one in running):
         raise SystemExit("a replay failed")
-    (MEASURED / "machine.json").write_text(json.dumps(versions(), indent=1) + "\n", encoding="utf-8")
+    write_json(MEASURED / "machine.json", versions())
 
 
 def expire(program: Path, names: list[str]) -> None:
@@ -89,22 +83,21 @@ def expire(program: Path, names: list[str]) -> None:
     # It restores the value when its input ends, also if this process is killed.
     restore = ["sh", "-c", f"trap '' INT TERM HUP; cat >/dev/null; echo {old} >{EXPIRE_FILE}"]
     with subprocess.Popen(restore, stdin=subprocess.PIPE):
-        EXPIRE_FILE.write_text("30000", encoding="utf-8")
+        EXPIRE_FILE.write_text("30000")
         replay(program, names, settings, "-expire")
     for name in names:
         path = MEASURED / f"{name}-expire.jsonl"
-        arms = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        base = json.loads((MEASURED / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()[0])
+        arms, base = json_lines(path), json_lines(MEASURED / f"{name}.jsonl")[0]
         for arm in arms:
             ratio = arm["written_bytes"] / base["written_bytes"]
             arm.update(setting=arm["setting"] + word, ratio=ratio, half_width=None)
-        path.write_text("".join(f"{json.dumps(arm)}\n" for arm in [base, *arms]), encoding="utf-8")
+        path.write_text("".join(f"{json.dumps(arm)}\n" for arm in [base, *arms]))
 
 
 def versions() -> dict:
     def first(*command: str) -> str:
-        done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
-        return (done.stdout + done.stderr).strip().splitlines()[0]
+        said = done(*command)
+        return (said.stdout + said.stderr).strip().splitlines()[0]
 
     return {
         "kernel": f"{platform.system()} {platform.release().partition('-')[0]} {platform.machine()}",
@@ -113,41 +106,22 @@ def versions() -> dict:
     }
 
 
-def written_bytes(device: str) -> int:
-    return SECTOR_BYTES * int(Path(f"/sys/block/{Path(device).name}/stat").read_text().split()[6])
-
-
 def recorded(program: Path, name: str, minutes: float, scratch: Path) -> tuple[Path, int]:
     """Records a workload on ext4, and counts the bytes at its device until it is unmounted."""
-    folder, trace, image = (scratch / part for part in (name, f"{name}.parquet", f"{name}.image"))
-    folder.mkdir()
-    with open(image, "wb") as file:
-        file.truncate(IMAGE_BYTES)
-    call("mkfs.ext4", "-q", "-F", image)
-    device = call("losetup", "--find", "--show", image).strip()
-    held = os.open(device, os.O_RDONLY)
-    try:
-        try:
-            call("mount", "-o", "noinit_itable", device, folder)
-        finally:
-            # The device lives on while it is open or mounted.
-            call("losetup", "--detach", device)
-        try:
-            call("sync", "--file-system", folder)
-            before = written_bytes(device)
+    folder, trace = scratch / name, scratch / f"{name}.parquet"
+    with testbed.loop(testbed.image(scratch / f"{name}.image", IMAGE_BYTES)) as device:
+        with testbed.mounted(device, folder, options=testbed.UNFILLED) as volume:
+            volume.sync()
+            before = volume.bytes_written()
             workload = {"appends": [HERE / name]} | {kind: [HERE / "small", kind] for kind in SMALL}
-            call(
+            output(
                 program, "record", "-o", trace, "--path", folder, "--",
                 *workload.get(name, [ROOT / "workloads" / name]), "--dir", folder / "files",
                 "--seed", 7, "--minutes", minutes,
             )  # fmt: skip
-        finally:
-            call("umount", folder)
         # It fails while a copy of the mount is in another namespace.
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
-        return trace, written_bytes(device) - before
-    finally:
-        os.close(held)
+        return trace, volume.bytes_written() - before
 
 
 def record(program: Path, minutes: float) -> None:
@@ -163,10 +137,10 @@ def witness(program: Path, minutes: float) -> None:
 
         def replayed(name: str) -> None:
             trace, live = recorded(program, name, minutes, Path(scratch))
-            found = call(program, "prove", trace, "--json", "--window", "10s", "--setting", "ext4")
-            arms = [json.loads(line)["written_bytes"] for line in found.splitlines()]
+            found = records(program, "prove", trace, "--json", "--window", "10s", "--setting", "ext4")
+            arms = [arm["written_bytes"] for arm in found]
             row = {"workload": name, "minutes": minutes, "live_bytes": live, "arms": arms}
-            (MEASURED / f"witness-{name}.json").write_text(json.dumps(row) + "\n", encoding="utf-8")
+            (MEASURED / f"witness-{name}.json").write_text(json.dumps(row) + "\n")
 
         list(pool.map(replayed, ["messenger", "appends"]))
 
@@ -175,27 +149,25 @@ def cut(cuts: int) -> None:
     """Cuts the power of each setting so often, on the disk of the tests of power cuts."""
     test = "power_cuts::settings::files_after_power_cuts_by_setting"
     words = ["cargo", "test", "--locked", "-p", "flashsift", "--test", "integration", test, "--", "--ignored", "--nocapture"]
-    said = call(*words, env={**os.environ, "FLASHSIFT_CUTS": str(cuts)}, cwd=ROOT)
+    said = output(*words, env={**os.environ, "FLASHSIFT_CUTS": str(cuts)}, cwd=ROOT)
     found = [line.removeprefix("found ") for line in said.splitlines() if line.startswith("found ")]
-    (MEASURED / "cuts.jsonl").write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
+    (MEASURED / "cuts.jsonl").write_text("".join(f"{line}\n" for line in found))
 
 
 def after_cuts() -> str:
-    path = MEASURED / "cuts.jsonl"
-    found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     rows = [
         [
             one["setting"], str(one["cuts"]), str(one["not_mounted"]),
             f"{one['synced_lost']} in {one['cuts_with_synced_lost']}", f"{one['wrong']} in {one['cuts_with_wrong']}",
             f"{one['replaced_lost']} in {one['cuts_with_replaced_lost']}", f"{one['created_lost'] / one['cuts']:.1f}",
         ]
-        for one in found
+        for one in json_lines(MEASURED / "cuts.jsonl")
     ]  # fmt: skip
     head = [
         "setting", "cuts", "not mountable", "synced files lost, in cuts", "unsynced files with wrong content, in cuts",
         "replaced files empty or lost, in cuts", "new unsynced files lost a cut",
     ]  # fmt: skip
-    return table(head, rows)
+    return markdown(head, rows)
 
 
 def predicted_bytes(program: Path, trace: Path, setting: str) -> int | None:
@@ -208,34 +180,25 @@ def predicted_bytes(program: Path, trace: Path, setting: str) -> int | None:
     if "commit" in options:
         metadata += f":commit={options['commit']}s"
     expire = options.get("expire", "30s")
-    printed = call(
+    (found,) = records(
         program, "compare", trace, "--policy", "lru", "--memory", "16GiB", "--writeback", f"sync,expire:{expire}",
         "--metadata", metadata, "--drain", "--json", "--quiet",
     )  # fmt: skip
-    found = json.loads(printed)
     return PAGE_BYTES * sum(found[key] for key in ("device_writes", "journal_writes", "metadata_writes"))
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def ratios(program: Path, names: list[str]) -> str:
     rows = []
     for name in names:
-        path = MEASURED / f"{name}.jsonl"
-        if not path.exists() or not (text := path.read_text(encoding="utf-8")):
-            continue
+        arms = json_lines(MEASURED / f"{name}.jsonl")
         trace = trace_of(name.removesuffix("-expire"))
-        base = predicted_bytes(program, trace, "ext4")
-        for line in text.splitlines():
-            arm = json.loads(line)
+        base = predicted_bytes(program, trace, "ext4") if arms else None
+        for arm in arms:
             predicted = predicted_bytes(program, trace, arm["setting"])
             ratio, half = arm["ratio"] or 1.0, arm["half_width"]
             rows.append([
                 name.removesuffix("-expire"), f"`{arm['setting']}`" + (", again" if arm["again"] else ""),
-                f"{arm['written_bytes'] / (1 << 20):.1f}", str(arm["writes"]), str(arm["flushes"]),
+                f"{arm['written_bytes'] / MIB:.1f}", str(arm["writes"]), str(arm["flushes"]),
                 f"{ratio:.3f}", f"{half:.3f}" if half else "",
                 f"{predicted / base:.3f}" if predicted else "",
                 f"{predicted / base - ratio:+.3f}" if predicted else "",
@@ -246,20 +209,20 @@ def ratios(program: Path, names: list[str]) -> str:
         "recording", "setting", "MiB", "writes", "flushes", "ratio", "±", "predicted", "difference",
         "predicted bytes / measured", "latest operation, s",
     ]  # fmt: skip
-    return table(head, rows)
+    return markdown(head, rows)
 
 
 def witnesses() -> str:
     rows = []
     for path in sorted(MEASURED.glob("witness-*.json")):
-        row = json.loads(path.read_text(encoding="utf-8"))
+        row = json.loads(path.read_text())
         live = row["live_bytes"]
         rows.append([
-            row["workload"], f"{row['minutes']:g}", f"{live / (1 << 20):.2f}",
-            *(f"{arm / (1 << 20):.2f}" for arm in row["arms"]), *(f"{arm / live:.3f}" for arm in row["arms"]),
+            row["workload"], f"{row['minutes']:g}", f"{live / MIB:.2f}",
+            *(f"{arm / MIB:.2f}" for arm in row["arms"]), *(f"{arm / live:.3f}" for arm in row["arms"]),
         ])  # fmt: skip
     head = ["workload", "minutes", "live, MiB", "replay, MiB", "again, MiB", "replay / live", "again / live"]
-    return table(head, rows)
+    return markdown(head, rows)
 
 
 def write(program: Path) -> None:
@@ -272,8 +235,9 @@ def write(program: Path) -> None:
         "witness": witnesses(),
         "cuts": after_cuts(),
     }
-    text = page.read_text(encoding="utf-8")
-    page.write_text(MARKED.sub(lambda m: m[1] + tables[m[2]] + m[3], text), encoding="utf-8")
+    page.write_text(fill(page.read_text(), {name: lambda text=text: text for name, text in tables.items()}))
 
 
-main()
+if __name__ == "__main__":
+    testbed.end_on_signals()
+    programs.run(main)

@@ -7,29 +7,30 @@ RESULTS.md.
 
 import argparse
 import ctypes
-import json
 import mmap
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from measure import Requests, call
+from apps import testbed
+from apps.testbed import call
+from common.pages import apart, fill, markdown
+from common.program import records
+from measure import PAGES, Requests
 
 HERE = Path(__file__).resolve().parent
 IMAGE_BYTES = 2 << 30
-# The commands and options of each file system. ext4 has no large folios beside encryption.
+# The kind of each file system, and options of mkfs. ext4 has no large folios beside encryption.
 KINDS = {
-    "ext4": (["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"], "noatime"),
-    "ext4 without large folios": (["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", "-O", "encrypt"], "noatime"),
-    "XFS": (["mkfs.xfs", "-q", "-f"], "noatime"),
-    "btrfs": (["mkfs.btrfs", "-q", "-f"], "noatime"),
+    "ext4": ("ext4", "-E", "lazy_itable_init=0"),
+    "ext4 without large folios": ("ext4", "-E", "lazy_itable_init=0", "-O", "encrypt"),
+    "XFS": ("xfs",),
+    "btrfs": ("btrfs",),
 }
 SIZE, STORES, APART = 4 << 20, 20, 200_000
-MARKED = re.compile(r"(<!-- mapped begins -->\n).*?(<!-- mapped ends -->)", re.DOTALL)
 
 
 def stores(path: Path, chunk_bytes: int) -> None:
@@ -111,52 +112,36 @@ RUNS = {
 
 def measured(program: Path, scratch: Path, kind: str, what: str, size: int) -> tuple[int, int]:
     """Return the pages of file data that the device got, and those that are predicted."""
-    make, options = KINDS[kind]
-    image, mounted, trace = scratch / "image", scratch / "mounted", scratch / "trace.parquet"
-    mounted.mkdir(exist_ok=True)
-    with open(image, "wb") as file:
-        file.truncate(IMAGE_BYTES)
-    call(*make, image)
-    device = call("losetup", "--find", "--show", image).strip()
-    try:
-        call("mount", "-o", options, device, mounted)
-    finally:
-        call("losetup", "--detach", device)
-    image.unlink()
-    try:
-        file = mounted / "file"
+    made, *options = KINDS[kind]
+    trace = scratch / "trace.parquet"
+    with testbed.file_system(scratch / "image", IMAGE_BYTES, scratch / "mounted", made, make=options) as volume:
+        file = volume.point / "file"
         if size == 0:
             file.write_bytes(b"x" * SIZE)
-        call("sync", "--file-system", mounted)
-        requests = Requests(device, f"{os.getpid()}")
+        volume.sync()
+        requests = Requests(volume.device, f"{os.getpid()}")
         try:
             run = [sys.executable, __file__, "--run", what, file, size]
-            call(program, "record", "-o", trace, "--path", mounted, "--", *map(str, run))
-            call("sync", "--file-system", mounted)
+            call(program, "record", "-o", trace, "--path", volume.point, "--", *run)
+            volume.sync()
         finally:
             lost = requests.end()
         if lost or requests.not_understood:
             raise RuntimeError(f"lost {lost}, not understood {requests.not_understood}")
-    finally:
-        call("umount", mounted)
-    counts = requests.counts.items()
-    got = sum(sectors for (_, of), sectors in counts if of in ("flusher_pages", "process_pages", "journal_pages"))
+    got = sum(sectors for (_, of), sectors in requests.counts.items() if of in PAGES[:3])
     compare = ["compare", trace, "--policy", "lru", "--memory", "2GiB", "--writeback", "linux", "--drain", "--json"]
-    predicted = json.loads(call(program, *compare).splitlines()[0])["device_writes"]
-    return round(got / 8), predicted
+    return round(got / 8), records(program, *compare)[0]["device_writes"]
 
 
 def table(program: Path, kinds: list[str]) -> str:
-    header = ["| file system | workload | data pages at the device | predicted | |", "| --- | --- | ---: | ---: | ---: |"]
     rows = []
     for kind in kinds:
         for name, (what, size) in RUNS.items():
             with tempfile.TemporaryDirectory(prefix="flashsift-mapped-", dir="/var/tmp") as scratch:
                 got, predicted = measured(program, Path(scratch), kind, what, size)
-            error = f"{100 * (predicted / got - 1):+.1f} %".replace("-", "−")
-            rows.append(f"| {kind} | {name} | {got:,} | {predicted:,} | {error} |")
-            print(rows[-1], file=sys.stderr)
-    return "\n".join(header + rows)
+            rows.append([kind, name, f"{got:,}", f"{predicted:,}", apart(predicted, got)])
+            print(*rows[-1], sep="\t", file=sys.stderr)
+    return markdown("file system|workload|data pages at the device|predicted|", rows, text=(0, 1)).rstrip().replace("|  |", "| |", 1)
 
 
 def main() -> None:
@@ -171,14 +156,14 @@ def main() -> None:
         return {"stores": stores, "lmdb": lmdb, "journal": journal}[what](Path(path), int(size))
     if os.geteuid():
         sys.exit("mapped.py: mounting and tracing need root")
+    testbed.end_on_signals()
     text = table(args.flashsift.resolve(), args.kinds)
     if not args.write:
         return print(text)
     results = HERE / "RESULTS.md"
-    page = results.read_text()
     kernel = "Linux " + os.uname().release.partition("-")[0]
-    text = f"{kernel}, {time.strftime('%Y-%m-%d', time.gmtime())}:\n\n{text}"
-    results.write_text(MARKED.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page))
+    text = f"{kernel}, {time.strftime('%Y-%m-%d', time.gmtime())}:\n\n{text}\n"
+    results.write_text(fill(results.read_text(), {"mapped": lambda: text}, partly=True))
 
 
 if __name__ == "__main__":

@@ -4,35 +4,33 @@ Leaves for each workload NAME.parquet, the accesses of its programs; and measure
 block layer got in each second, and machine.json with the kernel's settings.
 """
 
-import argparse
 import contextlib
-import csv
-import io
 import json
 import os
 import re
-import select
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from apps import testbed
+from apps.device_counts import DeviceCounts
+from common import program
+from common.rows import dump, write_json
+
 HERE = Path(__file__).resolve().parent
 WORKLOADS = HERE.parent.parent / "workloads"
-TRACEFS = Path("/sys/kernel/tracing")
 SETTINGS = ["dirty_expire_centisecs", "dirty_writeback_centisecs", "dirty_background_ratio", "dirty_ratio"]
-# Enough for what arrives while this process waits for a CPU.
-BUFFER_KIB_A_CPU = 8192
 SECTORS_A_PAGE = 8
 IMAGE_BYTES = 4 << 30
 BIO = re.compile(r" (\d+)\.(\d+): block_bio_queue: \d+,\d+ (\w+) \d+ \+ (\d+) \[(.*)\]$")
 REQUEST = re.compile(r" (\d+)\.(\d+): block_rq_issue: \d+,\d+ (\w+) (\d+) \(")
 BOOT_US = re.compile(rb'"boot_us":(\d+)')
+PAGES = ("flusher_pages", "process_pages", "journal_pages", "metadata_pages")
 
 
 @dataclass(frozen=True)
@@ -51,55 +49,23 @@ class Row:
     flushes: int
 
 
-class Requests:
+class Requests(DeviceCounts):
     """The requests to a block device, by second of CLOCK_BOOTTIME, from its making to `end`."""
 
+    EVENTS = ("block_bio_queue", "block_rq_issue")
+    CLOCK = "boot"
+    BUFFER_KIB_A_CPU = 8192
+
     def __init__(self, device: str, name: str):
-        # As the kernel numbers devices in tracepoints: 12 bits of major, 20 of minor.
-        number = os.stat(device).st_rdev
-        number = os.major(number) << 20 | os.minor(number)
         self.counts: Counter[tuple[int, str]] = Counter()
         self.not_understood = 0
-        self._instance = TRACEFS / "instances" / f"flashsift-writeback-{os.getpid()}-{name}"
-        self._instance.mkdir()
-        self._events = [self._instance / f"events/block/{event}" for event in ("block_bio_queue", "block_rq_issue")]
-        (self._instance / "buffer_size_kb").write_text(f"{BUFFER_KIB_A_CPU}")
-        (self._instance / "trace_clock").write_text("boot")
-        self._pipe = os.open(self._instance / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
-        for event in self._events:
-            (event / "filter").write_text(f"dev == {number}")
-            (event / "enable").write_text("1")
-        self._rest = b""
-        self._stop, self._stopping = os.pipe()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+        super().__init__(device, name)
 
     def end(self) -> int:
         """Returns how many events did not fit the kernel's buffer."""
-        for event in self._events:
-            (event / "enable").write_text("0")
-        os.write(self._stopping, b".")
-        self._thread.join()
-        stats = self._instance.glob("per_cpu/cpu*/stats")
-        lost = sum(int(re.search(r"overrun: (\d+)", one.read_text())[1]) for one in stats)
-        for descriptor in (self._pipe, self._stop, self._stopping):
-            os.close(descriptor)
-        self._instance.rmdir()
-        return lost
+        return super().end()["lost"]
 
-    def _read(self) -> None:
-        while self._stop not in select.select([self._pipe, self._stop], [], [])[0]:
-            self._take()
-        self._take()
-
-    def _take(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._pipe, 1 << 16):
-                *lines, self._rest = (self._rest + data).split(b"\n")
-                for line in lines:
-                    self._count(line.decode(errors="replace"))
-
-    def _count(self, line: str) -> None:
+    def _line(self, line: str) -> None:
         if found := BIO.search(line):
             second, _, flags, sectors, task = found.groups()
             flags = flags.removeprefix("F")
@@ -129,25 +95,16 @@ class Run:
     def __init__(self, name: str, seed: int, minutes: float, program: Path, scratch: Path):
         self.name = name
         self.trace = scratch / f"{name}.parquet"
-        self._mount = scratch / name
-        self._mount.mkdir()
+        self._undo = contextlib.ExitStack()
         image = scratch / f"{name}.img"
-        with open(image, "wb") as file:
-            file.truncate(IMAGE_BYTES)
-        call("mkfs.ext4", "-q", "-F", image)
-        device = call("losetup", "--find", "--show", image).strip()
-        try:
-            # ext4 would fill its inode tables with zeros in the background, once in its life.
-            call("mount", "-o", "noinit_itable", device, self._mount)
-        finally:
-            # The device lives on while it is mounted.
-            call("losetup", "--detach", device)
-        image.unlink()
+        self._volume = self._undo.enter_context(
+            testbed.file_system(image, IMAGE_BYTES, scratch / name, options=testbed.UNFILLED, make=())
+        )
         # Writes of mkfs and mount are not of the run.
-        call("sync", "--file-system", self._mount)
-        self._requests = Requests(device, name)
-        command = [program, "record", "-o", self.trace, "--path", self._mount, "--", WORKLOADS / name]
-        command += ["--dir", self._mount / "files", "--seed", seed, "--minutes", minutes]
+        self._volume.sync()
+        self._requests = Requests(self._volume.device, name)
+        command = [program, "record", "-o", self.trace, "--path", self._volume.point, "--", WORKLOADS / name]
+        command += ["--dir", self._volume.point / "files", "--seed", seed, "--minutes", minutes]
         self._log = open(scratch / f"{name}.log", "w+")
         self._process = subprocess.Popen(
             list(map(str, command)), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
@@ -157,7 +114,7 @@ class Run:
         try:
             status = self._process.wait()
             end_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-            call("sync", "--file-system", self._mount)
+            self._volume.sync()
         finally:
             self.stop()
         self._log.seek(0)
@@ -176,7 +133,7 @@ class Run:
         counts = self._requests.counts
         pages = {
             name: round(counts[second, name] / SECTORS_A_PAGE)
-            for name in ("flusher_pages", "process_pages", "journal_pages", "metadata_pages")
+            for name in PAGES
         }
         requests, flushes = (counts[second, name] for name in ("write_requests", "flushes"))
         return Row(self.name, second, **pages, write_requests=requests, flushes=flushes)
@@ -185,7 +142,7 @@ class Run:
         if self._process.poll() is None:
             self._process.terminate()
             self._process.wait()
-        call("umount", self._mount)
+        self._undo.close()
         self.lost = self._requests.end()
 
 
@@ -195,21 +152,8 @@ def summary(log: str) -> dict:
     return {name: known[name] for name in ("programs", "actions", "wall_s")}
 
 
-def version() -> str:
-    done = subprocess.run(["mkfs.ext4", "-V"], capture_output=True, encoding="utf-8", check=True)
-    return done.stderr.splitlines()[0]
-
-
-def call(*command: str | Path) -> str:
-    done = subprocess.run(list(map(str, command)), capture_output=True, encoding="utf-8")
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()}")
-    return done.stdout
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="measure.py", description=__doc__)
-    parser.add_argument("--flashsift", type=Path, required=True)
+    parser = program.parser(__doc__, "measure.py")
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"), help="for file systems (/var/tmp)")
@@ -217,6 +161,8 @@ def main() -> None:
     args = parser.parse_args()
     if os.geteuid():
         sys.exit("measure.py: mounting and tracing need root")
+    testbed.end_on_signals()
+    version = program.done("mkfs.ext4", "-V").stderr.splitlines()[0]
     memory = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())[1]
     machine = {
         "kernel": "Linux " + os.uname().release.partition("-")[0] + " " + os.uname().machine,
@@ -225,7 +171,7 @@ def main() -> None:
         "load": round(os.getloadavg()[0], 1),
         "available_kib": int(memory),
         "settings": {name: int(Path(f"/proc/sys/vm/{name}").read_text()) for name in SETTINGS},
-        "file_system": f"ext4 by {version()} without options, mounted with noinit_itable, on a loop device",
+        "file_system": f"ext4 by {version} without options, mounted with noinit_itable, on a loop device",
         "minutes": args.minutes,
         "seed": args.seed,
         "workloads": {},
@@ -242,19 +188,12 @@ def main() -> None:
         finally:
             for run in runs:
                 run.stop()
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(Row.__dataclass_fields__)
-        for name, (trace, rows, facts) in results.items():
+        for name, (trace, _, facts) in results.items():
             machine["workloads"][name] = facts
-            writer.writerows([getattr(row, field) for field in Row.__dataclass_fields__] for row in rows)
             shutil.copy(trace, HERE / f"{name}.parquet")
-    (HERE / "measured.csv").write_text(out.getvalue())
-    (HERE / "machine.json").write_text(json.dumps(machine, indent=1) + "\n")
+    (HERE / "measured.csv").write_text(dump(Row, (row for _, rows, _ in results.values() for row in rows)))
+    write_json(HERE / "machine.json", machine)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except RuntimeError as error:
-        sys.exit(f"measure.py: {error}")
+    program.run(main, "measure.py")

@@ -1,11 +1,6 @@
 """Compare the pages that a kernel wrote back with `--writeback linux`, in tables and a figure."""
 
-import argparse
-import csv
 import json
-import re
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -13,9 +8,13 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from common.drawing import begin, white
+from common.pages import PAGE_BYTES, apart, fill, item, markdown
+from common.program import output, report_parser, run
+from common.rows import finish, load
+from measure import Row
+
 HERE = Path(__file__).resolve().parent
-MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-PAGE_BYTES = 4096
 KINDS = ["flusher_pages", "process_pages", "journal_pages", "metadata_pages", "write_requests", "flushes"]
 # A cache that holds everything: the machine had far more memory than the workloads wrote.
 MEMORY = "16GiB"
@@ -66,42 +65,28 @@ class Workload:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
-    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
-    args = parser.parse_args()
+    args = report_parser(__doc__).parse_args()
     machine = json.loads((HERE / "machine.json").read_text())
     workloads = [workload(args.flashsift, name, machine) for name in machine["workloads"]]
-    document = (HERE / "RESULTS.md").read_text()
-    files = {
-        "RESULTS.md": MARKED.sub(lambda mark: mark[1] + TABLES[mark[2]](workloads, machine) + mark[3], document),
-        "pages.svg": figure(workloads),
-    }
-    stale = [name for name, text in files.items() if not (HERE / name).exists() or (HERE / name).read_text() != text]
-    for name in stale:
-        if args.check:
-            print(f"{HERE / name} is stale", file=sys.stderr)
-        else:
-            (HERE / name).write_text(files[name])
-    return bool(stale) and args.check
+    page = fill((HERE / "RESULTS.md").read_text(), TABLES, workloads, machine, partly=True)
+    return finish(HERE, {"RESULTS.md": page, "pages.svg": figure(workloads)}, args.check)
 
 
 def workload(program: Path, name: str, machine: dict) -> Workload:
     trace = HERE / f"{name}.parquet"
     facts = machine["workloads"][name]
     kernel: Counter[tuple[int, str]] = Counter()
-    with open(HERE / "measured.csv", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["workload"] == name:
-                for kind in KINDS:
-                    kernel[int(int(row["second"]) - facts["began_s"] // 1), kind] += int(row[kind])
+    for row in load(Row, HERE / "measured.csv"):
+        if row.workload == name:
+            for kind in KINDS:
+                kernel[int(row.second - facts["began_s"] // 1), kind] += getattr(row, kind)
     settings = machine["settings"]
     ram_kib = machine["available_kib"] // 4 * 4
     expire = f"expire:{settings['dirty_expire_centisecs'] // 100}s,tick={settings['dirty_writeback_centisecs'] // 100}s"
     modes = f"{expire},ratio={settings['dirty_background_ratio']},ram={ram_kib}KiB,sync"
     pages: Counter[int] = Counter()
     with tempfile.TemporaryDirectory() as out:
-        done = call(
+        done = output(
             program, "compare", trace, "--policy", "lru", "--memory", MEMORY, "--writeback", modes, "--json",
             "--quiet", "--after-cache", out, "--after-cache-format", "fio-iolog-3",
         )  # fmt: skip
@@ -113,30 +98,16 @@ def workload(program: Path, name: str, machine: dict) -> Workload:
                 pages[int(words[0]) // 1_000_000] += int(words[4]) // PAGE_BYTES
     if sum(pages.values()) != predicted["device_writes"]:
         raise RuntimeError(f"{name}: the requests differ from the counts")
-    own = call(
+    own = output(
         program, "compare", trace, "--policy", "lru", "--memory", MEMORY, "--writeback", modes, "--json", "--quiet",
         "--metadata", "ext4",
     )  # fmt: skip
-    end_s = json.loads(call(program, "describe", "--json", trace))["duration_us"] / 1e6
+    end_s = json.loads(output(program, "describe", "--json", trace))["duration_us"] / 1e6
     return Workload(name, end_s, kernel, predicted, pages, json.loads(own))
 
 
-def call(*command: str | Path) -> str:
-    done = subprocess.run(list(map(str, command)), capture_output=True, encoding="utf-8")
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip())
-    return done.stdout
-
-
-def markdown(head: list[str], rows: list[list[str]]) -> str:
-    """The first column is text, the others are numbers."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def compared(measured: int, predicted: int) -> list[str]:
-    error = f"{100 * (predicted / measured - 1):+.1f} %".replace("-", "−") if measured else ""
-    return [f"{measured:,}", f"{predicted:,}", error]
+    return [f"{measured:,}", f"{predicted:,}", apart(predicted, measured)]
 
 
 def totals(workloads: list[Workload], _: dict) -> str:
@@ -185,7 +156,7 @@ def short(workloads: list[Workload], _: dict) -> str:
         f"**The model leaves out journal and metadata**: {100 * min(metadata):.0f} to {100 * max(metadata):.0f} % of "
         "all pages written.",
     ]
-    return "\n" + "".join(map(wrap, lines)) + "\n"
+    return "\n" + "".join(map(item, lines)) + "\n"
 
 
 def beside(workloads: list[Workload], _: dict) -> str:
@@ -222,17 +193,7 @@ def settings(workloads: list[Workload], machine: dict) -> str:
         f"`workloads/NAME --seed {machine['seed']} --minutes {machine['minutes']:g}`, of think time",
         "events that were lost: " + ", ".join(f"{n} {facts['lost']}" for n, facts in machine["workloads"].items()),
     ]
-    return "".join(wrap(line) for line in lines)
-
-
-def wrap(line: str) -> str:
-    """A list item of at most 100 columns a line."""
-    out, column = "-", 1
-    for word in line.split():
-        if column + 1 + len(word) > 100:
-            out, column = f"{out}\n ", 1
-        out, column = f"{out} {word}", column + 1 + len(word)
-    return out + "\n"
+    return "".join(map(item, lines))
 
 
 def figure(workloads: list[Workload]) -> str:
@@ -260,12 +221,11 @@ def figure(workloads: list[Workload]) -> str:
         )
     rows = (len(workloads) + 1) // 2
     return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * width} {rows * height + 24}" '
-        f'width="{2 * width}" height="{rows * height + 24}">',
+        begin(2 * width, rows * height + 24),
         "<style>text{font:11px sans-serif;fill:#222}.title{font-weight:bold}.end{text-anchor:end}"
         ".grid{stroke:#bbb;fill:none}.kernel{stroke:#000;fill:none;stroke-width:1.5}"
         ".model{stroke:#0072b2;fill:none;stroke-width:1.5;stroke-dasharray:5 3}</style>",
-        f'<rect width="{2 * width}" height="{rows * height + 24}" fill="#fff"/>',
+        white(2 * width, rows * height + 24),
         '<text class="title" x="14" y="18">Pages of file data written until each second. Black: the kernel. '
         "Blue, dashed: --writeback linux.</text>",
         *svg,
@@ -277,7 +237,4 @@ def figure(workloads: list[Workload]) -> str:
 TABLES = {table.__name__: table for table in (short, totals, timing, beside, settings)}
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except RuntimeError as error:
-        sys.exit(f"run.sh: {error}")
+    run(main)

@@ -10,18 +10,13 @@
 # The measurement needs root, tracefs, e2fsprogs, and the programs that the workloads drive. The
 # rest needs only cargo and Python 3.11 or later. $FLASHSIFT names a program instead of the build.
 set -eu -o pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-program=${FLASHSIFT:-}
-if [ -z "$program" ]; then
-  cargo build --release --locked --quiet -p flashsift
-  program=${CARGO_TARGET_DIR:-target}/release/flashsift
-fi
-program=$(realpath "$program")
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
+program=$(flashsift)
 if [ "${1:-}" = --mapped ]; then
-  exec python3 -B experiments/writeback/mapped.py --flashsift "$program" --write
+  exec python3 experiments/writeback/mapped.py --flashsift "$program" --write
 fi
 if [ "${1:-}" = --measure ]; then
-  python3 -B experiments/writeback/measure.py --flashsift "$program" --minutes "${2:-5}"
+  python3 experiments/writeback/measure.py --flashsift "$program" --minutes "${2:-5}"
   set --
 fi
-exec python3 -B experiments/writeback/report.py --flashsift "$program" "$@"
+exec python3 experiments/writeback/report.py --flashsift "$program" "$@"

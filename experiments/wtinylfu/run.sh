@@ -4,15 +4,14 @@
 #
 #   run.sh [SAMPLE…]     accesses per frame (2 5 10 16 32 64)
 #
-# FLASHSIFT names the program (default target/release/flashsift).
+# $FLASHSIFT names a program instead of the build.
 set -eu -o pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$(dirname "${BASH_SOURCE[0]}")/../common/start.sh"
 samples=("$@")
 (( ${#samples[@]} )) || samples=(2 5 10 16 32 64)
-cd "$here/../.."
+program=$(flashsift)
 zipf=$(mktemp /tmp/flashsift-zipf.XXXXXX)
 trap 'rm "$zipf"' EXIT
-flashsift=${FLASHSIFT:-target/release/flashsift}
-"$flashsift" synth zipf --requests 20000000 --pages 1000000 --alpha 1.0 --seed 1 --as oracle-general \
+"$program" synth zipf --requests 20000000 --pages 1000000 --alpha 1.0 --seed 1 --as oracle-general \
   -o "$zipf" 2> /dev/null
-python3 -B "$here/table.py" "$flashsift" "$zipf" "${samples[@]}"
+python3 experiments/wtinylfu/table.py "$program" "$zipf" "${samples[@]}"

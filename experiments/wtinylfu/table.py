@@ -1,9 +1,10 @@
 """table.py FLASHSIFT ZIPF SAMPLE…: hits and writes of W-TinyLFU by sample period."""
 
 import glob
-import json
-import subprocess
 import sys
+
+from common.pages import markdown
+from common.program import records
 
 BASE = "10"
 
@@ -14,16 +15,10 @@ def cells(flashsift, samples, trace, options):
     cells = []
     # One at a time, since a default is not repeated in a policy's printed name.
     for name in names:
-        command = [flashsift, "compare", "--json", "--writeback", "evict", "--policy", name]
-        out = subprocess.run([*command, *options, trace], check=True, capture_output=True, text=True)
-        lines = [json.loads(line) for line in out.stdout.splitlines()]
-        cells.append(
-            [
-                (100 * cell["hits"] / cell["accesses"], cell.get("device_writes", 0))
-                for cell in lines
-                if "hits" in cell
-            ]
-        )
+        found = records(flashsift, "compare", "--json", "--writeback", "evict", "--policy", name, *options, trace)
+        cells.append([
+            (100 * cell["hits"] / cell["accesses"], cell.get("device_writes", 0)) for cell in found if "hits" in cell
+        ])  # fmt: skip
     return dict(zip([*samples, "lru"], cells, strict=True))
 
 
@@ -40,20 +35,19 @@ def main():
     # Cells in which some sample decides at all.
     count = len(hits[BASE])
     print(f"{len(traces)} recordings, {count} cells\n")
-    print(f"| sample | hits %, mean | cells with more hits than {BASE} | with fewer | pages written |")
-    print("|---|---:|---:|---:|---:|")
-    total = sum(writes[BASE])
+    rows, total = [], sum(writes[BASE])
     for name in names:
         pairs = list(zip(hits[name], hits[BASE], strict=True))
         more = sum(one > other for one, other in pairs)
         fewer = sum(one < other for one, other in pairs)
         mean = sum(hits[name]) / count
         share = sum(writes[name]) / total
-        print(f"| {name} | {mean:.2f} | {more} | {fewer} | {share:.3f} |")
-    print("\n| sample | hits % on Zipf's law |\n|---|---:|")
-    options = ["--object-cache", "--frames", "100000"]
-    for name, found in cells(flashsift, samples, zipf, options).items():
-        print(f"| {name} | {found[0][0]:.2f} |")
+        rows.append([name, f"{mean:.2f}", more, fewer, f"{share:.3f}"])
+    head = f"sample|hits %, mean|cells with more hits than {BASE}|with fewer|pages written"
+    print(markdown(head, rows, tight=True))
+    on_zipf = cells(flashsift, samples, zipf, ["--object-cache", "--frames", "100000"])
+    rows = [[name, f"{found[0][0]:.2f}"] for name, found in on_zipf.items()]
+    print(markdown("sample|hits % on Zipf's law", rows, tight=True), end="")
 
 
 main()

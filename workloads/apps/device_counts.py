@@ -12,14 +12,17 @@ import threading
 from pathlib import Path
 
 TRACEFS = Path("/sys/kernel/tracing")
-# Enough for what arrives while this process waits for a CPU.
-BUFFER_KIB_A_CPU = 4096
 # major,minor rwbs bytes (…
 REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\w+) (\d+) \(")
 
 
 class DeviceCounts:
     """Counts requests from its making to `end`."""
+
+    EVENTS = ("block_rq_issue",)
+    CLOCK = "local"
+    # Enough for what arrives while this process waits for a CPU.
+    BUFFER_KIB_A_CPU = 4096
 
     def __init__(self, device, name):
         """Begin with a device such as /dev/loop3; `name` tells apart those that count at once."""
@@ -31,11 +34,12 @@ class DeviceCounts:
         self._counts = {"read_bytes": 0, "data_written_bytes": 0, "metadata_written_bytes": 0,
                         "write_requests": 0, "flushes": 0, "discarded_bytes": 0}
         try:
-            (self._instance / "buffer_size_kb").write_text(f"{BUFFER_KIB_A_CPU}")
-            event = self._instance / "events/block/block_rq_issue"
-            (event / "filter").write_text(f"dev == {number}")
+            (self._instance / "buffer_size_kb").write_text(f"{self.BUFFER_KIB_A_CPU}")
+            (self._instance / "trace_clock").write_text(self.CLOCK)
             self._pipe = os.open(self._instance / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
-            (event / "enable").write_text("1")
+            for event in self._enabled():
+                (event.parent / "filter").write_text(f"dev == {number}")
+                event.write_text("1")
         except OSError:
             self._instance.rmdir()
             raise
@@ -46,7 +50,8 @@ class DeviceCounts:
 
     def end(self):
         """Return the counts as plain data. `lost` requests did not fit the kernel's buffer."""
-        (self._instance / "events/block/block_rq_issue/enable").write_text("0")
+        for event in self._enabled():
+            event.write_text("0")
         os.write(self._stopping, b".")
         self._thread.join()
         lost = sum(int(re.search(r"overrun: (\d+)", stats.read_text())[1])
@@ -55,6 +60,9 @@ class DeviceCounts:
             os.close(descriptor)
         self._instance.rmdir()
         return {**self._counts, "lost": lost}
+
+    def _enabled(self):
+        return [self._instance / f"events/block/{event}/enable" for event in self.EVENTS]
 
     def _read(self):
         while self._stop not in select.select([self._pipe, self._stop], [], [])[0]:
@@ -66,8 +74,11 @@ class DeviceCounts:
             while data := os.read(self._pipe, 1 << 16):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
-                    if request := REQUEST.search(line.decode(errors="replace")):
-                        self._count(request[1], int(request[2]))
+                    self._line(line.decode(errors="replace"))
+
+    def _line(self, line):
+        if request := REQUEST.search(line):
+            self._count(request[1], int(request[2]))
 
     def _count(self, rwbs, size):
         counts = self._counts

@@ -19,7 +19,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,19 +26,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import testbed
 from .recording import HERE
 from .run import WorkloadError
 
 PROJECT = HERE.parent
-BOOT = PROJECT / "crates/cli/tests/guest/boot"
 DEFAULT_SECONDS = 1200
 TIMED_OUT = 124
 # qemu takes SD cards whose size is a power of two.
 CARD_MIB = 256
 MEMORY_MIB = 768
-# qemu 7.2 sometimes loses a wake-up, and the guest sleeps for good: it then uses no CPU time.
-ASLEEP_S = 60
-TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ PLANS = {
 def main():
     options = _options()
     try:
-        missing = [program for program in ("qemu-system-x86_64", "mkfs.f2fs") if not _which(program)]
+        missing = [program for program in ("qemu-system-x86_64", "mkfs.f2fs") if not testbed.which(program)]
         if missing:
             packages = "qemu-system-x86 f2fs-tools"
             raise WorkloadError(f"not found: {', '.join(missing)} (on Debian: apt-get install {packages})")
@@ -84,7 +80,7 @@ def main():
         else:
             workload, *rest = options.command
             _record(Path(workload).resolve(), rest, options.o, options.card, options.memory)
-    except (WorkloadError, OSError) as error:
+    except (WorkloadError, RuntimeError, OSError) as error:
         sys.exit(f"f2fs-record: {error}")
 
 
@@ -152,7 +148,9 @@ def _record(workload, arguments, trace, card_mib, memory_mib):
         (out / "command").write_text(
             f"busybox ifconfig lo 127.0.0.1 up\nuname -r > /out/kernel\n{record} > /out/summary 2> /out/log\n")
         seconds = int(os.environ.get("FLASHSIFT_GUEST_SECONDS", DEFAULT_SECONDS))
-        ended, printed = _boot(guest, out, seconds, card_mib, memory_mib)
+        given = {"FLASHSIFT_GUEST_SECONDS": str(seconds), "FLASHSIFT_GUEST_MEMORY": f"{memory_mib}M"}
+        ended, printed = testbed.guest(
+            guest, "f2fs", out, {**os.environ, **given}, lambda: testbed.image(out / "card", card_mib << 20, "f2fs"))
         said = [out / name for name in ("summary", "log")]
         summary, log = (path.read_text(errors="replace") if path.exists() else "" for path in said)
         status = (out / "status").read_text().strip() if (out / "status").exists() else None
@@ -160,7 +158,8 @@ def _record(workload, arguments, trace, card_mib, memory_mib):
         sys.stdout.write(summary)
         sys.stdout.flush()
         if status != "0":
-            why = {TIMED_OUT: f"the guest was ended after {seconds} s", None: f"the guest fell asleep {TRIES} times"}
+            why = {TIMED_OUT: f"the guest was ended after {seconds} s",
+                   None: f"the guest fell asleep {testbed.TRIES} times"}
             raise WorkloadError(f"{workload.name} was not recorded: {why.get(ended, f'status {status}')}\n"
                                 f"{printed.strip()[-2000:]}")
         lines = [json.loads(line) for line in summary.splitlines() if line.startswith('{"workload"')]
@@ -169,7 +168,7 @@ def _record(workload, arguments, trace, card_mib, memory_mib):
         shutil.copy(out / "trace.parquet", trace)
         log = log.replace("/out/trace.parquet", trace.name).splitlines()
         version = subprocess.run([flashsift, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-        mkfs = subprocess.run([_which("mkfs.f2fs"), "-V"], capture_output=True, text=True, check=True).stdout.strip()
+        mkfs = testbed.call("mkfs.f2fs", "-V").strip()
         return {
             "kernel": f"Linux {(out / 'kernel').read_text().strip()} x86_64, emulated, 1 CPU",
             "file_system": f"f2fs on an emulated SD card of {card_mib} MiB, by {mkfs} without options",
@@ -179,57 +178,3 @@ def _record(workload, arguments, trace, card_mib, memory_mib):
             "recorder": log,
             "workload": lines[0],
         }
-
-
-def _boot(guest, out, seconds, card_mib, memory_mib):
-    """Boot a guest, again if it falls asleep. Return its exit status and all that it printed."""
-    for _ in range(TRIES):
-        with open(out / "card", "wb") as card:
-            card.truncate(card_mib << 20)
-        subprocess.run([_which("mkfs.f2fs"), "-q", "-f", out / "card"], stdout=subprocess.DEVNULL, check=True)
-        with tempfile.TemporaryFile("w+", errors="replace") as printed:
-            guest_process = subprocess.Popen(
-                [BOOT, guest, "f2fs", out], stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
-                start_new_session=True, env={**os.environ, "FLASHSIFT_GUEST_SECONDS": str(seconds),
-                                             "FLASHSIFT_GUEST_MEMORY": f"{memory_mib}M"})
-            try:
-                status = _wait_or_end_asleep(guest_process)
-            finally:
-                if guest_process.poll() is None:
-                    os.killpg(guest_process.pid, signal.SIGTERM)
-                    guest_process.wait()
-            printed.seek(0)
-            said = printed.read()
-        if status is not None:
-            break
-    return status, said
-
-
-def _wait_or_end_asleep(process):
-    """Return the exit status; None if the session has used no time of the CPU for long."""
-    used = None
-    while used != (now := _ticks(process.pid)):
-        used = now
-        try:
-            return process.wait(ASLEEP_S)
-        except subprocess.TimeoutExpired:
-            continue
-    return None
-
-
-def _ticks(session):
-    """Time of the CPU that the living processes of a session have used."""
-    ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            # Behind the name: state, parent, group, session; later user and system time.
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session:
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks
-
-
-def _which(program):
-    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

@@ -25,6 +25,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import testbed
 from .device_counts import DeviceCounts
 from .run import WorkloadError
 
@@ -40,13 +41,8 @@ KEEP_PAUSE_S = 2
 SQL_KEEP_PAUSE_S = 0.05
 # Of --short.
 SHORT_KEEP_PAUSE_S = 0.05
-# The command that makes each file system, and the options of its mount. ext4 would fill its inode
-# tables with zeros in the background, once in its life.
-FILE_SYSTEMS = {
-    "ext4": (("mkfs.ext4", "-q", "-F"), ("-o", "noinit_itable"), ("mkfs.ext4", "-V")),
-    "xfs": (("mkfs.xfs", "-q", "-f"), (), ("mkfs.xfs", "-V")),
-    "btrfs": (("mkfs.btrfs", "-q", "-f"), (), ("mkfs.btrfs", "--version")),
-}
+# The options of the mount of each file system, and the word that asks its mkfs for its version.
+FILE_SYSTEMS = {"ext4": (("-o", testbed.UNFILLED), "-V"), "xfs": ((), "-V"), "btrfs": ((), "--version")}
 # Time limit for a recorder to end after a signal.
 END_TIMEOUT_S = 60
 IN_NAMESPACE = "FLASHSIFT_RECORD_ALL"
@@ -135,17 +131,16 @@ def main():
     try:
         if os.geteuid():
             raise WorkloadError("mounting and tracing need root: run it with sudo")
-        make = f"mkfs.{options.file_system}"
-        missing = [p for p in ("losetup", make, "mount", "umount", "unshare") if shutil.which(p) is None]
+        missing = testbed.missing(options.file_system)
         if missing:
             packages = "e2fsprogs xfsprogs btrfs-progs mount util-linux"
-            raise WorkloadError(f"not found in PATH: {', '.join(missing)} (on Debian: apt-get install {packages})")
+            raise WorkloadError(f"not found: {', '.join(missing)} (on Debian: apt-get install {packages})")
         if IN_NAMESPACE not in os.environ:
             # A mount namespace of its own, whose mounts end with this process.
             os.environ[IN_NAMESPACE] = "1"
             os.execvp("unshare", ["unshare", "--mount", "--", sys.executable, *sys.argv])
         _record(options)
-    except (WorkloadError, OSError) as error:
+    except (WorkloadError, RuntimeError, OSError) as error:
         sys.exit(f"record-all: {error}")
 
 
@@ -348,7 +343,8 @@ class _Recording:
         self._plan = plan = PLANS[name]
         self._flashsift = flashsift
         self._minutes = plan.short_s / 60 if options.short else plan.minutes * options.minutes_scale
-        self._make, self._mount_options, self._made_by = FILE_SYSTEMS[options.file_system]
+        self._mount_options, made_by = FILE_SYSTEMS[options.file_system]
+        self._made_by = (f"mkfs.{options.file_system}", made_by)
         self._file_system = options.file_system
         self._mount = place / name
         self._image = scratch / f"{name}.img"
@@ -374,17 +370,12 @@ class _Recording:
     def start(self):
         """Make the file system and begin; `ended` becomes readable at the end."""
         self._mount.mkdir()
-        with open(self._image, "wb") as image:
-            image.truncate(self._plan.file_system_bytes)
-        _run(*self._make, self._image)
-        device = _run("losetup", "--find", "--show", self._image).strip()
+        testbed.image(self._image, self._plan.file_system_bytes, self._file_system)
         # Image and device live on while mounted, and are gone with the mount.
-        self._image.unlink()
-        try:
+        with testbed.loop(self._image) as device:
+            self._image.unlink()
             self._device = DeviceCounts(device, self.name)
             _run("mount", *self._mount_options, device, self._mount)
-        finally:
-            _run("losetup", "--detach", device)
         self._began = time.strftime("%Y-%m-%d", time.gmtime())
         with open(self._log, "wb") as log, open(self._summary, "wb") as summary:
             self._process = subprocess.Popen(

@@ -138,6 +138,18 @@ def tar_gz(files):
     return out.getvalue()
 
 
+def wheel(name, files):
+    """A package of Python with these files, without times."""
+    out, about = io.BytesIO(), f"{name}-1.0.dist-info"
+    files |= {f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
+              f"{about}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
+    files[f"{about}/RECORD"] = "".join(f"{at},,\n" for at in files).encode()
+    with zipfile.ZipFile(out, "w") as archive:
+        for at, body in files.items():
+            archive.writestr(zipfile.ZipInfo(at), body)
+    return out.getvalue()
+
+
 BACKEND = '''
 import base64, hashlib, pathlib, zipfile
 NAME = "{name}"
@@ -168,15 +180,8 @@ class Pip(Program):
         self.names = []
         for number in range(8):
             name = f"wheel{number}"
-            out = io.BytesIO()
-            files = {f"{name}.py": b"", f"{name}.bin": self.blob(8 << number % 4),
-                     f"{name}-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
-                     f"{name}-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
-            files[f"{name}-1.0.dist-info/RECORD"] = "".join(f"{at},,\n" for at in files).encode()
-            with zipfile.ZipFile(out, "w") as wheel:
-                for at, body in files.items():
-                    wheel.writestr(zipfile.ZipInfo(at), body)
-            self.offer(name, f"{name}-1.0-py3-none-any.whl", out.getvalue())
+            body = wheel(name, {f"{name}.py": b"", f"{name}.bin": self.blob(8 << number % 4)})
+            self.offer(name, f"{name}-1.0-py3-none-any.whl", body)
         for number in range(3):
             name = f"source{number}"
             pyproject = b'[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'

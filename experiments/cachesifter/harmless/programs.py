@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 import time
 import tomllib
@@ -26,7 +25,8 @@ from pathlib import Path
 from statistics import median
 
 import caches
-from kinds import ROOT, DATABASE, NO_CACHE, ORDER, PINNED, _shell
+from common.pages import fill, markdown, wrapped
+from kinds import DATABASE, NO_CACHE, ORDER, PINNED, ROOT, _shell
 
 HERE = Path(__file__).resolve().parent
 # Requests of a few bytes more than the deleted ones are no cost.
@@ -231,8 +231,7 @@ def worst(trials):
 
 def table(entries):
     """The rows of what the profiles drop, then those of what they keep."""
-    lines = ["| program | droppable files | bytes | one | half | all | during a run | fetched again | back | time |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
+    rows = []
     for entry in entries:
         if "missing" in entry or not entry["droppable"]:
             continue
@@ -241,11 +240,11 @@ def table(entries):
         eager = sum(trial["files"] for trial in by("during"))
         during = f"{worst(by('during'))} ({len(by('during'))}, {eager} files)" if eager else "no file was old enough"
         (whole,) = by("all")
-        lines.append(f"| {entry['version']} | {entry['droppable']} of {entry['files']} | {whole['bytes']:,} | "
-                     f"{count('one')} | {count('half')} | {worst(by('all') + by('kind'))} | {during} | "
-                     f"{whole['again_bytes']:,} | {whole['back'] / whole['files']:.0%} | "
-                     f"{whole['seconds']:.1f} s, else {entry['control_s']:.1f} s |")
-    lines += ["", "| program | file that stays | files | one is missing | all are missing | problem |", "|---|---|---|---|---|---|"]
+        rows.append([entry["version"], f"{entry['droppable']} of {entry['files']}", f"{whole['bytes']:,}",
+                     count("one"), count("half"), worst(by("all") + by("kind")), during, f"{whole['again_bytes']:,}",
+                     f"{whole['back'] / whole['files']:.0%}", f"{whole['seconds']:.1f} s, else {entry['control_s']:.1f} s"])
+    dropped = markdown("program|droppable files|bytes|one|half|all|during a run|fetched again|back|time", rows, range(10), True)
+    rows = []
     for entry in entries:
         kinds = sorted({trial["kinds"][0] for trial in entry.get("trials", []) if trial["amount"].startswith("pinned")})
         for kind in kinds:
@@ -255,61 +254,31 @@ def table(entries):
             if not problem and (gone := max(trial["gone"] for trial in mine)):
                 problem = f"{gone} other files vanish"
             problem = problem.replace("|", "/")[:90]
-            lines.append(f"| {entry['version']} | `{kind}` | {max(trial['files'] for trial in mine)} | {worst(one)} | "
-                         f"{worst(rest)} | {problem} |")
-    return "\n".join(lines)
+            rows.append([entry["version"], f"`{kind}`", max(trial["files"] for trial in mine), worst(one), worst(rest),
+                         problem])
+    head = "program|file that stays|files|one is missing|all are missing|problem"
+    return f"{dropped}\n{markdown(head, rows, range(6), True)}"
 
 
-HEADING = "## Programs other than browsers"
-TEXT = """{heading}
-
-    experiments/cachesifter/harmless/programs.sh
-
-Each program fills its cache with a run and uses it again. Packages come from a server on 127.0.0.1,
-so it is known how many bytes are fetched. The same comparison as above: a file, a random half or
-all of the files that the profile in `crates/core/src/sift/profile` drops are deleted between two
-runs. After a half or all there are two runs. *During a run* starts with an empty cache; two runs
-fill it, while each file that no process has open is deleted a second after it was written. In
-parentheses: trials, and for *during a run* the files deleted in them.
-
-A trial is harmful if a run fails or its result differs: installed files, compiled objects, the
-printed text, the pixels drawn. It is costly if more is fetched than the deleted files had, or if
-other files of the cache vanish. *Back* is the share of the files that exist again after all were
-deleted and two runs. *Time* is that of one run without all of them, and with them; it is only a
-hint where the machine has other work. {facts}
-
-{table}
-
-{conclusions}"""
-CONCLUSIONS = (
-    "- **Sources that Cargo unpacked** (`registry/src`) stay: Cargo does not see that one is missing, and the build "
-    "fails. Only the `.crate` files go.",
-    "- **pip** since 23.3 keeps a small file beside each body in `http-v2`. Without it, pip fetches the body again "
-    "although it is there. The small files stay.",
-    "- **Yarn 1** unpacks packages into its cache, and installs a package without a file that is missing there. It "
-    "has no profile.",
-    "- **Lists of what a cache has** (npm's `index-v5`, Cargo's `index`, Mesa's `index`) go without harm here. They "
-    "stay, because they are small and rewritten.",
-    "- Mesa drew without a GPU. The caches of its database format were not there; the rule pins them as databases.",
-    "- A run without a network fails where a dropped file is needed. No trial looks at that.",
-)
-
-
-def section(entries):
-    """The section of RESULTS.md."""
+def facts(entries):
+    """The end of a paragraph: how much was tried, and what was not."""
     run = [entry for entry in entries if "missing" not in entry]
     kernels = ", ".join(sorted({entry["kernel"] for entry in run}))
     days = sorted({entry["date"] for entry in run})
-    facts = (f"{sum(len(entry['trials']) for entry in run):,} trials on Linux {kernels}, "
-             f"{days[0]}{f' to {days[-1]}' if len(days) > 1 else ''}, with seed "
-             f"{', '.join(str(seed) for seed in sorted({entry['seed'] for entry in run}))}.")
+    text = (f"A trial is harmful if a run fails or its result differs: installed files, compiled objects, the printed "
+            "text, the pixels drawn. It is costly if more is fetched than the deleted files had, or if other files of "
+            "the cache vanish. *Back* is the share of the files that exist again after all were deleted and two runs. "
+            "*Time* is that of one run without all of them, and with them; it is only a hint where the machine has "
+            f"other work. {sum(len(entry['trials']) for entry in run):,} trials on Linux {kernels}, "
+            f"{days[0]}{f' to {days[-1]}' if len(days) > 1 else ''}, with seed "
+            f"{', '.join(str(seed) for seed in sorted({entry['seed'] for entry in run}))}.")
     missing = [f"{entry['program']} was not run: {entry['missing']}." for entry in entries if "missing" in entry]
-    fill = lambda text, indent="": textwrap.fill(text, 100, subsequent_indent=indent, break_long_words=False,
-                                                 break_on_hyphens=False)
-    text = TEXT.format(heading=HEADING, facts=" ".join([facts, *missing]), table="@", conclusions="")
-    paragraphs = [at if at.startswith(("    ", "#", "@")) else fill(at) for at in text.strip().split("\n\n")]
-    return ("\n\n".join(paragraphs).replace("@", table(entries)) + "\n\n"
-            + "\n".join(fill(at, "  ") for at in CONCLUSIONS) + "\n")
+    return wrapped(" ".join([text, *missing])) + "\n"
+
+
+def filled(page, entries):
+    """A page with the places of this experiment."""
+    return fill(page, {"programs_facts": facts, "programs": table}, entries, partly=True)
 
 
 def main():
@@ -327,10 +296,9 @@ def main():
         entries = [by_name[key] for key in caches.ALL if key in by_name]
         out.write_text("[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n")
     by_name = {key: by_name[key] for key in caches.ALL if key in by_name}
-    print(section(list(by_name.values())))
+    print(table(by_name.values()))
     results = HERE / "RESULTS.md"
-    before = results.read_text().partition(HEADING)[0].rstrip("\n")
-    results.write_text(f"{before}\n\n{section(list(by_name.values()))}")
+    results.write_text(filled(results.read_text(), list(by_name.values())))
 
 
 if __name__ == "__main__":

@@ -9,4 +9,5 @@
 # Packages come from 127.0.0.1. Only pip-new and yarn are fetched, as the user's own pip and npm do
 # it. No root is needed, except for apt on some systems.
 set -eu -o pipefail
-exec python3 -B "$(dirname "${BASH_SOURCE[0]}")/programs.py" "$@"
+. "$(dirname "${BASH_SOURCE[0]}")/../../common/start.sh"
+exec python3 experiments/cachesifter/harmless/programs.py "$@"

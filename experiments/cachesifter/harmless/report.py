@@ -7,13 +7,13 @@ import argparse
 import collections
 import hashlib
 import json
-import lzma
 import re
-import textwrap
 from pathlib import Path
 from statistics import median
 
 import programs
+from common.pages import fill, item, markdown, wrapped
+from common.rows import json_lines, write_json
 from kinds import ORDER, compared, dropped_by_rule, verdict, worst
 
 HERE = Path(__file__).resolve().parent
@@ -23,96 +23,9 @@ AMOUNTS = ("one", "third", "all")
 BROWSERS = ("chromium", "firefox")
 MODES = {"between": "between runs", "running": "while it runs"}
 
-TITLE = """# Which cache files of real browsers may go without harm?
-
-A sifter drops cache files, so that flash never sees them. This page shows what real Chromium and
-Firefox do when single files of their profiles are missing, kind by kind.
-
-    experiments/cachesifter/harmless/run.sh"""
-HOW = """## How it was made
-
-{facts}
-
-The pages come from a server on 127.0.0.1 with a seeded site: documents, images, scripts, styles, a
-font, a WebAssembly module and ranges of a large file, all cacheable for a year. The server counts
-requests and bytes by URL. A web application has a service worker and has stored known content that
-no server has: cookies, localStorage, IndexedDB, a private file and CacheStorage. Each page computes
-the SHA-256 of its resources. One page is visited only at the beginning; the history has to know it
-at the end.
-
-Three sessions fill a profile. Each trial starts with a copy of it. The trial deletes one file, a
-third or all files of one kind (few files: one or all; a single file: all), and visits the same
-pages again.
-
-- *Between runs*: the browser is closed while the files are deleted, and is started once.
-- *While it runs*: the browser visits all pages, then the files are deleted that no process of it
-  has open or mapped, then a new tab visits all pages, and once more after a restart.
-
-| verdict | when |
-|---|---|
-| harmful | content is lost or wrong, a page fails, the browser crashes |
-| costly | other bytes than those of the deleted files are fetched, or other cache files are lost or made anew |
-| harmless | all else: at most the deleted files' own bytes are fetched again |
-
-The verdict of a kind is that of its worst trial. Each trial is compared with the undisturbed runs
-of the same seed: a request counts only beyond those. Compiled code of a script that is fetched
-again is not a loss of its own.
-
-In the tables, *open* is how often a file of the kind was open or mapped, over samples after each
-page; a live sifter never drops an open file. *held open*, *not there*: no file could be deleted
-while the browser ran. *own again* and *other again* are bytes fetched again
-after all files of the kind were deleted between runs (median). *back* is the share of deleted files
-that exist at the end. *start* is the time from the start of the browser to its first answer,
-divided by that of the undisturbed runs. It is only a hint where the machine has other work.
-`stored` rows are no caches. They show that the experiment sees a loss. A kind with fewer *seeds*
-did not exist in the profiles of the others."""
-RULE_TEXT = """## The rule of the product
-
-`core/src/sift/droppable.rs` decides by names. Kinds on which the rule and the verdict differ (those
-that it dropped before this experiment and does not now are in the next section):"""
-CONCLUSIONS = """## What follows for the rule
-
-- **Files of the HTTP caches** (`Cache/Cache_Data`, `Code Cache`, `cache2/entries`) are what a sifter
-  may drop: their bytes are fetched again, compiled code is made again, and nothing else changes. No
-  sample saw one of them open.
-- **Scripts of service workers** (Chromium's `Service Worker/ScriptCache`): if one is missing,
-  Chromium forgets the service worker until the page registers it again. An application that should
-  work without a network does not. The rule dropped them before this experiment; now it does not.
-- **`cache/morgue` of Firefox** holds CacheStorage and the scripts of service workers. Firefox serves
-  a missing file as an empty one while it runs, and what the application stored is lost. The rule
-  dropped these files before this experiment; now it does not.
-- **Thumbnails of Firefox**: {thumbnails}. The rule dropped them before; now it does not.
-- **Caches of block files** (GPU caches) are made anew without their index or a block file. They are
-  pinned, and always open.
-- **Indexes of simple caches** (`index`, `the-real-index`) and of `cache2` are harmless: the entries
-  are served without them. Chromium writes them again; Firefox had not at the end of a trial. They
-  stay pinned, because an `index` of block files has the same name, and because all of them together
-  have {pinned} bytes.
-- **Logs of LevelDB**: without `Local Storage/leveldb/N.log` alone, localStorage is lost. No such log
-  lay in a cache directory here, but the rule would have dropped one. Now it pins `0?????.log`, as it
-  pins LevelDB's other files.
-- **SQLite** in caches is harmless for shaders (`GPUPersistentCache`) and harmful for Firefox's
-  `caches.sqlite`. The rule pins all of them: a name does not tell them apart, and they are open.
-- **Start-up caches of Firefox** are made again. The three large ones in use
-  (`scriptCache-current.bin`, `scriptCache-child-current.bin`, `startupCache.8.little`) are always
-  open; the previous generation is not.
-
-## Limits
-
-The server still has all content at the same addresses. A resource that its server has replaced is
-not regenerable; no trial looks at that. Deletions while a browser runs come at one moment, between
-two visits. Shaders come from SwiftShader, and Firefox had no WebGL, so it has no shader cache here.
-Firefox's lists of unsafe pages were not downloaded. On Linux, Chromium keeps pages in its simple
-cache; other systems may have block files, and jump lists."""
-
 
 def trials_of(paths):
-    found = []
-    for path in paths:
-        opened = lzma.open(path, "rt") if path.suffix == ".xz" else open(path)
-        with opened as file:
-            found += [json.loads(line) | {"file": path.name} for line in file]
-    return found
+    return [trial | {"file": path.name} for path in paths for trial in json_lines(path)]
 
 
 def judged(trials):
@@ -177,7 +90,7 @@ def summaries(trials):
         entry["problems"] = dict(collections.Counter(
             text for trial in mine for text in plain(trial["difference"]["problems"])).most_common(8))
         entry["others"] = dict(collections.Counter(
-            url for trial in mine for url in set(trial["difference"]["others"])).most_common(8))
+            url for trial in mine for url in sorted(set(trial["difference"]["others"]))).most_common(8))
         for name in ("gone", "remade"):
             entry[name] = dict(sum((collections.Counter(trial["difference"][name]) for trial in mine),
                                    collections.Counter()))
@@ -195,7 +108,7 @@ def plain(problems):
             continue
         phase, place, name, value = found.groups()
         if name == "lost":
-            for lost in set(re.findall(r'(?:\[|, )"([^":]+)', value)):
+            for lost in sorted(set(re.findall(r'(?:\[|, )"([^":]+)', value))):
                 times[f"{lost} lost in the {phase}"] += 1
         elif EMPTY in value:
             times[f"{place} gets empty files in the {phase}"] += 1
@@ -236,8 +149,7 @@ def size(number):
 
 
 def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
+    return markdown(head, rows, range(len(head)), tight=True).rstrip()
 
 
 def kinds_table(entries):
@@ -279,59 +191,53 @@ def details(entries, word):
         yield f"{entry['browser']}, `{entry['kind']}`, {trials}: {'; '.join(seen)}."
 
 
-def rule_table(entries):
+def rule_table(entries, *_):
     rows = [[entry["browser"], f"`{entry['kind']}`", entry["rule"], entry["verdict"], size(entry["bytes"]),
              "always" if entry["open"] == 1 else "no" if not entry["open"] else "at times"]
             for entry in disagreements(entries)]
-    return table(["browser", "kind", "the rule", "verdict", "bytes", "open"], rows) if rows else "None."
+    return table(["browser", "kind", "the rule", "verdict", "bytes", "open"], rows) + "\n" if rows else "None.\n"
 
 
-def page(entries, trials, machine):
+def facts(entries, trials, machine):
     controls = [trial for trial in trials if trial["amount"] == "none"]
     failing = sum(any(phase["problems"] for phase in trial["phases"]) for trial in controls)
     count = len(trials) - len(controls)
+    text = (f"{machine['chromium']}; {machine['firefox']}; both headless, on Linux {machine['kernel']} with "
+            f"{machine['cpus']} processors, {machine['date']}. {count:,} trials of up to "
+            f"{max(entry['seeds'] for entry in entries)} seeds, and {len(controls):,} undisturbed runs between them, "
+            f"of which {failing} had a problem. No phone was measured. {machine.get('note', '')}").strip()
+    return wrapped(text) + "\n"
+
+
+def browsers(entries, *_):
+    """The sections of both."""
     by_verdict = collections.Counter((entry["browser"], entry["verdict"]) for entry in entries if entry["rule"])
-    facts = (f"{machine['chromium']}; {machine['firefox']}; both headless, on Linux {machine['kernel']} with "
-             f"{machine['cpus']} processors, {machine['date']}. {count:,} trials of up to "
-             f"{max(entry['seeds'] for entry in entries)} seeds, and {len(controls):,} undisturbed runs between them, "
-             f"of which {failing} had a problem. No phone was measured. {machine.get('note', '')}").strip()
-    parts = [TITLE, HOW.format(facts=fill(facts))]
+    parts = []
     for browser in BROWSERS:
         mine = [entry for entry in entries if entry["browser"] == browser]
         numbers = ", ".join(f"{by_verdict[browser, word]} {word}" for word in ORDER)
-        parts.append(f"## {browser.capitalize()}\n\n" + fill(f"Kinds in caches: {numbers}.") + "\n\n"
-                     + kinds_table(mine))
+        parts += [f"## {browser.capitalize()}", wrapped(f"Kinds in caches: {numbers}."), kinds_table(mine)]
         for word in reversed(ORDER[1:]):
-            lines = list(details(mine, word))
-            if lines:
-                parts.append(f"### {word.capitalize()}\n\n" + "\n".join(
-                    textwrap.fill(line, 100, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
-                                  break_on_hyphens=False) for line in lines))
-    thumbnails = next((entry for entry in entries if entry["kind"].startswith("thumbnails/")), None)
-    cost = (f"if {size(thumbnails['bytes'])} bytes of them are missing, Firefox fetches "
-            f"{size(thumbnails['other_bytes'])} bytes of whole pages in the background to draw them again"
-            if thumbnails else "Firefox made none")
-    pinned = sum(entry["bytes"] or 0 for entry in entries if entry["rule"] == "pins" and
-                 entry["verdict"] == "harmless" and entry["kind"].endswith(("/index", "the-real-index")))
-    parts += [RULE_TEXT, rule_table(entries),
-              wrapped(CONCLUSIONS.format(thumbnails=cost, pinned=f"{pinned:,.0f}"))]
-    if (records := HERE / "programs.json").exists():
-        parts.append(programs.section(json.loads(records.read_text())).rstrip("\n"))
+            if lines := "".join(map(item, details(mine, word))).rstrip():
+                parts += [f"### {word.capitalize()}", lines]
     return "\n\n".join(parts) + "\n"
 
 
-def wrapped(text):
-    """Fills each item of a list again, after words were put in."""
-    lines = []
-    for block in re.split(r"\n(?=- |\n|#)", text):
-        item = block.startswith("- ")
-        lines.append(textwrap.fill(" ".join(block.split()), 100, subsequent_indent="  ", break_long_words=False,
-                                   break_on_hyphens=False) if item else block)
-    return "\n".join(lines)
+def thumbnails(entries, *_):
+    found = next((entry for entry in entries if entry["kind"].startswith("thumbnails/")), None)
+    cost = (f"if {size(found['bytes'])} bytes of them are missing, Firefox fetches "
+            f"{size(found['other_bytes'])} bytes of whole pages in the background to draw them again"
+            if found else "Firefox made none")
+    return item(f"**Thumbnails of Firefox**: {cost}. The rule dropped them before; now it does not.")
 
 
-def fill(text):
-    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+def indexes(entries, *_):
+    pinned = sum(entry["bytes"] or 0 for entry in entries if entry["rule"] == "pins" and
+                 entry["verdict"] == "harmless" and entry["kind"].endswith(("/index", "the-real-index")))
+    return item("**Indexes of simple caches** (`index`, `the-real-index`) and of `cache2` are harmless: the entries are "
+                "served without them. Chromium writes them again; Firefox had not at the end of a trial. They stay "
+                "pinned, because an `index` of block files has the same name, and because all of them together have "
+                f"{pinned:,.0f} bytes.")
 
 
 def main():
@@ -353,8 +259,10 @@ def main():
               sum(bool(phase["problems"]) for trial in controls for phase in trial["phases"]))
         return
     machine = json.loads((HERE / "machine.json").read_text())
-    (HERE / "results.json").write_text(json.dumps({"machine": machine, "kinds": entries}, indent=1) + "\n")
-    (HERE / "RESULTS.md").write_text(page(entries, trials, machine))
+    write_json(HERE / "results.json", {"machine": machine, "kinds": entries})
+    makers = {"facts": facts, "browsers": browsers, "rule": rule_table, "thumbnails": thumbnails, "indexes": indexes}
+    page = fill((HERE / "RESULTS.md").read_text(), makers, entries, trials, machine, partly=True)
+    (HERE / "RESULTS.md").write_text(programs.filled(page, json.loads((HERE / "programs.json").read_text())))
 
 
 if __name__ == "__main__":

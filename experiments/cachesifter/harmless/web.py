@@ -67,9 +67,6 @@ class Site:
             "drafts": [text(40_000) for _ in range(DRAFTS)],
         }
 
-    def cacheable(self):
-        return set(self.resources)
-
     def _add(self, host, path, kind, body):
         self.resources[f"{host}.localhost{path}"] = (kind, body)
         return path

@@ -6,16 +6,13 @@ device's times are fitted to the runs, and the proposals made anew. Writes clock
 proposals.json, fitted.toml and fitted.json.
 """
 
-import argparse
 import contextlib
-import csv
 import json
 import os
 import random
 import re
 import resource
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -24,6 +21,10 @@ import time
 from pathlib import Path
 
 import stage
+from apps import testbed
+from apps.testbed import call
+from common.program import output
+from common.rows import write_dicts
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent.parent
@@ -57,11 +58,11 @@ def fill(root):
                     ignore=shutil.ignore_patterns("test", "sitecustomize.py"))
     (python / "bin").mkdir()
     shutil.copy("/usr/bin/python3.11", python / "bin/python3.11")
-    stage.call(sys.executable, "-m", "pip", "install", "-q", "--target", python / "numpy", "numpy",
-               stderr=subprocess.DEVNULL)
+    call(sys.executable, "-m", "pip", "install", "-q", "--target", python / "numpy", "numpy")
     # As a package of a distribution has them.
-    stage.call(python / "bin/python3.11", "-m", "compileall", "-q", python / "numpy", python / "lib", check=False)
-    stage.call("git", "clone", "-q", "--no-local", PROJECT, root / "repository")
+    subprocess.run([python / "bin/python3.11", "-m", "compileall", "-q", python / "numpy", python / "lib"],
+                   stdout=subprocess.DEVNULL)
+    call("git", "clone", "-q", "--no-local", PROJECT, root / "repository")
     import sqlite3
     with contextlib.closing(sqlite3.connect(root / "notes.db")) as db:
         db.execute("create table notes (name text, text text)")
@@ -93,19 +94,19 @@ def workloads(root, scratch):
 class Card:
     """The slow device, with an ext4 that is mounted anew before each run."""
 
-    def __init__(self, undo, folder, speed):
+    def __init__(self, undo, folder):
         source = HERE / "slow.c"
-        stage.call("cc", "-O2", "-o", folder / "slow", source)
+        call("cc", "-O2", "-o", folder / "slow", source)
         self.point = folder / "slow-disk"
         self.point.mkdir()
         with open(folder / "card", "wb") as file:
             file.truncate(IMAGE_BYTES)
-        slow = subprocess.Popen([folder / "slow", folder / "card", self.point, *map(str, speed)])
+        slow = subprocess.Popen([folder / "slow", folder / "card", self.point, str(REQUEST_US), str(US_PER_MIB)])
         undo.callback(slow.wait)
         undo.callback(slow.terminate)
         while not os.path.ismount(self.point):
             time.sleep(0.01)
-        self.device = undo.enter_context(stage.loop(self.point / "image"))
+        self.device = undo.enter_context(testbed.loop(self.point / "image"))
         queue = Path("/sys/block") / Path(self.device).name / "queue"
         # As of an eMMC. The loop device keeps its values for its next user.
         for name, value in (("max_sectors_kb", 512), ("read_ahead_kb", PRESENT)):
@@ -114,12 +115,12 @@ class Card:
         self._queue = queue
 
     def format(self):
-        stage.call("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", self.device)
+        call(*testbed.MAKE["ext4"], *testbed.FILLED, self.device)
 
     def mounted(self, kib=PRESENT, options="noatime,ro,noload"):
         (self._queue / "read_ahead_kb").write_text(str(kib))
-        stage.call("blockdev", "--flushbufs", self.device)
-        return stage.mounted(self.device, options=options, name=f"card-{os.getpid()}")
+        call("blockdev", "--flushbufs", self.device)
+        return testbed.mounted(self.device, stage.MOUNT / f"card-{os.getpid()}", options=options)
 
 
 def run(command, volume):
@@ -138,30 +139,21 @@ def run(command, volume):
             "requests": volume.requests_read() - requests, "bytes": (volume.sectors_read() - sectors) * 512}
 
 
-def record(program, card, command, output, kib, *options):
+def record(program, card, command, trace, kib, *options):
     """Record a workload, cold, at this maximum. Return what was lost."""
     with card.mounted(kib) as volume:
-        words = [program, "record", "--for", "1h", "--path", volume.point, "--output", output, *options]
-        recorder = subprocess.Popen([str(word) for word in words], stderr=subprocess.PIPE, text=True)
-        lines = []
-        while "Ctrl-C" not in (line := recorder.stderr.readline()):
-            lines.append(line)
-            if not line:
-                raise RuntimeError("".join(lines))
+        recorder = stage.Live.recording(program, volume.point, trace, *options)
         try:
             run(command, volume)
         finally:
-            recorder.send_signal(signal.SIGINT)
-            said = recorder.communicate()[1]
-        if recorder.returncode:
-            raise RuntimeError(said)
-        return [line for line in [*lines, *said.splitlines()] if "LOST" in line]
+            _, said = recorder.end()
+    return [line for line in [*recorder.said, *said.splitlines()] if "LOST" in line]
 
 
 def propose(program, trace, profile, recorded_kib):
     words = [program, "tune", "readahead", trace, "--json", "-q", "--device", profile, "--memory", "1GiB",
              "--present", PRESENT, "--recorded", recorded_kib]
-    return json.loads(stage.call(*words, stdout=subprocess.PIPE, text=True).stdout)["readahead"]
+    return json.loads(output(*words))["readahead"]
 
 
 def fitted(profile, rows):
@@ -191,15 +183,15 @@ def fitted(profile, rows):
     return f"# read_us and transfer_us are fitted to the runs of clock.csv, nand_pages is set.\n{text}"
 
 
-def propose_fitted(program, folder, names, profile, rows, output):
+def propose_fitted(program, folder, names, profile, rows, into):
     """Propose anew for the recordings in a folder, with the fitted profile."""
-    fitted_profile = output.with_suffix(".toml")
+    fitted_profile = into.with_suffix(".toml")
     fitted_profile.write_text(fitted(profile, rows))
     proposals = {}
     for name in names:
         for kind, (kib, *_) in RECORDINGS.items():
             proposals[f"{name}, {kind}"] = propose(program, folder / f"{name}-{kind}.parquet", fitted_profile, kib)
-    output.write_text(json.dumps(proposals) + "\n")
+    into.write_text(json.dumps(proposals) + "\n")
 
 
 def propose_live(program, card, commands, profile):
@@ -214,31 +206,22 @@ def propose_live(program, card, commands, profile):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="run.sh clock", description=__doc__)
-    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
+    parser = stage.arguments("clock", __doc__, HERE)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="+", help="some workloads")
-    parser.add_argument("--name", default="", help="prefix of the files")
-    parser.add_argument("--speed", nargs=2, type=float, default=(REQUEST_US, US_PER_MIB),
-                        metavar=("REQUEST_US", "US_PER_MIB"))
-    parser.add_argument("--add", action="store_true", help="add rounds to those of clock.csv")
-    parser.add_argument("--keep-profile", action="store_true", help="do not measure the device anew")
-    parser.add_argument("--traces", type=Path, help="folder for the recordings; else they are removed")
-    parser.add_argument("-o", type=Path, default=HERE, help="folder of the results")
     args = parser.parse_args()
     if os.geteuid():
         sys.exit("run.sh: it needs root")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    testbed.end_on_signals()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, contextlib.ExitStack() as undo:
         folder = Path(folder)
-        card = Card(undo, folder, args.speed)
-        profile = args.o / f"{args.name}card.toml"
-        if not args.keep_profile:
-            stage.call(args.flashsift, "profile", "-q", "--target", card.device, "--yes-destroy-data", "--span",
-                       "512MiB", "--sustained", "256MiB", "--rest", "1s", "-o", folder / "card.toml")
-            text = re.sub(r"/dev/loop\d+", "the slow device", (folder / "card.toml").read_text())
-            profile.write_text(re.sub(r"^#.*\n+", "", text, flags=re.MULTILINE))
-        text = profile.read_text()
+        card = Card(undo, folder)
+        profile = args.o / "card.toml"
+        call(args.flashsift, "profile", "-q", "--target", card.device, "--yes-destroy-data", "--span", "512MiB",
+             "--sustained", "256MiB", "--rest", "1s", "-o", folder / "card.toml")
+        text = re.sub(r"/dev/loop\d+", "the slow device", (folder / "card.toml").read_text())
+        text = re.sub(r"^#.*\n+", "", text, flags=re.MULTILINE)
+        profile.write_text(text)
         print("profile", [line for line in text.splitlines() if re.match("(read|transfer)_us = ", line)],
               file=sys.stderr, flush=True)
         card.format()
@@ -252,35 +235,27 @@ def main():
         proposals = {}
         for name, command in commands.items():
             for kind, (kib, *options) in RECORDINGS.items():
-                trace = (args.traces or folder) / f"{name}-{kind}.parquet"
+                trace = folder / f"{name}-{kind}.parquet"
                 lost = record(args.flashsift, card, command, trace, kib, *options)
                 found = {**propose(args.flashsift, trace, profile, kib), "said": lost}
                 proposals[f"{name}, {kind}"] = found
                 print(name, kind, *(found.get(key) for key in ("proposed_kib", "flat_kib", "saving_s", "lack", "said")),
                       file=sys.stderr, flush=True)
         proposals["all, live"] = propose_live(args.flashsift, card, commands, profile)
-        (args.o / f"{args.name}proposals.json").write_text(json.dumps(proposals) + "\n")
+        (args.o / "proposals.json").write_text(json.dumps(proposals) + "\n")
         print("live", {k: v for k, v in proposals["all, live"]["readahead"].items() if k != "sizes"},
               file=sys.stderr, flush=True)
         rows = []
         chance = random.Random(1)
-        table_path = args.o / f"{args.name}clock.csv"
-        if args.add:
-            rows = list(csv.DictReader(table_path.read_text().splitlines()))
-        first = 1 + max((int(row["round"]) for row in rows), default=-1)
-        for number in range(first, first + args.rounds):
+        for number in range(args.rounds):
             for kib in chance.sample(SIZES, len(SIZES)):
                 for name, command in commands.items():
                     with card.mounted(kib) as volume:
                         rows.append({"workload": name, "kib": kib, "round": number, **run(command, volume)})
                         print(*rows[-1].values(), sep="\t", file=sys.stderr, flush=True)
-            with open(table_path, "w", newline="") as file:
-                table = csv.DictWriter(file, FIELDS, lineterminator="\n")
-                table.writeheader()
-                table.writerows(rows)
+            write_dicts(args.o / "clock.csv", FIELDS, rows)
         if rows:
-            propose_fitted(args.flashsift, args.traces or folder, commands, profile, rows,
-                           args.o / f"{args.name}fitted.json")
+            propose_fitted(args.flashsift, folder, commands, profile, rows, args.o / "fitted.json")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ reader for each read is: it has the cost of the kernel's tracepoints. Runs with 
 watch alternate, and their order changes from round to round. Writes cost.csv.
 """
 
-import argparse
-import csv
 import json
 import os
 import platform
@@ -16,6 +14,8 @@ import tempfile
 from pathlib import Path
 
 import stage
+from apps import testbed
+from common.rows import write_dicts
 
 HERE = Path(__file__).resolve().parent
 FILE_BYTES = 1 << 30
@@ -42,19 +42,15 @@ def read_with_fio(volume, group, load, seconds):
     words = ["fio", "--name=reader", f"--filename={volume.point}/data", "--ioengine=psync", "--bs=4k",
              f"--numjobs={jobs}", "--group_reporting=1", "--invalidate=0", "--thread=0",
              "--output-format=json", "--allow_file_create=0", *limit, *LOADS[load]]
-
-    def join():
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-
-    done = subprocess.run(words, check=True, capture_output=True, text=True, preexec_fn=join)
+    done = subprocess.run(words, check=True, capture_output=True, text=True, preexec_fn=lambda: testbed.join(group))
     return json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
 
 
 def measure(program, volume, group, load, watch, seconds, trace):
     """One run. Return a row of cost.csv."""
-    stage.call("sync", "-f", volume.point)
+    volume.sync()
     # Only this file leaves the cache; other users of the machine keep theirs.
-    stage.call("dd", f"if={volume.point}/data", "iflag=nocache", "count=0", stderr=subprocess.DEVNULL)
+    testbed.call("dd", f"if={volume.point}/data", "iflag=nocache", "count=0")
     if "hits" in load:
         with open(volume.point / "data", "rb") as file:
             file.read(HOT_BYTES)
@@ -62,7 +58,7 @@ def measure(program, volume, group, load, watch, seconds, trace):
     if watch == "--live":
         live = stage.Live.watch(program, volume.point)
     elif watch:
-        live = stage.Live.recording(program, volume.point, trace)
+        live = stage.Live.recording(program, volume.point, trace, "--exact")
     before_pages = volume.sectors_read() // 8
     before = live.cpu_seconds() if live else 0
     job = read_with_fio(volume, group, load, seconds)
@@ -81,19 +77,18 @@ def measure(program, volume, group, load, watch, seconds, trace):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="run.sh cost", description=__doc__)
-    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
+    parser = stage.arguments("cost", __doc__, HERE / "cost.csv")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--loads", nargs="+", default=list(LOADS))
-    parser.add_argument("-o", type=Path, default=HERE / "cost.csv")
     args = parser.parse_args()
     if os.geteuid():
         sys.exit("run.sh: it needs root")
+    testbed.end_on_signals()
     watches = ["", "--live", "record --exact"]
     rows = []
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, stage.memory_group(MEMORY_BYTES) as group, \
-            stage.file_system(Path(folder) / "image", FILE_BYTES * 5 // 4) as volume:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, testbed.memory_group(MEMORY_BYTES) as group, \
+            testbed.file_system(Path(folder) / "image", FILE_BYTES * 5 // 4, stage.MOUNT / "volume") as volume:
         with open(volume.point / "data", "wb") as file:
             for _ in range(FILE_BYTES >> 20):
                 file.write(os.urandom(1 << 20))
@@ -106,10 +101,7 @@ def main():
                                       Path(folder) / "trace.parquet")
                         rows.append({"round": round_number, **row})
                         print(*row.values(), sep="\t", file=sys.stderr, flush=True)
-            with open(args.o, "w", newline="") as file:
-                table = csv.DictWriter(file, FIELDS, lineterminator="\n")
-                table.writeheader()
-                table.writerows(rows)
+            write_dicts(args.o, FIELDS, rows)
     print(f"Linux {platform.release()}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
 
 

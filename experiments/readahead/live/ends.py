@@ -3,8 +3,6 @@
 Writes ends.json.
 """
 
-import argparse
-import json
 import os
 import signal
 import subprocess
@@ -13,6 +11,8 @@ import time
 from pathlib import Path
 
 import stage
+from apps import testbed
+from common.rows import write_json
 
 HERE = Path(__file__).resolve().parent
 # Time from the start to the signal, s; then its processes have this time to end.
@@ -63,12 +63,10 @@ def end_at(program, point, number, moment, temporary):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="run.sh ends", description=__doc__)
-    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("-o", type=Path, default=HERE / "ends.json")
-    args = parser.parse_args()
+    args = stage.arguments("ends", __doc__, HERE / "ends.json").parse_args()
+    testbed.end_on_signals()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, \
-            stage.file_system(Path(folder) / "image", 128 << 20, name=f"ends-{os.getpid()}") as volume:
+            testbed.file_system(Path(folder) / "image", 128 << 20, stage.MOUNT / f"ends-{os.getpid()}") as volume:
         temporary = Path(folder) / "tmp"
         temporary.mkdir()
         found = [end_at(args.flashsift, volume.point, number, moment, temporary)
@@ -77,7 +75,7 @@ def main():
         stage.Live.watch(args.flashsift, volume.point).end()
         left = [name for name in os.listdir(stage.TRACING) if name.startswith("flashsift-")
                 and not Path(f"/proc/{name.split('-')[1]}").exists()]
-    args.o.write_text(json.dumps({"ends": found, "left_after_the_next_watch": len(left)}, indent=1) + "\n")
+    write_json(args.o, {"ends": found, "left_after_the_next_watch": len(left)})
     for one in found:
         print(one)
 

@@ -5,16 +5,16 @@ mapping. The pages that the watch counts are compared with those that the device
 kinds.json.
 """
 
-import argparse
-import contextlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import stage
+from apps import testbed
+from apps.testbed import call
+from common.rows import write_json
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent.parent
@@ -47,7 +47,7 @@ def watch(program, volume):
     live = stage.Live.watch(program, volume.point)
     before = volume.sectors_read()
     for reader in READERS:
-        stage.call("/usr/bin/python3", "-c", READER, reader, volume.point / reader)
+        call("/usr/bin/python3", "-c", READER, reader, volume.point / reader)
     device_pages = (volume.sectors_read() - before) // 8
     (record,), said = live.end()
     files = {}
@@ -67,18 +67,14 @@ def fill(volume):
 
 
 def here(program, folder, kind):
-    image = folder / "image"
-    with open(image, "wb") as file:
-        file.truncate(1 << 30)
-    mkfs = ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0") if kind == "ext4" else ("-q",)
-    stage.call(f"mkfs.{kind}", *mkfs, image)
+    image, point = folder / "image", stage.MOUNT / "volume"
     try:
-        with stage.loop(image) as device:
-            with stage.mounted(device, kind) as volume:
+        with testbed.loop(testbed.image(image, 1 << 30, kind, *(testbed.FILLED if kind == "ext4" else ()))) as device:
+            with testbed.mounted(device, point, kind) as volume:
                 fill(volume)
-            with stage.mounted(device, kind) as volume:
+            with testbed.mounted(device, point, kind) as volume:
                 found = watch(program, volume)
-            with stage.mounted(device, kind) as volume:
+            with testbed.mounted(device, point, kind) as volume:
                 found["propose"] = propose(program, volume)
             return found
     finally:
@@ -90,7 +86,7 @@ def propose(program, volume):
     try:
         live = stage.Live.watch(program, volume.point, "--propose", recorders=1)
         for reader in READERS:
-            stage.call("/usr/bin/python3", "-c", READER, reader, volume.point / reader)
+            call("/usr/bin/python3", "-c", READER, reader, volume.point / reader)
         records, said = live.end()
     except RuntimeError as error:
         return {"failed": said_of(str(error).partition(": ")[2])}
@@ -101,7 +97,7 @@ def propose(program, volume):
 def guest(program, version, kind):
     """Watch in a guest with Debian's kernel while a file is read there. Return what is found."""
     sys.path.insert(0, str(PROJECT / "checks/readahead"))
-    from record import BOOT, Refused, _kernel
+    from record import Refused, _kernel
     try:
         kernel = _kernel(version)
     except Refused as refused:
@@ -123,9 +119,9 @@ echo $? > /out/ended
 ls /sys/kernel/tracing/instances > /out/instances
 """)
         environment = {"FLASHSIFT_GUEST_SECONDS": "1500", "FLASHSIFT_GUEST_MEMORY": "1024M", **os.environ}
-        printed = subprocess.run([BOOT, kernel, kind, out], env=environment, capture_output=True, text=True)
+        _, printed = testbed.guest(kernel, kind, out, environment)
         if not (out / "ended").exists():
-            return {"refused": (printed.stdout + printed.stderr)[-500:]}
+            return {"refused": printed[-500:]}
         text = {name: (out / name).read_text() for name in ("kernel", "said", "json", "ended", "instances", "before",
                                                             "after")}
         sectors = [int(text[name].split()[2]) for name in ("before", "after")]
@@ -136,20 +132,19 @@ ls /sys/kernel/tracing/instances > /out/instances
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="run.sh kinds", description=__doc__)
-    parser.add_argument("--flashsift", type=Path, required=True, help=argparse.SUPPRESS)
+    parser = stage.arguments("kinds", __doc__, HERE / "kinds.json")
     parser.add_argument("--here", nargs="*", default=["ext4", "xfs", "btrfs"])
     parser.add_argument("--guests", nargs="*", default=["6.1/f2fs", "6.12/ext4", "6.12/f2fs"])
-    parser.add_argument("-o", type=Path, default=HERE / "kinds.json")
     args = parser.parse_args()
+    testbed.end_on_signals()
     found = json.loads(args.o.read_text()) if args.o.exists() else {}
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, contextlib.ExitStack():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for kind in args.here:
             found[f"{os.uname().release.split('-')[0]}/{kind}"] = here(args.flashsift, Path(folder), kind)
-            args.o.write_text(json.dumps(found, indent=1) + "\n")
+            write_json(args.o, found)
     for name in args.guests:
         found[f"Debian {name}"] = guest(args.flashsift, *name.split("/"))
-        args.o.write_text(json.dumps(found, indent=1) + "\n")
+        write_json(args.o, found)
     print(json.dumps(found, indent=1), file=sys.stderr)
 
 

@@ -1,12 +1,12 @@
 """Write RESULTS.md from cost.csv, clock.csv, proposals.json, kinds.json and ends.json."""
 
-import csv
 import json
 import re
-import textwrap
 from pathlib import Path
 from statistics import median
 
+from common.pages import fill, item, markdown, minus, paragraphs
+from common.rows import load_dicts
 from stage import confident_median
 
 HERE = Path(__file__).resolve().parent
@@ -15,8 +15,7 @@ RATE = 20_000
 
 
 def rows_of(name):
-    with open(HERE / name, newline="") as file:
-        return list(csv.DictReader(file))
+    return load_dicts(HERE / name)
 
 
 def json_of(name):
@@ -24,15 +23,12 @@ def json_of(name):
 
 
 def table(head, rows, left=1):
-    lines = ["| " + " | ".join(head) + " |",
-             "| " + " | ".join(["---"] * left + ["---:"] * (len(head) - left)) + " |"]
-    lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
-    return "\n".join(lines)
+    return markdown(head, rows, range(left))
 
 
 def interval(values, digits):
     middle, low, high = confident_median(values)
-    return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})".replace("-", "−")
+    return minus(f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})")
 
 
 def cost():
@@ -82,10 +78,10 @@ def paired(sizes, one, other, key="seconds"):
     return [float(row[key]) - of[row["round"]] for row in sizes[one] if row["round"] in of]
 
 
-def clock(prefix=""):
-    rows = rows_of(f"{prefix}clock.csv")
+def clock():
+    rows = rows_of("clock.csv")
     times, counts, chosen, summary, anew = [], [], [], [], []
-    proposals, fitted = json_of(f"{prefix}proposals.json"), json_of(f"{prefix}fitted.json")
+    proposals, fitted = json_of("proposals.json"), json_of("fitted.json")
     names = list(dict.fromkeys(row["workload"] for row in rows))
     together = {}
     for row in rows:
@@ -131,7 +127,7 @@ def clock(prefix=""):
         summary.append((name, best, certain, measured, said, predicted_s(fitted.get(f"{name}, exact at 0"), best)))
     sizes = sorted({int(row["kib"]) for row in rows})
     return {
-        "summary": summary, "anew": anew_table(anew), "fitted": fitted_times(prefix),
+        "summary": summary, "anew": anew_table(anew), "fitted": fitted_times(),
         "times": table(["workload", *map(str, sizes)], times),
         "counts": table(["workload", "", *map(str, sizes)], counts, 2),
         "chosen": table(["workload", "recording", "best, KiB", "not certainly slower", "it saves, s", "proposed",
@@ -154,10 +150,10 @@ def anew_table(rows):
                   "predicted, stall s", "predicted, device s"], rows, 2)
 
 
-def fitted_times(prefix):
+def fitted_times():
     times = []
     for name in ("card", "fitted"):
-        text = (HERE / f"{prefix}{name}.toml").read_text()
+        text = (HERE / f"{name}.toml").read_text()
         times.append([float(re.search(rf"^{key} = ([0-9.]+)$", text, re.MULTILINE)[1]) for key in ("read_us", "transfer_us")])
     (card, card_page), (request, page) = times
     return f"{request:.0f} µs a request and {page:.0f} µs a page, where the profile has {card:.0f} and {card_page:.0f} µs"
@@ -203,129 +199,6 @@ def ends(name="ends.json"):
         "left_after_the_next_watch"]
 
 
-def wrapped(text):
-    """Wrap paragraphs and list items; tables and commands stay."""
-    blocks = []
-    for block in text.split("\n\n"):
-        if not block.startswith(("|", "#", "    ")):
-            items = re.split(r"\n(?=- )", block)
-            block = "\n".join(textwrap.fill(" ".join(item.split()), 100, break_long_words=False,
-                                            subsequent_indent="  " if item.startswith("- ") else "",
-                                            break_on_hyphens=False) for item in items)
-        blocks.append(block)
-    return "\n\n".join(blocks).rstrip() + "\n"
-
-
-PAGE = """# Read-ahead of a running machine
-
-`flashsift tune readahead --live` counts which pages the kernel reads ahead and how many are used, and
-proposes a maximum. This page measures what that costs, whether the counts are right, and whether the
-proposals save time.
-
-    sudo experiments/readahead/live/run.sh             # all parts, and this page
-    sudo experiments/readahead/live/run.sh cost        # one part: cost, clock, kinds or ends
-    experiments/readahead/live/run.sh report           # this page alone
-
-{machine} Other programs kept the processors busy, so runs that are compared alternate. Values are
-medians; intervals hold the median with at least 95 % probability (order statistics).
-
-## In short
-
-{short}
-
-## Cost
-
-fio reads 4 KiB at a time from ext4 on a loop device over RAM. A control group of 96 MiB makes random
-reads of a file of 1 GiB miss; for hits, the file has 32 MiB. The time of the watch is that of its own
-process, all threads. `record --exact` runs beside the watch with `--propose` and `--apply`, so their
-cost is the sum. *Apart* is the largest difference between the pages that the watch counts (demanded
-and ahead) and those that the device read, in any run. *Lost* counts the kernel's records that did not
-fit its buffer (of a recording: the messages about them).
-
-{at_rate}
-
-Without a limit of the rate, the time that the reader itself needs for a read shows the cost of the
-kernel's tracepoints. The last column is that cost at 20,000 reads a second:
-
-{free}
-
-## The user's clock
-
-The device is a loop device over `slow.c`, a file of a FUSE mount that answers requests one after the
-other, each in 200 µs and 26.2 ms a MiB: 40 MB/s. (A control group's limit, `blkio.throttle`, works
-on a loop device too. It keeps the rate by letting bursts through, so a request has no time of its own.)
-`flashsift profile` measures it as `card.toml`. Each run begins with the file system mounted anew:
-nothing of it is cached. {rounds} rounds; the order of sizes in each is random.
-
-- `chromium` starts, with its files on the device, and prints about:blank.
-- `python` starts and imports numpy and parts of its library, all of it on the device.
-- `git` runs `status`, `grep` and `log --stat` on a clone of this repository.
-- `sqlite` looks up 2,500 random keys in a database of some 200 MB.
-- `media` reads 96 MiB in order, 64 KiB at a time.
-
-Seconds, by `read_ahead_kb`:
-
-{times}
-
-The device's work:
-
-{counts}
-
-### What is proposed
-
-*Plain* and *exact* are recordings at 128 KiB, without and with `--exact`. *Exact at 0* was recorded
-with read-ahead switched off. *Live* is `--live --propose`, which records with `--exact`, while all run
-one after the other at 128 KiB. *Not certainly slower* lists the sizes whose difference to the measured
-best has an interval that reaches 0. *It saves* is the time of 128 KiB less that of the measured best,
-in the same rounds; *predicted* is the same difference of the simulated times on the device, and of the
-time that programs wait (*stall*).
-
-{chosen}
-
-The device's time in the runs (in which it had requests) fits {fitted}. With a profile of these times:
-
-{anew}
-
-Read requests of the simulation / those of the device:
-
-{models}
-
-{why}
-
-## File systems
-
-Three programs read a file each: in order, at random places, and through a mapping. In guests, one reads
-in order.
-
-{kinds}
-
-The rest of the device's pages is metadata. btrfs reads more because its own maximum is 4 MiB.
-
-## Signals
-
-`--live --propose` gets a signal at eight moments, 0.02 s to 3 s after its start; then its processes
-have 10 s to end.
-
-{ends}
-
-SIGKILL leaves the tracing instance of the watch itself, because a killed process cannot remove it. It
-records until the next watch or recording removes it: after that, {after} were left.
-"""
-
-WHY = """A page fault also maps the cached pages around it, and a program uses these without another fault.
-So a recording at 128 KiB lacks most uses of a mapped program, and the simulation of smaller sizes
-misses their reads. Without `--exact`, the trace does not even tell faults from reads, and the
-simulation reads nothing around them. A recording at 0 has all first uses, and its curve has the
-measured shape. The simulation of Chromium makes more requests at every size. Linux 6.18 reads
-executable mappings ahead by another rule, and recordings do not tell which mappings are executable:
-that may be the reason. Therefore `--propose` records with `--exact`, no size below that of the recording is
-proposed for a trace with faults, and `--recorded 0` tells of a recording without read-ahead.
-
-No proposal differs from the present maximum, so none saves time here. Chromium keeps 128 KiB because
-the 20 slices of one start differ so much that the interval of the saving reaches below zero. Reading
-one file makes fewer than the 1,000 windows that a proposal needs."""
-
-
 def short(at_rate, measured):
     rows = rows_of("cost.csv")
     live = [row for row in rows if row["watch"] == "--live"]
@@ -347,19 +220,42 @@ def short(at_rate, measured):
                  else "no size takes less time than 128 KiB for certain")
         simulated = f" The simulation, with the device's times in these runs, says {predicted} s." if certain and predicted else ""
         items.append(f"**{name}**: {least}.{simulated} Proposed: {proposals}.")
-    return "\n".join("- " + item for item in items)
+    return "".join(map(item, items))
+
+
+def machine():
+    about = json_of("machine.json")
+    return paragraphs(
+        f"Linux {about['kernel']}, {about['cpus']} CPUs, {about['date']}. Other programs kept the processors busy, so "
+        "runs that are compared alternate. Values are medians; intervals hold the median with at least 95 % "
+        "probability (order statistics).")
+
+
+def device(rounds):
+    return paragraphs(
+        "The device is a loop device over `slow.c`, a file of a FUSE mount that answers requests one after the other, "
+        "each in 200 µs and 26.2 ms a MiB: 40 MB/s. (A control group's limit, `blkio.throttle`, works on a loop device "
+        "too. It keeps the rate by letting bursts through, so a request has no time of its own.) `flashsift profile` "
+        "measures it as `card.toml`. Each run begins with the file system mounted anew: nothing of it is cached. "
+        f"{rounds} rounds; the order of sizes in each is random.")
 
 
 def main():
     at_rate, free = cost()
     measured = clock()
     signals, after = ends()
-    machine = json_of("machine.json")
-    text = PAGE.format(
-        machine=f"Linux {machine['kernel']}, {machine['cpus']} CPUs, {machine['date']}.", short=short(at_rate, measured),
-        at_rate=at_rate, free=free, times=measured["times"], counts=measured["counts"], chosen=measured["chosen"],
-        models=measured["models"], anew=measured["anew"], fitted=measured["fitted"], rounds=measured["rounds"], why=WHY, kinds=kinds(), ends=signals, after=after)
-    (HERE / "RESULTS.md").write_text(wrapped(text))
+    tables = {name: measured[name] for name in ("times", "counts", "chosen", "anew", "models")}
+    tables |= {"at_rate": at_rate, "free": free, "kinds": kinds(), "ends": signals}
+    texts = {
+        "machine": machine(), "short": short(at_rate, measured), "device": device(measured["rounds"]),
+        "fitted": paragraphs("The device's time in the runs (in which it had requests) fits "
+                             f"{measured['fitted']}. With a profile of these times:"),
+        "after": paragraphs("SIGKILL leaves the tracing instance of the watch itself, because a killed process cannot "
+                            "remove it. It records until the next watch or recording removes it: after that, "
+                            f"{after} were left."),
+    }
+    page = HERE / "RESULTS.md"
+    page.write_text(fill(page.read_text(), {name: lambda text=text: text for name, text in (tables | texts).items()}))
 
 
 main()

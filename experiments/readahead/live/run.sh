@@ -12,20 +12,16 @@
 # xfsprogs, btrfs-progs, Chromium, git and pip; guests need qemu and the kernels of `make setup`.
 # $FLASHSIFT names a program instead of the build. Each file system is on a loop device of its own.
 set -eu -o pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
+. "$(dirname "${BASH_SOURCE[0]}")/../../common/start.sh"
 part=${1:-all}
 (( $# == 0 )) || shift
-program=${FLASHSIFT:-}
-if [ -z "$program" ] && [ "$part" != report ]; then
-  cargo build --release --locked --quiet -p flashsift
-  program=${CARGO_TARGET_DIR:-target}/release/flashsift
-fi
+[ "$part" = report ] || program=$(flashsift)
 parts=("$part")
 if [ "$part" = all ]; then parts=(cost clock kinds ends); fi
 for part in "${parts[@]}"; do
   [ "$part" = report ] ||
-    python3 -B "experiments/readahead/live/$part.py" --flashsift "$(realpath "$program")" "$@"
+    python3 "experiments/readahead/live/$part.py" --flashsift "$program" "$@"
 done
 [ "$part" = report ] || printf '{"kernel": "%s", "cpus": %s, "date": "%s"}\n' \
   "$(uname -r | sed 's/-.*//')" "$(nproc)" "$(date -I)" > experiments/readahead/live/machine.json
-exec python3 -B experiments/readahead/live/report.py
+exec python3 experiments/readahead/live/report.py

@@ -1,104 +1,29 @@
-"""File systems on loop devices, groups with little memory, and the time of processes."""
+"""The watch of `tune readahead --live` and the time of processes, for all measurements."""
 
 import contextlib
-import ctypes
 import json
 import os
 import signal
 import subprocess
 import time
+from math import comb
 from pathlib import Path
+
+from common.program import parser
 
 MOUNT = Path("/mnt/flashsift-live")
 TRACING = Path("/sys/kernel/tracing/instances")
-LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def call(*words, **options):
-    options = {"check": True, "stdout": subprocess.DEVNULL, **options}
-    return subprocess.run([str(word) for word in words], **options)
+def arguments(part, description, output):
+    """The parser of a part, whose results go to a path."""
+    made = parser(description, f"run.sh {part}")
+    made.add_argument("-o", type=Path, default=output, help="where the results go")
+    return made
 
 
 def read(path):
     return Path(path).read_text().strip()
-
-
-class Volume:
-    """A mounted file system on a loop device."""
-
-    def __init__(self, device, point):
-        self.device, self.point = device, point
-        self.block = Path("/sys/block") / Path(device).name
-
-    def sectors_read(self):
-        return int(read(self.block / "stat").split()[2])
-
-    def requests_read(self):
-        return int(read(self.block / "stat").split()[0])
-
-    def busy_seconds(self):
-        """Time in which the device had requests."""
-        return int(read(self.block / "stat").split()[9]) / 1000
-
-
-@contextlib.contextmanager
-def loop(image):
-    """A loop device over a file."""
-    device = call("losetup", "--find", "--show", image, stdout=subprocess.PIPE, text=True).stdout.strip()
-    try:
-        yield device
-    finally:
-        call("losetup", "-d", device)
-
-
-@contextlib.contextmanager
-def mounted(device, kind="ext4", options="noatime", name="volume"):
-    point = MOUNT / name
-    point.mkdir(parents=True, exist_ok=True)
-    call("mount", "-t", kind, "-o", options, device, point)
-    try:
-        yield Volume(device, point)
-    finally:
-        for _ in range(40):
-            if call("umount", point, check=False, stderr=subprocess.DEVNULL).returncode == 0:
-                break
-            time.sleep(0.25)
-        point.rmdir()
-
-
-@contextlib.contextmanager
-def file_system(image, size_bytes, kind="ext4", name="volume", mkfs=()):
-    """A new file system in an image file, mounted; the image is removed at the end."""
-    image.unlink(missing_ok=True)
-    with open(image, "wb") as file:
-        file.truncate(size_bytes)
-    ext4 = ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0") if kind == "ext4" else ("-q",)
-    call(f"mkfs.{kind}", *(mkfs or ext4), image)
-    try:
-        with loop(image) as device, mounted(device, kind, name=name) as volume:
-            yield volume
-    finally:
-        image.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def memory_group(limit_bytes):
-    """A cgroup whose processes share this much memory with their page cache. Gives its folder."""
-    old = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists()
-    root = Path("/sys/fs/cgroup/memory" if old else "/sys/fs/cgroup")
-    if not old:
-        (root / "cgroup.subtree_control").write_text("+memory")
-    group = root / f"flashsift-live-{os.getpid()}"
-    group.mkdir()
-    try:
-        (group / ("memory.limit_in_bytes" if old else "memory.max")).write_text(str(limit_bytes))
-        yield group
-    finally:
-        for _ in range(40):
-            with contextlib.suppress(OSError):
-                group.rmdir()
-                break
-            time.sleep(0.1)
 
 
 def cpu_seconds(pid):
@@ -123,21 +48,21 @@ class Live:
         return cls._begin(words, recorders)
 
     @classmethod
-    def recording(cls, program, point, trace):
-        """`flashsift record --exact`, which runs beside a watch with `--propose`."""
-        return cls._begin([program, "record", "--exact", "--for", "1h", "--path", point, "--output", trace], 0)
+    def recording(cls, program, point, trace, *options):
+        """`flashsift record`, which runs with `--exact` beside a watch with `--propose`."""
+        return cls._begin([program, "record", "--for", "1h", "--path", point, "--output", trace, *options], 0)
 
     @classmethod
     def _begin(cls, words, recorders):
         self = cls()
         self._process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE,
                                          stderr=subprocess.PIPE, text=True)
-        lines = []
+        self.said = []
         while "Ctrl-C" not in (line := self._process.stderr.readline()):
-            lines.append(line)
+            self.said.append(line)
             if not line:
                 self._process.wait()
-                raise RuntimeError(f"it ended: {''.join(lines)}")
+                raise RuntimeError(f"it ended: {''.join(self.said)}")
         # A recorder beside it says nothing. Its tracing instances are switched off until it begins.
         since, deadline = None, time.monotonic() + 60
         while recorders and (since is None or time.monotonic() < since + 0.5):
@@ -170,7 +95,7 @@ class Live:
         self._process.send_signal(signal.SIGINT)
         out, err = self._process.communicate()
         if self._process.returncode:
-            raise RuntimeError(f"tune readahead --live failed: {err}")
+            raise RuntimeError(f"{self._process.args[1]} failed: {err}")
         return [json.loads(line) for line in out.splitlines()], err
 
 
@@ -178,7 +103,6 @@ def confident_median(values):
     """The median, and the bounds of its interval of at least 95 %: two order statistics."""
     values = sorted(values)
     n = len(values)
-    from math import comb
     below, rank = 0.0, 0
     while rank < n // 2:
         below += comb(n, rank) / 2 ** n

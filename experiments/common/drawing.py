@@ -1,4 +1,4 @@
-"""Small multiples as SVG: curves, or stacked bars, over a list of sizes."""
+"""Figures as SVG: small multiples with curves or stacked bars over sizes, and their parts."""
 
 from dataclasses import dataclass, field
 from html import escape
@@ -7,6 +7,10 @@ from math import ceil, floor, log10
 PANEL_WIDTH, PANEL_HEIGHT = 270, 200
 COLUMNS = 3
 LEFT, TOP, RIGHT, BOTTOM = 52, 26, 10, 30  # around the plot inside a panel
+STYLE = (
+    "text{font:11px sans-serif;fill:#222}.title{font-weight:bold}.end{text-anchor:end}.middle{text-anchor:middle}"
+    ".grid{stroke:#ddd}"
+)
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,9 @@ def draw(title: str, footer: str, styles: dict[str, Style], panels: list[Panel],
     rows = ceil(len(panels) / COLUMNS)
     width, height = COLUMNS * PANEL_WIDTH, 56 + rows * PANEL_HEIGHT + 22
     svg = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
-        "<style>text{font:11px sans-serif;fill:#222}.title{font-weight:bold}.end{text-anchor:end}"
-        ".middle{text-anchor:middle}.grid{stroke:#ddd}.curve{fill:none;stroke-width:1.6}.dashed{stroke-dasharray:4 3}"
-        f'</style><rect width="{width}" height="{height}" fill="#fff"/>',
+        begin(width, height),
+        f"<style>{STYLE}.curve{{fill:none;stroke-width:1.6}}.dashed{{stroke-dasharray:4 3}}</style>"
+        + white(width, height),
         f'<text class="title" x="14" y="20">{escape(title)}</text>',
     ]
     x = 14
@@ -42,11 +45,25 @@ def draw(title: str, footer: str, styles: dict[str, Style], panels: list[Panel],
         svg.append(f'<path class="curve{dashed}" stroke="{style.color}" style="stroke-width:5" d="M{x},40h16"/>')
         svg.append(f'<text x="{x + 20}" y="44">{escape(style.name)}</text>')
         x += 34 + round(6.2 * len(style.name))
-    for n, panel in enumerate(panels):
-        x, y = n % COLUMNS * PANEL_WIDTH, 56 + n // COLUMNS * PANEL_HEIGHT
-        svg.append(f'<g transform="translate({x},{y})">\n{_panel(panel, styles, logarithmic)}\n</g>')
+    svg += placed([_panel(panel, styles, logarithmic) for panel in panels], 56, PANEL_HEIGHT)
     svg.append(f'<text x="14" y="{height - 8}">{escape(footer)}</text>\n</svg>\n')
     return "\n".join(svg)
+
+
+def begin(width: int, height: int) -> str:
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
+
+
+def white(width: int, height: int) -> str:
+    return f'<rect width="{width}" height="{height}" fill="#fff"/>'
+
+
+def placed(panels: list[str], top: int, height: int) -> list[str]:
+    """Panels of this height in columns."""
+    return [
+        f'<g transform="translate({n % COLUMNS * PANEL_WIDTH},{top + n // COLUMNS * height})">\n{panel}\n</g>'
+        for n, panel in enumerate(panels)
+    ]
 
 
 def _panel(panel: Panel, styles: dict[str, Style], logarithmic: bool) -> str:
@@ -57,7 +74,7 @@ def _panel(panel: Panel, styles: dict[str, Style], logarithmic: bool) -> str:
         powers = range(floor(log10(min(values))), ceil(log10(max(values)) + 1e-9) + 1)
         ticks = [10.0**power for power in powers]
     else:
-        ticks = _ticks(max(values))
+        ticks = ticks_of(0, max(values) or 1.0)
 
     def at(value: float) -> float:
         low, high = ticks[0], ticks[-1]
@@ -88,9 +105,10 @@ def _panel(panel: Panel, styles: dict[str, Style], logarithmic: bool) -> str:
     return "\n".join(svg)
 
 
-def _ticks(most: float) -> list[float]:
-    """About five round numbers from 0 to at least `most`."""
-    most = most or 1.0
-    magnitude = 10 ** floor(log10(most / 4))
-    step = next(factor * magnitude for factor in (1, 2, 2.5, 5, 10) if most / (factor * magnitude) <= 5)
-    return [n * step for n in range(ceil(most / step - 1e-9) + 1)]
+def ticks_of(least: float, most: float) -> list[float]:
+    """About five round numbers that hold the range."""
+    span = (most - least) or abs(most) or 1.0
+    magnitude = 10 ** floor(log10(span / 4))
+    step = next(factor * magnitude for factor in (1, 2, 2.5, 5, 10) if span / (factor * magnitude) <= 5)
+    first, last = floor(least / step + 1e-9), ceil(most / step - 1e-9)
+    return [n * step for n in range(first, max(last, first + 1) + 1)]
