@@ -3,6 +3,7 @@
 use super::{KIND, system_directories, undo};
 use crate::fs::backing;
 pub use crate::fs::beneath::HIDDEN;
+use crate::fs::beneath::LOCK;
 use crate::fs::types::Time;
 use flashsift_core::show;
 use flashsift_host::{
@@ -32,7 +33,6 @@ use std::{
     sync::Arc,
 };
 
-const LOCK: &str = "lock";
 const LOG: &str = "log";
 /// Number of users of a directory that a message names.
 const NAMED: usize = 10;
