@@ -47,6 +47,8 @@ impl Running {
 pub struct Serving {
     /// The kernel reads and writes files on flash itself. Takes root.
     pub passthrough: bool,
+    /// Files have extended attributes. Without, the kernel asks for none.
+    pub xattrs: bool,
     /// Threads that answer requests.
     pub threads: usize,
 }
@@ -80,7 +82,7 @@ pub fn start(fs: Arc<Fs>, options: &AttachOptions, serving: Serving) -> io::Resu
     }
     config.n_threads = Some(serving.threads.max(1));
     config.clone_fd = false;
-    let adapter = Adapter::new(fs, serving.passthrough);
+    let adapter = Adapter::new(fs, serving);
     let notifier = adapter.passthrough.notifier.clone();
     let session = match Detached::new(options)? {
         Some(detached) => {
