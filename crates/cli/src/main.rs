@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn the_command_line_takes_the_options_of_fstab() {
         let options = "rw,nosuid,settle_after=60s,budget=256M,settled=*.db,settled=a=b,\
-                       no_passthrough,even_if_used,even_on=tmpfs,force,allow_other";
+                       no_passthrough,no_xattr,even_if_used,even_on=tmpfs,force,allow_other";
         let words = ["/srv/a", "/mnt/b", "-o", options].map(OsString::from);
         let Ok(helper::Call::Mount(words)) = helper::translate(words.into_iter()) else {
             panic!("it is a mount");

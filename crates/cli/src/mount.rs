@@ -169,7 +169,11 @@ fn options(backing: PathBuf, mountpoint: PathBuf, wanted: settings::Wanted) -> d
         delayed: wanted.delayed,
         allow_other: wanted.allow_other,
         kernel: wanted.options,
-        serving: Serving { passthrough: wanted.passthrough, threads: wanted.threads },
+        serving: Serving {
+            passthrough: wanted.passthrough,
+            xattrs: wanted.xattrs,
+            threads: wanted.threads,
+        },
         sift: None,
         trial: None,
         reload: None,

@@ -7,6 +7,7 @@ pub mod place;
 mod system_directories;
 pub mod undo;
 pub mod user_tmpfs;
+mod xattrs;
 
 pub(crate) use detached::Detached;
 use std::path::PathBuf;

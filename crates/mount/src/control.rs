@@ -1,4 +1,8 @@
 //! The status and the control requests of a mount, as extended attributes of its directory.
+//!
+//! In a mount without extended attributes the kernel asks for none. There a process looks up a name
+//! in the mounted directory, [`ASK`] and the attribute's, which is never found. The next list of
+//! extended attributes that its thread asks for is the value, between `=` and a zero byte.
 
 use crate::fs::sifting::SiftWish;
 use crate::fs::types::Status;
@@ -6,6 +10,7 @@ use flashsift_core::sift::{Explanation, live::LiveDecision};
 use flashsift_host::mounts::{self, Mount};
 use rustix::{
     fs::{Mode, OFlags},
+    io::Errno,
     process::{Gid, Uid, geteuid},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
@@ -51,6 +56,12 @@ pub(crate) const DECISIONS: &str = "user.flashsift.decisions.";
 /// The explanation of a file in the sifter's RAM as JSON: the value of this attribute of the file.
 pub(crate) const EXPLAIN: &str = "user.flashsift.explain";
 
+/// Looking up a name that begins so, in the mounted directory, asks for the attribute whose name
+/// follows, where there are no extended attributes.
+pub(crate) const ASK: &str = ".flashsift-ask ";
+/// Longest answer, bytes: the kernel passes no longer value, and no longer list.
+const ANSWER_BYTES: usize = 64 << 10;
+
 /// Time that a daemon gets for an answer before the others are asked.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -80,12 +91,7 @@ pub fn patiently<T: Send + 'static>(
 /// The attribute cannot be read: it is no mount of flashsift, it is another user's, or its daemon
 /// does not answer.
 pub fn status(mount: &Mount) -> io::Result<Status> {
-    let json = reach(mount, |point| {
-        let mut bytes = vec![0; 1 << 16];
-        let len = rustix::fs::getxattr(point, STATUS, bytes.as_mut_slice())?;
-        bytes.truncate(len);
-        Ok(bytes)
-    })?;
+    let json = asked(mount, STATUS)?;
     serde_json::from_slice(&json).map_err(io::Error::other)
 }
 
@@ -95,7 +101,7 @@ pub fn status(mount: &Mount) -> io::Result<Status> {
 ///
 /// The error of the first file that could not be written back, or of the request itself.
 pub fn settle(mount: &Mount) -> io::Result<()> {
-    reach(mount, |point| Ok(rustix::fs::getxattr(point, SETTLE, &mut [0; 1]).map(drop)?))
+    asked(mount, SETTLE).map(drop)
 }
 
 /// Writes back every file that a mount has in RAM, before an unmount. Root also reaches mounts of
@@ -105,18 +111,13 @@ pub fn settle(mount: &Mount) -> io::Result<()> {
 ///
 /// The error of the first file that could not be written back, or of the request itself.
 pub fn write_back(mount: &Mount) -> io::Result<()> {
-    reach(mount, |point| Ok(rustix::fs::getxattr(point, WRITE_BACK, &mut [0; 1]).map(drop)?))
+    asked(mount, WRITE_BACK).map(drop)
 }
 
 /// Returns the path of BACKING, which may have been renamed since the mount.
 pub fn backing(mount: &Mount) -> PathBuf {
-    let told = reach(mount, |point| {
-        let mut path = vec![0; 1 << 16];
-        let len = rustix::fs::getxattr(point, BACKING, path.as_mut_slice())?;
-        path.truncate(len);
-        Ok(PathBuf::from(OsString::from_vec(path)))
-    });
-    told.unwrap_or_else(|_| PathBuf::from(&mount.source))
+    let path = asked(mount, BACKING).map(|path| PathBuf::from(OsString::from_vec(path)));
+    path.unwrap_or_else(|_| PathBuf::from(&mount.source))
 }
 
 /// Returns whether a file of the mount is open.
@@ -125,11 +126,7 @@ pub fn backing(mount: &Mount) -> PathBuf {
 ///
 /// The request fails.
 pub fn is_in_use(mount: &Mount) -> io::Result<bool> {
-    reach(mount, |point| {
-        let mut says = [0; 1];
-        rustix::fs::getxattr(point, IN_USE, &mut says)?;
-        Ok(says != *b"0")
-    })
+    Ok(asked(mount, IN_USE)? != b"0")
 }
 
 /// Sets what the sifter of a mount does from now on.
@@ -138,7 +135,7 @@ pub fn is_in_use(mount: &Mount) -> io::Result<bool> {
 ///
 /// The mount has no sifter (`ENODATA`); or the request fails.
 pub fn sift(mount: &Mount, wish: SiftWish) -> io::Result<()> {
-    ask(mount, &format!("{SIFT}{}", wish.name()))
+    asked(mount, &format!("{SIFT}{}", wish.name())).map(drop)
 }
 
 /// Ends a suspension of the sifter of a mount.
@@ -147,7 +144,7 @@ pub fn sift(mount: &Mount, wish: SiftWish) -> io::Result<()> {
 ///
 /// The request fails.
 pub fn reset_sifter(mount: &Mount) -> io::Result<()> {
-    ask(mount, &format!("{SIFT}reset"))
+    asked(mount, &format!("{SIFT}reset")).map(drop)
 }
 
 /// Reports to a mount which program is in the foreground, by its name in `/proc/PID/comm`; empty:
@@ -157,11 +154,32 @@ pub fn reset_sifter(mount: &Mount) -> io::Result<()> {
 ///
 /// The request fails.
 pub fn set_foreground(mount: &Mount, program: &str) -> io::Result<()> {
-    ask(mount, &format!("{FOREGROUND}{program}"))
+    asked(mount, &format!("{FOREGROUND}{program}")).map(drop)
 }
 
-fn ask(mount: &Mount, attribute: &str) -> io::Result<()> {
-    reach(mount, |point| Ok(rustix::fs::getxattr(point, attribute, &mut [0; 1]).map(drop)?))
+fn asked(mount: &Mount, attribute: &str) -> io::Result<Vec<u8>> {
+    reach(mount, |point| Ok(value(point, point, attribute)?))
+}
+
+/// The value of an attribute of this file in the mount on this directory.
+fn value(root: &Path, file: &Path, attribute: &str) -> rustix::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; ANSWER_BYTES];
+    match rustix::fs::getxattr(file, attribute, bytes.as_mut_slice()) {
+        Err(Errno::OPNOTSUPP) => match rustix::fs::lstat(root.join(format!("{ASK}{attribute}"))) {
+            Err(Errno::NOENT) => {
+                let len = rustix::fs::listxattr(file, bytes.as_mut_slice())?;
+                let value =
+                    bytes[..len].strip_prefix(b"=").and_then(|rest| rest.strip_suffix(&[0]));
+                value.map(<[u8]>::to_vec).ok_or(Errno::OPNOTSUPP)
+            }
+            Ok(_) => Err(Errno::OPNOTSUPP),
+            Err(why) => Err(why),
+        },
+        read => {
+            bytes.truncate(read?);
+            Ok(bytes)
+        }
+    }
 }
 
 /// Returns the last decisions of a mount's sifter, the newest first.
@@ -172,13 +190,7 @@ fn ask(mount: &Mount, attribute: &str) -> io::Result<()> {
 pub fn decisions(mount: &Mount) -> io::Result<Vec<LiveDecision>> {
     let mut all: Vec<LiveDecision> = Vec::new();
     loop {
-        let json = reach(mount, |point| {
-            let mut bytes = vec![0; 1 << 16];
-            let name = format!("{DECISIONS}{}", all.len());
-            let len = rustix::fs::getxattr(point, name, bytes.as_mut_slice())?;
-            bytes.truncate(len);
-            Ok(bytes)
-        })?;
+        let json = asked(mount, &format!("{DECISIONS}{}", all.len()))?;
         let more: Vec<LiveDecision> = serde_json::from_slice(&json).map_err(io::Error::other)?;
         if more.is_empty() {
             return Ok(all);
@@ -192,30 +204,27 @@ pub fn decisions(mount: &Mount) -> io::Result<Vec<LiveDecision>> {
 /// # Errors
 ///
 /// The request fails.
-pub fn explain(file: &Path) -> io::Result<Option<Explanation>> {
-    let mut bytes = vec![0; 1 << 16];
-    match rustix::fs::getxattr(file, EXPLAIN, bytes.as_mut_slice()) {
-        Ok(len) => serde_json::from_slice(&bytes[..len]).map(Some).map_err(io::Error::other),
-        Err(rustix::io::Errno::NODATA) => Ok(None),
+pub fn explain(mount: &Mount, file: &Path) -> io::Result<Option<Explanation>> {
+    match value(&mount.point, file, EXPLAIN) {
+        Ok(json) => serde_json::from_slice(&json).map(Some).map_err(io::Error::other),
+        Err(Errno::NODATA) => Ok(None),
         Err(why) => Err(why.into()),
     }
 }
 
 /// Makes the calling process the one that announces drops.
-pub(crate) fn announce(root: impl std::os::fd::AsFd) -> rustix::io::Result<()> {
-    rustix::fs::fgetxattr(root, ANNOUNCE, &mut [0; 1]).map(drop)
+pub(crate) fn announce(root: impl AsRawFd) -> rustix::io::Result<()> {
+    let root = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
+    value(&root, &root, ANNOUNCE).map(drop)
 }
 
 /// Whether the server of this mount is gone: its process was killed.
 ///
 /// The kernel answers questions about the directory itself from its memory, for up to an hour after
-/// the server's end. It keeps no extended attributes, so it has to ask for them.
+/// the server's end. It keeps neither extended attributes nor names that were not found, so it has
+/// to ask for them.
 pub fn is_dead(mount: &Mount) -> bool {
-    let asked = reach(mount, |point| {
-        let nothing: &mut [u8] = &mut [];
-        Ok(rustix::fs::getxattr(point, STATUS, nothing)?)
-    });
-    asked.is_err_and(|why| mounts::is_dead(&why))
+    asked(mount, STATUS).is_err_and(|why| mounts::is_dead(&why))
 }
 
 /// Makes a request at the mounted directory. Without `allow_other`, FUSE refuses processes of other

@@ -298,6 +298,7 @@ fn take(options: &Options, wakes: &Receiver<Wake>) -> Result<Option<LockedPlace>
         mountpoint: &options.mountpoint,
         even_if_used: options.even_if_used,
         even_on: &options.even_on,
+        xattrs: options.serving.xattrs,
         force: options.force,
     };
     let mut logged = None;

@@ -14,8 +14,10 @@ use self::convert::{caller, file_attr, kind, nothing, number, time};
 use self::listings::Listings;
 use self::passthrough::Passthrough;
 use crate::control::{
-    ANNOUNCE, BACKING, DECISIONS, EXPLAIN, FOREGROUND, IN_USE, SETTLE, SIFT, STATUS, WRITE_BACK,
+    ANNOUNCE, ASK, BACKING, DECISIONS, EXPLAIN, FOREGROUND, IN_USE, SETTLE, SIFT, STATUS,
+    WRITE_BACK,
 };
+use crate::daemon::session::Serving;
 use crate::fs::Fs;
 use crate::fs::readers::Reader;
 use crate::fs::sifting::{SiftError, SiftWish};
@@ -27,8 +29,10 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use parking_lot::Mutex;
 use rustix::io::Result;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
 use std::num::NonZeroU32;
@@ -46,9 +50,11 @@ const WRITE_BYTES: u32 = 1 << 20;
 /// Answers the requests of the kernel.
 pub(crate) struct Adapter {
     fs: Arc<Fs>,
-    passthrough_wanted: bool,
+    serving: Serving,
     pub(crate) passthrough: Passthrough,
     listings: Listings,
+    /// The attribute that a thread asks for, by its number and user, where there are none.
+    asked: Mutex<HashMap<(u32, u32), String>>,
 }
 
 thread_local! {
@@ -57,12 +63,13 @@ thread_local! {
 }
 
 impl Adapter {
-    pub(crate) fn new(fs: Arc<Fs>, passthrough_wanted: bool) -> Adapter {
+    pub(crate) fn new(fs: Arc<Fs>, serving: Serving) -> Adapter {
         Adapter {
             fs,
-            passthrough_wanted,
+            serving,
             passthrough: Passthrough::default(),
             listings: Listings::default(),
+            asked: Mutex::default(),
         }
     }
 
@@ -109,6 +116,56 @@ impl Adapter {
         })
     }
 
+    /// The value of an attribute of flashsift's own; `None`: it is none.
+    fn own_attribute(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+    ) -> Option<Result<Vec<u8>>> {
+        Some(match (ino.0, name.to_str()) {
+            (ROOT, Some(STATUS)) => {
+                let status = self.fs.status_for(reader(request).as_ref());
+                serde_json::to_vec(&status).map_err(|_| rustix::io::Errno::IO)
+            }
+            (ROOT, Some(SETTLE)) if is_ours(request) => {
+                self.fs.settle_all().map(|()| Vec::new()).map_err(Into::into)
+            }
+            (ROOT, Some(WRITE_BACK)) if is_ours(request) => {
+                self.fs.mover.write_back_all().map(|()| Vec::new()).map_err(Into::into)
+            }
+            (ROOT, Some(BACKING)) if is_ours(request) => self.fs.backing_path(),
+            (ROOT, Some(IN_USE)) if is_ours(request) => {
+                Ok(if self.fs.has_open_files() { b"1" } else { b"0" }.to_vec())
+            }
+            (ROOT, Some(ANNOUNCE)) => match self.fs.drops().accept(request.pid()) {
+                true => Ok(Vec::new()),
+                false => Err(rustix::io::Errno::PERM),
+            },
+            (ROOT, Some(name)) if name.starts_with(SIFT) && is_ours(request) => {
+                self.sift(&name[SIFT.len()..])
+            }
+            (ROOT, Some(name)) if name.starts_with(FOREGROUND) && is_ours(request) => {
+                self.fs.decider.set_foreground(&name[FOREGROUND.len()..]);
+                Ok(Vec::new())
+            }
+            (ROOT, Some(name)) if name.starts_with(DECISIONS) => {
+                let skip = name[DECISIONS.len()..].parse();
+                skip.map_err(|_| rustix::io::Errno::NODATA)
+                    .map(|skip| self.fs.sift_decisions(reader(request).as_ref(), skip))
+            }
+            (_, Some(EXPLAIN)) => self.fs.explain(ino.0).ok_or(rustix::io::Errno::NODATA),
+            _ => return None,
+        })
+    }
+
+    /// The attribute that a process asks for by looking up a name, in a mount without any. A thread
+    /// of another PID namespace has no number here by which its next request is known.
+    fn asks_for(&self, request: &Request, parent: INodeNo, name: &OsStr) -> Option<String> {
+        let here = !self.serving.xattrs && parent.0 == ROOT && request.pid() != 0;
+        here.then(|| name.to_str()?.strip_prefix(ASK).map(str::to_owned))?
+    }
+
     fn xattr(reply: ReplyXattr, size: u32, value: Result<Vec<u8>>) {
         match value {
             Ok(value) if size == 0 => reply.size(value.len() as u32),
@@ -141,7 +198,7 @@ impl Filesystem for Adapter {
                 "this kernel's FUSE lacks {lacking:?}; Linux 6.6 or later is needed"
             ))
         })?;
-        if self.passthrough_wanted
+        if self.serving.passthrough
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
             && config.set_max_stack_depth(1).is_ok()
         {
@@ -155,6 +212,10 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if let Some(attribute) = self.asks_for(request, parent, name) {
+            self.asked.lock().insert((request.pid(), request.uid()), attribute);
+            return reply.error(Errno::ENOENT);
+        }
         self.answer("lookup", || match self.fs.lookup(parent.0, name) {
             Err(rustix::io::Errno::NOENT) => {
                 match self.fs.drops().dropped(request.pid(), parent.0, name) {
@@ -596,6 +657,7 @@ impl Filesystem for Adapter {
                 reply,
                 match name.to_str() {
                     Some(STATUS | SETTLE | WRITE_BACK) => Err(rustix::io::Errno::PERM),
+                    _ if !self.serving.xattrs => Err(rustix::io::Errno::OPNOTSUPP),
                     _ => self.fs.set_xattr(&caller(request, 0), ino.0, name, value, flags),
                 },
             );
@@ -611,39 +673,11 @@ impl Filesystem for Adapter {
         reply: ReplyXattr,
     ) {
         self.answer("getxattr", || {
-            let value = match (ino.0, name.to_str()) {
-                (ROOT, Some(STATUS)) => {
-                    let status = self.fs.status_for(reader(request).as_ref());
-                    serde_json::to_vec(&status).map_err(|_| rustix::io::Errno::IO)
-                }
-                (ROOT, Some(SETTLE)) if is_ours(request) => {
-                    self.fs.settle_all().map(|()| Vec::new()).map_err(Into::into)
-                }
-                (ROOT, Some(WRITE_BACK)) if is_ours(request) => {
-                    self.fs.mover.write_back_all().map(|()| Vec::new()).map_err(Into::into)
-                }
-                (ROOT, Some(BACKING)) if is_ours(request) => self.fs.backing_path(),
-                (ROOT, Some(IN_USE)) if is_ours(request) => {
-                    Ok(if self.fs.has_open_files() { b"1" } else { b"0" }.to_vec())
-                }
-                (ROOT, Some(ANNOUNCE)) => match self.fs.drops().accept(request.pid()) {
-                    true => Ok(Vec::new()),
-                    false => Err(rustix::io::Errno::PERM),
-                },
-                (ROOT, Some(name)) if name.starts_with(SIFT) && is_ours(request) => {
-                    self.sift(&name[SIFT.len()..])
-                }
-                (ROOT, Some(name)) if name.starts_with(FOREGROUND) && is_ours(request) => {
-                    self.fs.decider.set_foreground(&name[FOREGROUND.len()..]);
-                    Ok(Vec::new())
-                }
-                (ROOT, Some(name)) if name.starts_with(DECISIONS) => {
-                    let skip = name[DECISIONS.len()..].parse();
-                    skip.map_err(|_| rustix::io::Errno::NODATA)
-                        .map(|skip| self.fs.sift_decisions(reader(request).as_ref(), skip))
-                }
-                (_, Some(EXPLAIN)) => self.fs.explain(ino.0).ok_or(rustix::io::Errno::NODATA),
-                _ => self.fs.get_xattr(ino.0, name),
+            let value = match self.own_attribute(request, ino, name) {
+                Some(value) => value,
+                // From now on the kernel knows that there are none.
+                None if !self.serving.xattrs => return reply.error(Errno::ENOSYS),
+                None => self.fs.get_xattr(ino.0, name),
             };
             Adapter::xattr(reply, size, value);
         });
@@ -651,6 +685,14 @@ impl Filesystem for Adapter {
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         self.answer("listxattr", || {
+            if !self.serving.xattrs {
+                let asked = self.asked.lock().remove(&(request.pid(), request.uid()));
+                let value = asked.and_then(|name| self.own_attribute(request, ino, name.as_ref()));
+                // As a list of one name, which is not empty.
+                let listed = |value: Vec<u8>| [b"=", &value[..], &[0]].concat();
+                let list = value.map_or_else(|| Ok(Vec::new()), |value| value.map(listed));
+                return Adapter::xattr(reply, size, list);
+            }
             let mut list = self.fs.list_xattr(ino.0);
             if request.uid() != 0
                 && let Ok(list) = &mut list
@@ -666,6 +708,9 @@ impl Filesystem for Adapter {
     }
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if !self.serving.xattrs {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
         self.answer("removexattr", || Adapter::empty(reply, self.fs.remove_xattr(ino.0, name)));
     }
 

@@ -38,7 +38,8 @@ impl Mounted {
             kernel: Vec::new(),
         };
         let running = Some(
-            session::start(fs.clone(), &options, Serving { passthrough, threads: 2 }).unwrap(),
+            session::start(fs.clone(), &options, Serving { passthrough, xattrs: true, threads: 2 })
+                .unwrap(),
         );
         Some(Mounted { fs, folder, running })
     }

@@ -170,6 +170,7 @@ pub(super) fn enable(
         mountpoint: &mountpoint,
         even_if_used: true,
         even_on: &even_on,
+        xattrs: !options.iter().any(|word| word == "--no-xattr"),
         force: options.iter().any(|word| word == "--force"),
     })?;
     // No other user may change what a service manager runs.

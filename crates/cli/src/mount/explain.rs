@@ -91,7 +91,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Err(why) => return Err(why).with_context(at),
         };
         if inside(&mount) && path.is_file() {
-            let held = control::explain(&path).with_context(|| path.display().to_string())?;
+            let held =
+                control::explain(mount, &path).with_context(|| path.display().to_string())?;
             if let Some(explanation) = held {
                 found += 1;
                 show_held(&mut out, mount, &path, &explanation, json)?;

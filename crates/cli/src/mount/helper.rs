@@ -32,8 +32,9 @@ const VALUES: [(&str, &str); 16] = [
     ("even_on", "--even-on"),
 ];
 /// Options without a value.
-const FLAGS: [(&str, &str); 3] = [
+const FLAGS: [(&str, &str); 4] = [
     ("no_passthrough", "--no-passthrough"),
+    ("no_xattr", "--no-xattr"),
     ("even_if_used", "--even-if-used"),
     ("force", "--force"),
 ];

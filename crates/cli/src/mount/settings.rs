@@ -99,6 +99,12 @@ pub(super) struct Settings {
     #[arg(long)]
     no_passthrough: bool,
 
+    /// Without extended attributes, so that the kernel does not ask for a file's capability after
+    /// each change of its size; refused where a file of BACKING has an access control list, a
+    /// capability or a security label
+    #[arg(long)]
+    no_xattr: bool,
+
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64),
         help = "Number of threads that answer the kernel [default: one a processor, 4 to 8]")]
     threads: Option<u16>,
@@ -122,6 +128,7 @@ pub(super) struct Wanted {
     pub(super) metrics: Vec<Address>,
     pub(super) foreground: Option<Source>,
     pub(super) passthrough: bool,
+    pub(super) xattrs: bool,
     pub(super) allow_other: bool,
     pub(super) threads: usize,
     pub(super) options: Vec<String>,
@@ -159,6 +166,7 @@ impl Settings {
             self.sift_budget.map(|bytes| format!("--sift-budget={bytes}")),
             self.foreground_from.as_ref().map(|source| format!("--foreground-from={source}")),
             self.no_passthrough.then(|| "--no-passthrough".to_owned()),
+            self.no_xattr.then(|| "--no-xattr".to_owned()),
             self.threads.map(|threads| format!("--threads={threads}")),
         ];
         let listed = [
@@ -202,6 +210,7 @@ impl Settings {
             metrics: [other.metrics, self.metrics].concat(),
             foreground_from: self.foreground_from.or(other.foreground_from),
             no_passthrough: self.no_passthrough || other.no_passthrough,
+            no_xattr: self.no_xattr || other.no_xattr,
             threads: self.threads.or(other.threads),
             options: [other.options, self.options].concat(),
         }
@@ -292,6 +301,7 @@ impl Settings {
             metrics: self.metrics,
             foreground: self.foreground_from,
             passthrough: root && !self.no_passthrough,
+            xattrs: !self.no_xattr,
             allow_other,
             threads: self.threads.map_or_else(threads, usize::from),
             options,
@@ -423,6 +433,7 @@ mod tests {
             metrics: ["unix:/run/a b", "[::1]:9101"].map(|at| at.parse().unwrap()).to_vec(),
             foreground_from: Some("logind".parse().unwrap()),
             no_passthrough: true,
+            no_xattr: true,
             threads: Some(3),
             options: vec!["noatime".into(), "ro".into()],
         };

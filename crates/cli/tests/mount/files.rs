@@ -98,7 +98,7 @@ const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
 /// An access control list as the kernel stores it: tag, permissions, who.
-fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+pub(super) fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
     for (tag, permissions, user) in entries {
         bytes.extend(tag.to_le_bytes());

@@ -7,6 +7,7 @@ mod flash_state;
 mod memory_pressure;
 mod model;
 mod random_crashes;
+mod requests;
 mod seen;
 mod sifting;
 mod slow_flash;

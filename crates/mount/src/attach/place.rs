@@ -1,8 +1,9 @@
 //! Checks before a mount: whether BACKING and MOUNTPOINT are suitable, unused and locked for us.
 
-use super::{KIND, system_directories, undo};
+use super::{KIND, system_directories, undo, xattrs};
 use crate::fs::backing;
 pub use crate::fs::beneath::HIDDEN;
+use crate::fs::beneath::LOCK;
 use crate::fs::types::Time;
 use flashsift_core::show;
 use flashsift_host::{
@@ -32,7 +33,6 @@ use std::{
     sync::Arc,
 };
 
-const LOCK: &str = "lock";
 const LOG: &str = "log";
 /// Number of users of a directory that a message names.
 const NAMED: usize = 10;
@@ -118,6 +118,8 @@ pub struct Wanted<'a> {
     pub even_if_used: bool,
     /// Types of file systems on which BACKING may lie although they are refused otherwise.
     pub even_on: &'a [String],
+    /// Files keep their extended attributes, also those that decide who may use them.
+    pub xattrs: bool,
     /// Mount even over a directory that the machine needs to start.
     pub force: bool,
 }
@@ -234,6 +236,16 @@ fn suitable(
         .map_err(|why| Refused::at(backing, "opening", why))?;
     if backing::folds_case(backing::flags(&root)) {
         return unfit(folded(backing));
+    }
+    if !wanted.xattrs
+        && let Some((file, attribute)) =
+            xattrs::with_rights(backing).map_err(|why| Refused::at(backing, "listing", why))?
+    {
+        return unfit(format!(
+            "{} has the extended attribute {attribute}, and --no-xattr would lose what it allows \
+             or forbids: remove it (setfacl -b, setcap -r), or leave out --no-xattr",
+            file.display()
+        ));
     }
     if on.kind == "btrfs"
         && let Some(below) = subvolume_below(backing)

@@ -47,6 +47,8 @@ impl Running {
 pub struct Serving {
     /// The kernel reads and writes files on flash itself. Takes root.
     pub passthrough: bool,
+    /// Files have extended attributes. Without, the kernel asks for none.
+    pub xattrs: bool,
     /// Threads that answer requests.
     pub threads: usize,
 }
@@ -80,7 +82,7 @@ pub fn start(fs: Arc<Fs>, options: &AttachOptions, serving: Serving) -> io::Resu
     }
     config.n_threads = Some(serving.threads.max(1));
     config.clone_fd = false;
-    let adapter = Adapter::new(fs, serving.passthrough);
+    let adapter = Adapter::new(fs, serving);
     let notifier = adapter.passthrough.notifier.clone();
     let session = match Detached::new(options)? {
         Some(detached) => {
@@ -106,7 +108,32 @@ pub fn start(fs: Arc<Fs>, options: &AttachOptions, serving: Serving) -> io::Resu
     };
     // No other thread sets it.
     let _ = notifier.set(session.notifier());
-    let session =
-        std::thread::Builder::new().name("fuse".to_owned()).spawn(move || session.run())?;
+    let session = std::thread::Builder::new().name("fuse".to_owned()).spawn(move || {
+        asks_for_short_slices();
+        session.run()
+    })?;
     Ok(Running { session, mountpoint: options.mountpoint.clone() })
+}
+
+/// Asks the kernel to run this thread, and those that it starts, in short slices of time. An
+/// application waits while one of them answers, and the scheduler lets threads with short slices
+/// begin earlier (Linux 6.12: EEVDF, `sched_attr::sched_runtime`). They get no more time than
+/// others. Without it the mount works as well, so errors are ignored.
+#[allow(unsafe_code, reason = "rustix has no function for sched_setattr")]
+fn asks_for_short_slices() {
+    /// The shortest slice that the kernel grants, ns.
+    const SLICE_NS: u64 = 100_000;
+    // SAFETY: all fields are numbers, for which zero is a value.
+    let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
+    attr.size = size_of::<libc::sched_attr>() as u32;
+    // SAFETY: the kernel reads and writes no more than this size.
+    let ordinary = unsafe {
+        let got = libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, attr.size, 0);
+        got == 0 && attr.sched_policy == libc::SCHED_OTHER as u32
+    };
+    if ordinary {
+        attr.sched_runtime = SLICE_NS;
+        // SAFETY: the kernel reads no more than this size.
+        let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    }
 }

@@ -267,7 +267,8 @@ impl Backing {
     /// Removes all internal files except the lock, which belongs to its holder.
     pub(crate) fn tidy(&self) -> Result<()> {
         self.clear()?;
-        FlashState::remove(&self.hidden)?;
+        // Of an earlier version.
+        let _ = rustix::fs::unlinkat(&self.hidden, "writable", AtFlags::empty());
         rustix::fs::unlinkat(&self.hidden, "tmp", AtFlags::REMOVEDIR)
     }
 

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 /// The directory in BACKING that belongs to flashsift; the mount does not show it.
 pub const HIDDEN: &str = ".flashsift";
+/// The file in it that the daemon holds locked.
+pub(crate) const LOCK: &str = "lock";
 
 /// The log of epochs in the hidden directory.
 pub(crate) const LOG: &str = "epochs";

@@ -396,7 +396,7 @@ impl Delayed {
 
 /// The share of the descriptors of this process that files of BACKING may take before their epoch
 /// ends early: applications need the others.
-fn open_share() -> usize {
+pub(super) fn open_share() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX))
 }

@@ -4,16 +4,15 @@
 //! cannot be written back, so the mount must accept no more of them. ext4 does not show in `statfs`
 //! that an error made it read-only (since Linux 6.12), but it refuses to open a file for writing.
 //! Opening one changes nothing on flash and waits for nothing, also while the file system is
-//! frozen.
+//! frozen. The lock file is opened: each further file of ours could make inodes of applications
+//! cross a block of ext4's table, which would cost a block in each commit.
 
+use super::beneath::LOCK;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::{Errno, Result};
 use rustix::time::{ClockId, clock_gettime};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The file in our directory that is opened.
-const NAME: &str = "writable";
 
 /// Bits of the answer, beside the time of the question.
 const READ_ONLY: u64 = 1;
@@ -27,27 +26,15 @@ pub(crate) struct FlashState {
 }
 
 impl FlashState {
-    /// Creates the file that is opened.
+    /// Creates the lock file if no daemon has done so.
     ///
     /// # Errors
     ///
     /// The file system does not create it.
     pub(crate) fn new(hidden: &OwnedFd) -> Result<FlashState> {
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(hidden, NAME, flags, Mode::RUSR | Mode::WUSR)?;
+        rustix::fs::openat(hidden, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(FlashState { answered: AtomicU64::new(0) })
-    }
-
-    /// Removes that file.
-    ///
-    /// # Errors
-    ///
-    /// The file system does not remove it.
-    pub(crate) fn remove(hidden: &OwnedFd) -> Result<()> {
-        match rustix::fs::unlinkat(hidden, NAME, rustix::fs::AtFlags::empty()) {
-            Err(Errno::NOENT) => Ok(()),
-            done => done,
-        }
     }
 
     /// Whether the file system is read-only.
@@ -69,7 +56,7 @@ impl FlashState {
         }
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut answer = now;
-        if let Err(Errno::ROFS) = rustix::fs::openat(hidden, NAME, flags, Mode::empty()) {
+        if let Err(Errno::ROFS) = rustix::fs::openat(hidden, LOCK, flags, Mode::empty()) {
             answer |= READ_ONLY;
         }
         let synchronous =

@@ -8,7 +8,7 @@
 //! On a file system of which nothing is known, copies are made durable before they get their names,
 //! and directories after it.
 //!
-//! A file that is too large for RAM is handed over first: it becomes a file without a name in
+//! A file for which RAM has no space is handed over first: it becomes a file without a name in
 //! BACKING's file system, and nothing is flushed. Its write-back then needs no second copy, and if
 //! it is deleted before the kernel has written it, it costs nothing.
 //!
@@ -138,6 +138,9 @@ enum Outcome {
 /// Longest time after which a file that was handed over gets its name, µs: when the kernel writes
 /// dirty pages by default (`vm.dirty_expire_centisecs`). Until then its deletion costs nothing.
 const UNNAMED_US: Micros = 30_000_000;
+/// Divisor of the window of loss: a file that was handed over waits for its name no longer than
+/// this part, which the sifter leaves of the window.
+const WINDOW: u64 = 16;
 
 /// Moves files from one residence to another: in batches, with one commit or none.
 #[derive(Debug)]
@@ -181,7 +184,7 @@ impl Mover {
             failing: Mutex::default(),
             kept: Mutex::default(),
             handed_over: Mutex::default(),
-            unnamed_us: lose_at_most_us.min(UNNAMED_US),
+            unnamed_us: (lose_at_most_us / WINDOW).min(UNNAMED_US),
         }
     }
 
@@ -335,7 +338,7 @@ impl Mover {
         self.decider.need_space(bytes);
         let done = self.perform();
         // A file that cannot be written back does not keep the others from freeing space.
-        match self.counters.lock().settled > before {
+        match self.counters.lock().settled > before || self.store.usage()?.0 < used {
             true => Ok(()),
             false => Err(done.err().map_or(Errno::NOSPC, Into::into)),
         }

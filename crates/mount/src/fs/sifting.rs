@@ -13,7 +13,7 @@ use flashsift_core::sift::live::LiveSifter;
 use std::sync::atomic::Ordering;
 
 /// The longest attribute that the kernel takes, bytes.
-const ATTRIBUTE_BYTES_MAX: usize = 1 << 16;
+const ATTRIBUTE_BYTES_MAX: usize = (1 << 16) - 2;
 
 /// The reason for which a mount's sifter cannot be changed.
 #[derive(Debug, thiserror::Error)]

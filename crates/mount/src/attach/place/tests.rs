@@ -40,6 +40,7 @@ impl Two {
             mountpoint,
             even_if_used: false,
             even_on: &self.even_on,
+            xattrs: true,
             force: false,
         })
     }
@@ -151,6 +152,7 @@ fn places_that_do_not_fit_are_refused() {
         mountpoint: &seen,
         even_if_used: false,
         even_on: &even_on,
+        xattrs: true,
         force: true,
     };
     let says = LockedPlace::take(&forced).unwrap_err().to_string();
@@ -173,6 +175,7 @@ fn directories_of_the_system_need_force() {
                 mountpoint,
                 even_if_used: true,
                 even_on: &even_on,
+                xattrs: true,
                 force,
             })
         };
@@ -211,6 +214,7 @@ fn a_place_in_use_is_refused_and_its_users_named() {
             mountpoint: &seen,
             even_if_used: true,
             even_on: &two.even_on,
+            xattrs: true,
             force: false,
         };
         LockedPlace::take(&wanted).unwrap();

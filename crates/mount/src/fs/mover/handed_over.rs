@@ -1,20 +1,37 @@
-//! Files that are too large for RAM: BACKING's page cache gets their bytes, and their names follow
+//! Files for which RAM has no space: BACKING's page cache gets their bytes, and their names follow
 //! later.
 
 use super::{Job, Mover, Outcome, Staged, TRIES, UNNAMED_US};
+use crate::fs::delayed::open_share;
 use crate::fs::failures::{Failed, In, Step, WriteBackFailures};
 use crate::fs::residence::Residence;
 use crate::fs::table::file_id;
 use crate::fs::temps::Temp;
 use crate::fs::types::Ino;
+use flashsift_core::sift::FILE_COST_BYTES;
+
+/// Divisor of the budget: the inodes of files that were handed over take no more than this part.
+const INODES: u64 = 8;
 
 impl Mover {
+    /// How many more files may be handed over because RAM is full. Each stays open until it has its
+    /// name, and its inode takes memory that the budget does not count.
+    pub(super) fn may_hand_over(&self) -> usize {
+        let budget_bytes = self.store.usage().map_or(0, |(_, budget_bytes)| budget_bytes);
+        let inodes = usize::try_from(budget_bytes / INODES / FILE_COST_BYTES).unwrap_or(usize::MAX);
+        inodes.min(open_share() / 2).saturating_sub(self.handed_over.lock().len())
+    }
+
     pub(super) fn is_handed_over(&self, ino: Ino) -> bool {
         matches!(self.table().residence(ino), Some(Residence::HandedOver))
     }
 
     /// Moves a file's bytes to BACKING's page cache, without a name and without a flush.
     pub(super) fn hand_over(&self, job: Job) -> Result<Outcome, Failed> {
+        if self.store.stat(job.ino).is_ok_and(|stat| stat.st_blocks == 0) {
+            // It has no bytes that could wait.
+            return Ok(Outcome::Nothing);
+        }
         for attempt in 0..=TRIES {
             let Ok(file_state) = self.delayed.file_state(&mut self.table(), job.ino) else {
                 return Ok(Outcome::Nothing);

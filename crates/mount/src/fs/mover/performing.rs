@@ -31,10 +31,15 @@ impl Mover {
         let mut jobs: Vec<Job> = Vec::new();
         let mut by_file: HashMap<Ino, usize> = HashMap::new();
         let mut closes = false;
+        // The page cache below keeps young files as long as without the mount, whatever the budget.
+        let mut may_wait = self.may_hand_over();
         for decision in &performing.decisions {
             match *decision {
                 Decision::WriteBack { file, keep_in_ram: keep, why } => {
-                    let (durable, large) = (why == Reason::Sync, why == Reason::Large);
+                    let durable = why == Reason::Sync;
+                    let for_space = why == Reason::Space && may_wait > 0;
+                    let large = why == Reason::Large || for_space;
+                    may_wait -= usize::from(for_space);
                     let ino = table::number(file);
                     // Two decisions on one file are performed as one.
                     match by_file.entry(ino) {
