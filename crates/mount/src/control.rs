@@ -141,7 +141,7 @@ pub fn sift(mount: &Mount, wish: SiftWish) -> io::Result<()> {
     ask(mount, &format!("{SIFT}{}", wish.name()))
 }
 
-/// Ends a suspension of the sifter of a mount.
+/// Makes the sifter of a mount forget which dropped files came back.
 ///
 /// # Errors
 ///
