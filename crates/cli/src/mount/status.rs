@@ -125,6 +125,9 @@ fn of_sifter(sift: &SiftStatus) -> String {
         line("  created anew", amount(counts.created_again));
         line("  came back", came_back(sift));
         line("  written", amount(counts.written));
+        if counts.refused.files > 0 {
+            line("  refused", format!("{}, written in place of a drop", amount(counts.refused)));
+        }
         line("  held", amount(counts.held));
     }
     if let Some(seen) = &sift.rehearsal {
@@ -139,13 +142,7 @@ fn of_sifter(sift: &SiftStatus) -> String {
 pub(super) fn came_back(sift: &SiftStatus) -> String {
     let [share, most] =
         [sift.again_share, sift.again_at_most].map(|of| (1000.0 * of).round() / 10.0);
-    let refused = match sift.counts.refused {
-        FileBytes { files: 0, .. } => String::new(),
-        FileBytes { files, bytes } => {
-            format!("; {}, {} written for that", size::counted(files, "file"), size::bytes(bytes))
-        }
-    };
-    format!("{share} % of the bytes that ext4 would write, at most {most} %{refused}")
+    format!("{share} % of the bytes that ext4 would write, at most {most} %")
 }
 
 /// The findings of a rehearsal, in lines.
