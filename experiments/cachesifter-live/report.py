@@ -130,7 +130,7 @@ def sifter_table(rows, _):
         if "sift" not in mine[0]:
             continue
         shares = [kept(row) for row in mine if kept(row) is not None]
-        stopped = sum(row["sift"]["suspended_s"] is not None for row in mine)
+        stopped = sum(row["sift"].get("suspended_s") is not None for row in mine)
         cells.append([f"{load}, `{arm}`", *(f"{median(counts(row)[part] for row in mine) / MIB:.1f}" for part in PARTS),
                       f"{100 * median(shares):.0f} %" if shares else "–", f"{stopped} of {len(mine)}"])
     return table(["load, arm", "dropped", "created again", "written", "held", "kept from flash", "suspended"], cells)
@@ -145,6 +145,33 @@ def daemon_table(rows, _):
                           f"{median(row['daemon_cpu_s'] for row in mine):.2f}",
                           f"{max(row['daemon_rss_bytes'] for row in mine) / MIB:.1f}"])
     return table(["load, arm", "% of a core", "CPU s", "largest RSS, MiB"], cells)
+
+
+def ceiled_live_table(rows):
+    cells = []
+    base = next(row for row in rows if row["arm"] == "keep-16")
+    for row in sorted(rows, key=lambda row: ORDER.index(row["arm"])):
+        sift = row.get("sift")
+        parts = [f"{counts(row)[part] / MIB:.1f}" for part in PARTS[:3]] if sift else [""] * 3
+        cells.append([f"`{row['arm']}`", f"{row['device_bytes'] / MIB:.1f}",
+                      f"{row['device_bytes'] / base['device_bytes']:.2f}", f"{row['served_bytes'] / MIB:.1f}", *parts,
+                      f"{sift['counts']['refused']['bytes'] / MIB:.1f}" if sift else "",
+                      f"{100 * sift['again_share']:.1f} %" if sift else "", f"{row['wall_s'] / 60:.0f} min" if sift else ""])
+    return table(["arm", "device, MiB", "of `keep-16`", "served", "dropped", "created again", "written", "refused",
+                  "again", "active"], cells)
+
+
+def ceiled_table(rows):
+    of = {(row["trace"], row["sifter"], row["budget_mib"], row["ceiling"]): row for row in rows}
+    columns = sorted({(row["budget_mib"], row["sifter"]) for row in rows})
+
+    def cell(row):
+        return f"{100 * row['kept_share']:.0f}/{100 * row['fetched_again_share']:.1f}"
+
+    cells = [[f"{trace}{', test' if split == 'test' else ''}, {ceiling if ceiling == '10%' else 'none'}",
+              *(cell(of[trace, sifter, mib, ceiling]) for mib, sifter in columns)]
+             for trace, split, ceiling in dict.fromkeys((row["trace"], row["split"], row["ceiling"]) for row in rows)]
+    return table(["kept/again", *(f"`{sifter}-{mib}`" for mib, sifter in columns)], cells)
 
 
 def probe_table(rows, _):
@@ -275,6 +302,8 @@ def page(top):
         table.__name__.removesuffix("_table"): partial(table, rows, about)
         for table in (facts, loads, short, device_table, paper_table, sifter_table, price_table, daemon_table, probe_table)
     }
+    made["ceiled_live"] = partial(ceiled_live_table, json_lines(top / "paced-ceiling.jsonl"))
+    made["ceiled"] = partial(ceiled_table, json_lines(top / "ceiling.jsonl"))
     made["simulated"] = partial(simulated_table, rows, json_lines(top / "simulated.jsonl"))
     return fill((HERE / "RESULTS.md").read_text(), made | {"failures": partial(failures, failed)})
 

@@ -2,8 +2,10 @@
 # Runs real programs on ext4, tmpfs and the mount with several sifters, and writes RESULTS.md.
 #
 #   sudo run.sh                  # about 30 minutes on two processors
-#   sudo run.sh paced [ROUNDS]   # 12 minutes a round (1): a browser at the pace of a person, all
-#                                # arms at the same time; adds them to RESULTS.md
+#   sudo run.sh paced [ROUNDS]   # 30 to 45 minutes a round (1): a browser at the pace of a person,
+#                                # all arms at the same time; adds them to RESULTS.md
+#   sudo run.sh ceiling          # 31 minutes: one such round, and simulations, for the ceiling on
+#                                # bytes fetched again; adds them to RESULTS.md
 #   sudo run.sh --quick          # three minutes: one round, shorter; writes no RESULTS.md
 #   sudo run.sh --loads pip      # one load (see --help); writes no RESULTS.md
 #   run.sh report                # RESULTS.md alone, from runs.jsonl, paced.jsonl, simulated.jsonl
@@ -20,8 +22,23 @@ program=$(flashsift)
 work=target/experiments/cachesifter-live
 out=$work/results
 mkdir -p "$out"
-days=(testdata/days/browser-days-[15].parquet)
 models=()
+trap : INT # Python handles it, and this shell ends after it.
+at_pace() { # at_pace NAME ROUNDS ARM…: into NAME.jsonl
+  for arm in "${@:3}"; do
+    mkdir -p "$work/$1/$arm"
+    python3 "$here/measure.py" --flashsift "$program" --out "$work/$1/$arm" \
+      --images "$work/images" "${models[@]}" --loads chromium-at-pace --arms "$arm" --rounds "$2" &
+  done
+  wait
+  cat "$work/$1"/*/runs.jsonl > "$here/$1.jsonl"
+}
+if [ "${1:-}" = ceiling ]; then
+  at_pace paced-ceiling 1 ext4 keep-16 controller-16 touch-16
+  python3 "$here/ceiling.py" "$program" > "$here/ceiling.jsonl"
+  exec python3 "$here/report.py" "$here"
+fi
+days=(testdata/days/browser-days-[15].parquet)
 for phase in 1 2; do
   model=$work/phase$phase.safetensors
   if [ -e "$model" ] || "$program" train "${days[@]}" --only-cache --phase $phase --split time -q \
@@ -32,18 +49,10 @@ for phase in 1 2; do
   fi
 done
 if (( ${#models[@]} == 2 )); then models=(--models "${models[@]}"); else models=(); fi
-trap : INT # Python handles it, and this shell ends after it.
 if [ "${1:-}" = paced ]; then
   arms=(ext4 keep-64 keep-16 controller-16 drop-all-16 touch-16)
   if (( ${#models[@]} )); then arms+=(cachesifter-64 cachesifter-16); fi
-  for arm in "${arms[@]}"; do
-    mkdir -p "$work/paced/$arm"
-    python3 "$here/measure.py" --flashsift "$program" --out "$work/paced/$arm" \
-      --images "$work/images" "${models[@]}" --loads chromium-at-pace --arms "$arm" \
-      --rounds "${2:-1}" &
-  done
-  wait
-  cat "$work"/paced/*/runs.jsonl > "$here/paced.jsonl"
+  at_pace paced "${2:-1}" "${arms[@]}"
   exec python3 "$here/report.py" "$here"
 fi
 python3 "$here/measure.py" --flashsift "$program" --out "$out" \

@@ -102,9 +102,13 @@ pub(crate) struct Args {
     droppable: Vec<String>,
 
     /// Run each sifter as `flashsift mount --sift` does: with half of the sifter's memory, beside
-    /// `keep` for all other files, and suspended while too many of its drops are wrong
+    /// `keep` for all other files, and with a limit on the bytes that are fetched again
     #[arg(long, requires = "sift")]
     as_mounted: bool,
+
+    /// That limit, as a share of the bytes of droppable files that plain ext4 would write
+    #[arg(long, value_name = "N%", value_parser = size::parse_share, requires = "as_mounted")]
+    fetch_again: Option<f64>,
 
     /// Explain the decisions on files with such names: shell patterns of their whole path, in which
     /// * also stands for /. The tables show the first 50 of each sifter, --json all

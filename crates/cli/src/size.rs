@@ -100,6 +100,13 @@ impl CacheSize {
     }
 }
 
+/// Parses a share in percent.
+pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end().strip_suffix('%').and_then(|percent| percent.trim().parse().ok());
+    let valid = percent.filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
+    valid.map(|percent| percent / 100.0).ok_or_else(|| "not a share in percent: 5%".to_owned())
+}
+
 /// Parses a cache size given as memory, or as a share of the trace's pages in percent.
 pub(crate) fn parse_cache_size(text: &str) -> Result<CacheSize, String> {
     let Some(percent) = text.trim_end().strip_suffix('%') else {
@@ -176,6 +183,10 @@ mod tests {
         }
         assert_eq!(parse_cache_size("100%").unwrap().frames(7), 7);
         assert_eq!(parse_cache_size("8K"), Ok(CacheSize::Bytes(8192)));
+        assert_eq!((parse_share("0%"), parse_share("2.5 %")), (Ok(0.0), Ok(0.025)));
+        for text in ["-1%", "nan%", "inf%", "%", "x%", "0.1"] {
+            assert!(parse_share(text).is_err(), "{text}");
+        }
         for text in ["0%", "101%", "-1%", "nan%", "%", "x%"] {
             assert!(parse_cache_size(text).unwrap_err().contains("0% to 100%"), "{text}");
         }

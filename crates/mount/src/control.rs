@@ -138,7 +138,7 @@ pub fn sift(mount: &Mount, wish: SiftWish) -> io::Result<()> {
     asked(mount, &format!("{SIFT}{}", wish.name())).map(drop)
 }
 
-/// Ends a suspension of the sifter of a mount.
+/// Makes the sifter of a mount forget which dropped files came back.
 ///
 /// # Errors
 ///

@@ -280,14 +280,22 @@ const METRICS: &[Metric] = &[
         sample.into_iter().collect()
     }),
     gauge("flashsift_sift_mode", "1 for the mode of new files, 0 for the others.", modes),
-    gauge("flashsift_sift_suspended", "1: wrong drops have suspended the sifter.", |s| {
-        sifted(s, |sift| Some(sift.suspended_s.is_some()))
-    }),
     gauge(
-        "flashsift_sift_suspended_seconds",
-        "Time until the suspension of the sifter ends; 0: it is not suspended.",
-        |s| sifted(s, |sift| Some(sift.suspended_s.unwrap_or_default())),
+        "flashsift_sift_again_share",
+        "Bytes fetched again, as a share of those of droppable files that ext4 would have written.",
+        |s| sifted(s, |sift| Some(sift.again_share)),
     ),
+    gauge("flashsift_sift_again_at_most", "The most of it: no file is dropped above.", |s| {
+        sifted(s, |sift| Some(sift.again_at_most))
+    }),
+    counter(
+        "flashsift_sift_refused_files_total",
+        "Files that were written because drops had reached that limit.",
+        |s| sifted(s, |sift| Some(sift.counts.refused.files)),
+    ),
+    counter("flashsift_sift_refused_bytes_total", "Bytes of these files.", |s| {
+        sifted(s, |sift| Some(sift.counts.refused.bytes))
+    }),
     gauge("flashsift_sift_budget_bytes", "RAM of the sifter.", |s| {
         sifted(s, |sift| Some(sift.budget_bytes))
     }),

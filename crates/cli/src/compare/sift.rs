@@ -15,7 +15,7 @@ use flashsift_core::{
     event::{About, Action},
     page::PAGE_BYTES,
     params::{Listed, Params},
-    sift::{Droppable, Selection, Spec, model::FileModel},
+    sift::{Droppable, Selection, Spec, live::AGAIN, model::FileModel},
     study::{
         DeviceResult, Request, Study, Wave,
         sifting::{Halves, KeptBound, SiftError, SiftOutcome, Sifting, equal_parts},
@@ -212,7 +212,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     sifting.explain(args.explain.clone());
     if args.as_mounted {
-        sifting.run_as_mounted();
+        sifting.run_as_mounted(args.fetch_again.unwrap_or(AGAIN));
     }
     let end_us = kept.events.last().map_or(0, |event| event.at_us);
     let begins_us = equal_parts(end_us, PARTS);

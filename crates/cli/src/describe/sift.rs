@@ -6,7 +6,7 @@ use crate::{
         schedule,
         sift::{self, SifterMemory},
     },
-    load,
+    load, size,
     usage::Usage,
 };
 use anyhow::Context;
@@ -58,14 +58,8 @@ pub(super) struct SiftArgs {
 
     /// With --sift: the most that a recommended sifter may let applications fetch again, as a share
     /// of the data of droppable files that reaches flash without a sifter
-    #[arg(long, value_name = "N%", default_value = "5%", value_parser = percent, requires = "sift")]
+    #[arg(long, value_name = "N%", default_value = "5%", value_parser = size::parse_share, requires = "sift")]
     fetch_again: f64,
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok());
-    let valid = number.filter(|percent| percent.is_finite() && *percent >= 0.0);
-    valid.map(|percent| percent / 100.0).ok_or_else(|| "not a share in percent: 5%".to_owned())
 }
 
 /// All events of a trace, within a limit of memory.

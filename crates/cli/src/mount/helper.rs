@@ -13,7 +13,7 @@ use std::{
 const NAMES: [&str; 2] = ["mount.fuse.flashsift", "mount.flashsift"];
 
 /// Options with a value, as in fstab and as on our command line.
-const VALUES: [(&str, &str); 16] = [
+const VALUES: [(&str, &str); 17] = [
     ("lose_at_most", "--lose-at-most"),
     ("settle_after", "--settle-after"),
     ("budget", "--budget"),
@@ -23,6 +23,7 @@ const VALUES: [(&str, &str); 16] = [
     ("sift", "--sift"),
     ("sift_mode", "--sift-mode"),
     ("sift_budget", "--sift-budget"),
+    ("fetch_again", "--fetch-again"),
     ("profile", "--profile"),
     ("drop", "--drop"),
     ("pin", "--pin"),

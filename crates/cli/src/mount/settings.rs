@@ -3,7 +3,10 @@
 use super::sift;
 use crate::{size, usage::Usage};
 use anyhow::Context;
-use flashsift_core::{duration::Exact, sift::live::SIFTER_PART};
+use flashsift_core::{
+    duration::Exact,
+    sift::live::{AGAIN, SIFTER_PART},
+};
 use flashsift_host::foreground::Source;
 use flashsift_mount::{SiftWish, metrics::address::Address};
 use serde::{Deserialize, Deserializer, de};
@@ -67,6 +70,12 @@ pub(super) struct Settings {
         help = "The part of --budget that the sifter gets [default: half]")]
     #[serde(deserialize_with = "bytes")]
     sift_budget: Option<u64>,
+
+    #[arg(long, value_name = "N%", value_parser = size::parse_share,
+        help = format!("Most bytes that are fetched again because their file was dropped, as a \
+            share of the bytes of such files that ext4 would write [default: {}%]", 100.0 * AGAIN))]
+    #[serde(deserialize_with = "share")]
+    fetch_again: Option<f64>,
 
     /// Known caches whose files the sifter may drop: chromium, pip … (docs/profiles.md) [default:
     /// all that were checked with the real program; `none`: none]
@@ -142,6 +151,8 @@ pub(super) struct SiftWanted {
     pub(super) wish: SiftWish,
     /// The part of the RAM that it gets, bytes.
     pub(super) budget_bytes: u64,
+    /// Most bytes that may be fetched again, as a share.
+    pub(super) again: f64,
     pub(super) profiles: Vec<String>,
     pub(super) drop: Vec<String>,
     pub(super) pin: Vec<String>,
@@ -164,6 +175,7 @@ impl Settings {
             self.sift.as_ref().map(|sifter| format!("--sift={sifter}")),
             self.sift_mode.as_ref().map(|mode| format!("--sift-mode={mode}")),
             self.sift_budget.map(|bytes| format!("--sift-budget={bytes}")),
+            self.fetch_again.map(|share| format!("--fetch-again={}%", share * 100.0)),
             self.foreground_from.as_ref().map(|source| format!("--foreground-from={source}")),
             self.no_passthrough.then(|| "--no-passthrough".to_owned()),
             self.no_xattr.then(|| "--no-xattr".to_owned()),
@@ -204,6 +216,7 @@ impl Settings {
             sift: self.sift.or(other.sift),
             sift_mode: self.sift_mode.or(other.sift_mode),
             sift_budget: self.sift_budget.or(other.sift_budget),
+            fetch_again: self.fetch_again.or(other.fetch_again),
             profiles: [other.profiles, self.profiles].concat(),
             drop: [other.drop, self.drop].concat(),
             pin: [other.pin, self.pin].concat(),
@@ -271,6 +284,7 @@ impl Settings {
                     None => SiftWish::On,
                 },
                 budget_bytes: self.sift_budget.unwrap_or(budget_bytes / SIFTER_PART),
+                again: self.fetch_again.unwrap_or(AGAIN),
                 profiles: self.profiles,
                 drop: self.drop,
                 pin: self.pin,
@@ -279,6 +293,7 @@ impl Settings {
                 let given = [
                     (self.sift_mode.is_some(), "sift-mode"),
                     (self.sift_budget.is_some(), "sift-budget"),
+                    (self.fetch_again.is_some(), "fetch-again"),
                     (!self.profiles.is_empty(), "profiles"),
                     (!self.drop.is_empty(), "drop"),
                     (!self.pin.is_empty(), "pin"),
@@ -359,6 +374,11 @@ fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     size::parse_bytes(&text).map(Some).map_err(de::Error::custom)
 }
 
+fn share<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    let text = String::deserialize(from)?;
+    size::parse_share(&text).map(Some).map_err(de::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -427,6 +447,7 @@ mod tests {
             sift: Some("controller:again=0.02,price=2".into()),
             sift_mode: Some("dry-run".into()),
             sift_budget: Some(8192),
+            fetch_again: Some(0.25),
             profiles: vec!["pip".into()],
             drop: vec!["*/a b/*".into()],
             pin: vec!["*/c".into()],

@@ -29,7 +29,7 @@ use std::{
   flashsift status ~/.cache               see it
   flashsift sift on ~/.cache              drop files from now on
   flashsift sift off ~/.cache             files wait in RAM as without a sifter
-  flashsift sift reset ~/.cache           end a suspension after wrong drops
+  flashsift sift reset ~/.cache           forget which dropped files came back
   flashsift sift explain '*/thumbnails/*' why each was dropped or kept
   flashsift sift trial ~/.cache --for 6d  what it saves")]
 pub(crate) struct Args {
@@ -45,7 +45,7 @@ enum Order {
     Off(Mounts),
     /// Drop nothing, and show in `flashsift status` what would be dropped
     DryRun(Mounts),
-    /// End a suspension after wrong drops
+    /// Forget which dropped files came back: the limit on them (--fetch-again) counts anew
     Reset(Mounts),
     Explain(explain::Args),
     Trial(Box<trial::Args>),
@@ -107,7 +107,7 @@ fn says(wish: &str) -> &'static str {
         "on" => "files of caches are dropped from now on, where the sifter says so",
         "off" => "nothing is dropped from now on; new files wait in RAM",
         "dry-run" => "nothing is dropped; `flashsift status` shows what would be",
-        _ => "the sifter is not suspended any more",
+        _ => "it is forgotten which dropped files came back",
     }
 }
 
@@ -132,10 +132,9 @@ pub(super) fn sifter_of(
     let sifter = selected(&wanted.sifter)?;
     let models = models(std::slice::from_ref(&sifter))?;
     let chosen = LiveSifter {
-        sifter,
-        droppable: droppable(wanted, mountpoint)?,
         models: models.into_iter().map(|(name, model)| (name, Arc::new(model))).collect(),
-        budget_bytes: wanted.budget_bytes,
+        again: wanted.again,
+        ..LiveSifter::new(sifter, droppable(wanted, mountpoint)?, wanted.budget_bytes)
     };
     chosen.build(chosen.budget_bytes).map_err(|why| Usage(format!("sift: {why}")))?;
     Ok((chosen, wanted.wish))

@@ -117,17 +117,17 @@ fn of_sifter(sift: &SiftStatus) -> String {
         (LiveMode::Plain, None) => "off: new files go to flash at once".to_owned(),
     };
     line("sifter", format!("{}, {mode}", sift.sifter));
-    if let Some(seconds) = sift.suspended_s {
-        let time = size::duration(seconds.saturating_mul(1_000_000));
-        line("SUSPENDED", format!("for {time}: too many dropped files were created again"));
-    }
     for pattern in &sift.unused {
         line("UNUSED", format!("the pattern '{pattern}' has matched no file so far"));
     }
     if counts.dropped.files > 0 || sift.mode == LiveMode::Sift {
         line("  dropped", amount(counts.dropped));
         line("  created anew", amount(counts.created_again));
+        line("  came back", came_back(sift));
         line("  written", amount(counts.written));
+        if counts.refused.files > 0 {
+            line("  refused", format!("{}, written in place of a drop", amount(counts.refused)));
+        }
         line("  held", amount(counts.held));
     }
     if let Some(seen) = &sift.rehearsal {
@@ -136,6 +136,13 @@ fn of_sifter(sift: &SiftStatus) -> String {
         }
     }
     text
+}
+
+/// The share that came back, beside the most of it.
+pub(super) fn came_back(sift: &SiftStatus) -> String {
+    let [share, most] =
+        [sift.again_share, sift.again_at_most].map(|of| (1000.0 * of).round() / 10.0);
+    format!("{share} % of the bytes that ext4 would write, at most {most} %")
 }
 
 /// The findings of a rehearsal, in lines.

@@ -16,8 +16,9 @@ use std::{
     thread,
 };
 
-/// The sifter drops the least recently used file of `cache/` whenever its 1 MiB is full.
-const SIFTING: [&str; 10] = [
+/// The sifter drops the least recently used file of `cache/` whenever its 1 MiB is full, whatever
+/// comes back.
+const SIFTING: [&str; 12] = [
     "--settle-after",
     "1h",
     "--budget",
@@ -26,6 +27,8 @@ const SIFTING: [&str; 10] = [
     "1MiB",
     "--sift",
     "drop-all",
+    "--fetch-again",
+    "1000%",
     "--drop",
     "*/cache/*",
 ];
@@ -364,7 +367,8 @@ fn settings_are_read_again_on_sighup() {
     let Some(ext4) = Ext4::new(test) else { return };
     let config = ext4.path("settings.toml");
     let write = |drop: &str| {
-        let rest = "sift = \"drop-all\"\nsift-budget = \"1MiB\"\nbudget = \"8MiB\"\n";
+        let rest = "sift = \"drop-all\"\nsift-budget = \"1MiB\"\nbudget = \"8MiB\"\n\
+                    fetch-again = \"1000%\"\n";
         fs::write(&config, format!("{rest}{drop}\n")).unwrap();
     };
     write("drop = [\"*/other/*\"]");

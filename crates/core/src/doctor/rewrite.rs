@@ -7,7 +7,7 @@ use crate::{
     page::PAGE_BYTES,
     sift::{
         Birth, Blocked, BoxedSift, Decision, Droppable, Keep, KeepConfig, Reason, Selection, Sift,
-        live::{Live, LiveMode, LiveSifter, SIFTER_PART},
+        live::{Live, LiveSifter, SIFTER_PART},
         simulate::Sifted,
     },
     structure::Extents,
@@ -26,20 +26,15 @@ pub(super) fn mounted<'a>(
     with: MountedWith,
     knows: Knows,
 ) -> Sifted<Within<'a>> {
-    let keep = KeepConfig { budget_bytes: MOUNT_BYTES, ..KeepConfig::default() };
     let inner: BoxedSift = match with {
-        MountedWith::Keep => Box::new(Keep::new(keep)),
+        MountedWith::Keep => {
+            let keep = KeepConfig { budget_bytes: MOUNT_BYTES, ..KeepConfig::default() };
+            Box::new(Keep::new(keep))
+        }
         MountedWith::Controller => {
-            let mut live = Live::new(keep);
-            let chosen = LiveSifter {
-                sifter: Selection::parse("controller").expect("it is in the list"),
-                droppable: Droppable::caches(),
-                models: Vec::new(),
-                budget_bytes: MOUNT_BYTES / SIFTER_PART,
-            };
-            live.choose(0, chosen).expect("it needs no model");
-            live.switch(0, LiveMode::Sift);
-            Box::new(live)
+            let sifter = Selection::parse("controller").expect("it is in the list");
+            let chosen = LiveSifter::new(sifter, Droppable::caches(), MOUNT_BYTES / SIFTER_PART);
+            Box::new(Live::sifting(MOUNT_BYTES, chosen).expect("it needs no model"))
         }
     };
     Sifted::new(Within { inner, files }, MOUNT_BYTES, knows)

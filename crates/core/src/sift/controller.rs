@@ -17,7 +17,7 @@ use super::{
     Spec,
     explanation::{Explanation, Intent, seconds},
     on_pressure::{Judge, OnPressure, Use, Verdict},
-    remembered::Remembered,
+    returns::Returns,
     shelf::{Held, Shelf, Slot},
 };
 use crate::{
@@ -115,12 +115,7 @@ struct Controller {
     settings: Settings,
     chances: Chances,
     tracked: Tracked,
-    /// Names of dropped files that came back.
-    came_back: Remembered,
-    /// Bytes of files that have left RAM.
-    left_bytes: u64,
-    /// Bytes of dropped files that came back.
-    fetched_bytes: u64,
+    returns: Returns,
     /// Time at which the files last passed their levels.
     tick_us: Option<Micros>,
 }
@@ -131,9 +126,7 @@ impl Controller {
             settings,
             chances: Chances::new(),
             tracked: Tracked::new(ghosts),
-            came_back: Remembered::new(ghosts),
-            left_bytes: 0,
-            fetched_bytes: 0,
+            returns: Returns::new(ghosts),
             tick_us: None,
         }
     }
@@ -176,7 +169,7 @@ impl Controller {
     /// Returns the factor by which more came back than the chances had said. Before anything could
     /// come back it is [`DOUBT`].
     fn error(&self) -> f64 {
-        let fetched = self.fetched_bytes as f64 + DOUBT * DOUBT_BYTES;
+        let fetched = self.returns.fetched_bytes() as f64 + DOUBT * DOUBT_BYTES;
         (fetched / (self.tracked.due_bytes() + DOUBT_BYTES)).clamp(ERROR_MAX.recip(), ERROR_MAX)
     }
 
@@ -185,14 +178,13 @@ impl Controller {
         let bytes = file.bytes();
         let chance = (f64::from(chance) * self.error()).min(1.0);
         let (unproven_bytes, proven_bytes) = self.tracked.unproven_and_proven_bytes();
-        // Bytes that were fetched again leave RAM again; they would not without a sifter.
-        let left_bytes = self.left_bytes.saturating_sub(self.fetched_bytes) + bytes;
-        let allowed_bytes = self.settings.again * left_bytes as f64;
+        let fetched_bytes = self.returns.fetched_bytes();
+        let allowed_bytes = self.settings.again * (self.returns.own_bytes() + bytes) as f64;
         // So many may all come back.
-        let harmless_bytes = (allowed_bytes as u64).saturating_sub(self.fetched_bytes);
+        let harmless_bytes = (allowed_bytes as u64).saturating_sub(fetched_bytes);
         let trusted_bytes = self.settings.trial_bytes + TRUST * proven_bytes;
         Grounds {
-            fetched_bytes: self.fetched_bytes as f64,
+            fetched_bytes: fetched_bytes as f64,
             allowed_bytes,
             unproven_bytes: unproven_bytes + bytes,
             trusted_bytes: trusted_bytes.max(harmless_bytes),
@@ -200,7 +192,7 @@ impl Controller {
             cap_bytes: self.settings.cap_bytes,
             cost: chance * self.settings.price,
             gain: 1.0 - chance,
-            came_back: self.came_back.has(&file.name),
+            came_back: self.returns.has(&file.name),
         }
     }
 
@@ -209,8 +201,7 @@ impl Controller {
     fn fetched_again(&mut self, now: Micros, name: &str) -> Option<Row> {
         let dropped = self.tracked.find(Key::of_path(name))?;
         let back = self.tracked.returned(now, dropped, &mut self.chances)?;
-        self.fetched_bytes += back.bytes();
-        self.came_back.add(name);
+        self.returns.came_back(name, back.bytes());
         Some(back.row)
     }
 }
@@ -370,8 +361,8 @@ impl Judge for Controller {
             .with("level", level.into())
             .with("correction_factor", error)
             .with("price", self.settings.price)
-            .with("fetched_again_bytes", self.fetched_bytes as f64)
-            .with("left_ram_bytes", self.left_bytes as f64)
+            .with("fetched_again_bytes", self.returns.fetched_bytes() as f64)
+            .with("left_ram_bytes", self.returns.left_bytes() as f64)
             .with("again_share", self.settings.again);
         match oldest {
             None => own,
@@ -383,7 +374,7 @@ impl Judge for Controller {
     }
 
     fn leaves(&mut self, _: Micros, file: &Held<Known>, verdict: Verdict) {
-        self.left_bytes += file.bytes();
+        self.returns.left(file.bytes());
         let key = match verdict {
             Verdict::Drop => Key::of_path(&file.name),
             Verdict::Write => Key::Written(file.id),
@@ -405,7 +396,7 @@ impl Judge for Controller {
                 file.state = self.tracked.hold(file.used_us, file.id, slot, row);
             }
         }
-        self.left_bytes -= file.bytes().min(self.left_bytes);
+        self.returns.stays(file.bytes());
     }
 
     fn removed(&mut self, now: Micros, file: &Held<Known>, died: bool) {
@@ -414,7 +405,7 @@ impl Judge for Controller {
             _ if died => self.tracked.died(now, known, &mut self.chances),
             // Written for another reason than space.
             Some(Residence::Ram(_)) => {
-                self.left_bytes += file.bytes();
+                self.returns.left(file.bytes());
                 self.tracked.leave(known, Key::Written(file.id), file.pages());
             }
             _ => {}
@@ -450,7 +441,7 @@ impl Judge for Controller {
     fn check(&self, shelf: &Shelf<Known>) {
         self.chances.check();
         self.tracked.check();
-        self.came_back.check();
+        self.returns.check();
         for slot in shelf.all() {
             let file = &shelf[slot];
             if file.list() != super::shelf::Shelved::Leaving {

@@ -5,18 +5,18 @@
 //!
 //! - It can be [switched](Live::switch) at any time. A file that is in RAM stays with the machine
 //!   that got it; new files go where the mode says.
-//! - A guard watches dropped names and contents. When too many of them are created again, it
-//!   suspends the sifter: its drops become write-backs until a pause is over.
+//! - A [ceiling] limits the bytes that are fetched again, whatever the sifter is. Above it a drop
+//!   becomes a write-back.
 //! - The RAM can be [changed](Live::resize), as memory pressure demands.
 
 use super::{
-    Birth, Blocked, BoxedSift, Decision, Droppable, Explanation, Intent, Keep, KeepConfig, Reason,
-    Selection, SetupError, Sift, SifterSetup, model::FileModel,
+    Birth, Blocked, BoxedSift, Criterion, Decision, Droppable, Explanation, Intent, Keep,
+    KeepConfig, Reason, Selection, SetupError, Sift, SifterSetup, model::FileModel,
 };
 use crate::event::{Action, Create, Event, FileId, Micros};
+use ceiling::Ceiling;
+pub use ceiling::{AGAIN, ContentKey};
 use foldhash::fast::FixedState;
-pub use guard::ContentKey;
-use guard::Guard;
 use hashbrown::{HashMap, HashSet};
 use journal::Journal;
 use latecomers::Latecomers;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tally::{Programs, Tally};
 
-mod guard;
+mod ceiling;
 mod journal;
 pub(crate) mod latecomers;
 pub mod ram_budget;
@@ -73,6 +73,11 @@ pub struct LiveSifter {
     pub models: Vec<(String, Arc<FileModel>)>,
     /// The part of the RAM that it gets, bytes.
     pub budget_bytes: u64,
+    /// Most bytes that may be fetched again, as a share of those of droppable files that plain ext4
+    /// would write.
+    pub again: f64,
+    /// The events tell when a file is open.
+    pub knows_opens: bool,
 }
 
 impl std::fmt::Debug for LiveSifter {
@@ -82,6 +87,12 @@ impl std::fmt::Debug for LiveSifter {
 }
 
 impl LiveSifter {
+    /// Returns a sifter without models for files with these names, with this part of the RAM.
+    pub fn new(sifter: Selection, droppable: Droppable, budget_bytes: u64) -> Self {
+        let (models, again, knows_opens) = (Vec::new(), AGAIN, true);
+        Self { sifter, droppable, models, budget_bytes, again, knows_opens }
+    }
+
     /// Builds the sifter with this much RAM, bytes.
     ///
     /// # Errors
@@ -98,7 +109,7 @@ impl LiveSifter {
             budget_bytes,
             patterns: &[],
             droppable: &self.droppable,
-            knows_opens: true,
+            knows_opens: self.knows_opens,
             last_uses: None,
             models: &self.models,
         })
@@ -134,6 +145,9 @@ pub struct LiveCounts {
     pub written: FileBytes,
     /// Deleted by their applications in the sifter's RAM.
     pub died: FileBytes,
+    /// Not dropped but written, because of the ceiling on bytes fetched again.
+    #[serde(default)]
+    pub refused: FileBytes,
 }
 
 pub use journal::{LiveDecision, LiveFate};
@@ -174,7 +188,7 @@ pub struct Live {
     dropping: HashSet<FileId, FixedState>,
     latecomers: Latecomers,
     counts: LiveCounts,
-    guard: Guard,
+    ceiling: Ceiling,
     /// A decision of the sifter that was looked at ahead of its turn.
     ahead: Option<Decision>,
     journal: Journal,
@@ -199,7 +213,7 @@ impl Live {
             dropping: HashSet::default(),
             latecomers: Latecomers::default(),
             counts: LiveCounts::default(),
-            guard: Guard::default(),
+            ceiling: Ceiling::default(),
             ahead: None,
             journal: Journal::default(),
             programs: Programs::default(),
@@ -207,6 +221,17 @@ impl Live {
             by_program: Tally::default(),
             now: 0,
         }
+    }
+
+    /// Returns one with this RAM that drops files by this sifter.
+    ///
+    /// # Errors
+    /// The sifter cannot be built.
+    pub fn sifting(budget_bytes: u64, chosen: LiveSifter) -> Result<Self, SetupError> {
+        let mut live = Self::new(KeepConfig { budget_bytes, ..KeepConfig::default() });
+        live.choose(0, chosen)?;
+        live.switch(0, LiveMode::Sift);
+        Ok(live)
     }
 
     /// Returns the mode.
@@ -230,14 +255,15 @@ impl Live {
         LiveCounts { held: FileBytes { files: self.held.len() as u64, bytes }, ..self.counts }
     }
 
-    /// Returns the time until which the sifter is suspended, µs.
-    pub fn suspended_until(&self, now: Micros) -> Option<Micros> {
-        self.guard.suspended_until(now)
+    /// Returns the bytes fetched again, as a share of those of droppable files that plain ext4
+    /// would have written, since the mount began or [`Live::reset`].
+    pub fn again_share(&self) -> f64 {
+        self.ceiling.share()
     }
 
-    /// Ends a suspension, and forgets why it was.
+    /// Forgets what came back: the ceiling counts anew.
     pub fn reset(&mut self) {
-        self.guard = Guard::default();
+        self.ceiling.reset();
     }
 
     /// Chooses the sifter. Files in the RAM of the one before go to flash.
@@ -246,8 +272,8 @@ impl Live {
     /// The sifter cannot be built. Nothing has changed then.
     pub fn choose(&mut self, now: Micros, chosen: LiveSifter) -> Result<(), SetupError> {
         chosen.build(self.sifters_part(chosen.budget_bytes))?;
+        self.ceiling.set(chosen.again, chosen.budget_bytes);
         self.chosen = Some(chosen);
-        self.guard = Guard::default();
         self.replace_sifter(now);
         Ok(())
     }
@@ -353,7 +379,7 @@ impl Live {
 
     /// A process gives a file this name.
     fn named(&mut self, event: &Event<'_>, name: &str) {
-        if let Some(bytes) = self.guard.created(event.at_us, name) {
+        if let Some(bytes) = self.ceiling.named(name) {
             self.journal.created_again(event.at_us, name);
             let program = self.programs.get(event.pid);
             self.created_again(name, &program, bytes);
@@ -370,7 +396,7 @@ impl Live {
     pub fn closed(&mut self, now: Micros, file: FileId, content: ContentKey) {
         let Some(held) = self.held.get_mut(&file) else { return };
         if held.content.replace(content) != Some(content)
-            && let Some(bytes) = self.guard.closed(now, &held.name, content)
+            && let Some(bytes) = self.ceiling.closed(&held.name, content)
         {
             let (name, program) = (held.name.clone(), Arc::clone(&held.program));
             self.journal.created_again(now, &name);
@@ -407,6 +433,7 @@ impl Live {
             Action::Create(create) => self.named(event, &create.name),
             Action::Link { name, .. } => self.named(event, name),
             Action::Rename { names, .. } => self.named(event, &names.to),
+            Action::Unbind { name, .. } => self.ceiling.deleted(name),
             Action::Process { name } => self.programs.named(event.pid, name),
             _ => {}
         }
@@ -440,7 +467,7 @@ impl Live {
         }
     }
 
-    /// Polls the sifter. One that is suspended, or on its way out, drops nothing.
+    /// Polls the sifter. One that is on its way out drops nothing, any other up to the ceiling.
     fn poll_sifter(&mut self) -> Option<Decision> {
         if let Some(ahead) = self.ahead.take() {
             return Some(ahead);
@@ -454,15 +481,23 @@ impl Live {
         };
         let mut explanation = sifter.explain(self.now, file);
         if matches!(decision, Decision::Drop { .. }) {
-            if self.is_stale || self.guard.is_suspended() {
+            let refusal = match self.is_stale {
+                true => {
+                    let rule = "The sifter was switched off before it dropped the file.";
+                    Some(Explanation::new(Intent::Write, rule, held.bytes))
+                }
+                false => {
+                    let judged = self.ceiling.judge(&held.name, held.bytes);
+                    let is_refused = !judged.criteria.iter().all(Criterion::holds);
+                    is_refused.then(|| {
+                        self.counts.refused.add(held.bytes);
+                        judged
+                    })
+                }
+            };
+            if refusal.is_some() {
                 decision = Decision::WriteBack { file, keep_in_ram: false, why: Reason::Judged };
-                let rule = match self.is_stale {
-                    true => "The sifter was switched off before it dropped the file.",
-                    false => {
-                        "The sifter would drop it, but too many drops were wrong: it is paused."
-                    }
-                };
-                explanation = Some(Explanation::new(Intent::Write, rule, held.bytes));
+                explanation = refusal;
             } else {
                 self.dropping.insert(file);
             }
@@ -496,7 +531,7 @@ impl Sift for Live {
             return;
         }
         self.now = now;
-        self.guard.advance(now);
+        self.ceiling.advance(now);
         self.note(event);
         match &event.action {
             Action::Create(create) if self.mode != LiveMode::Plain => {
@@ -519,8 +554,9 @@ impl Sift for Live {
             && let Some(held) = self.held.remove(&file)
         {
             self.journal.done(file, is_drop);
-            if is_drop {
-                self.guard.dropped(now, &held.name, held.content, held.bytes);
+            match is_drop {
+                true => self.ceiling.dropped(&held.name, held.content, held.bytes),
+                false => self.ceiling.written(held.bytes),
             }
             let of_all = if is_drop { &mut self.counts.dropped } else { &mut self.counts.written };
             of_all.add(held.bytes);
@@ -530,9 +566,6 @@ impl Sift for Live {
             };
             left(self.by_directory.entry(directory(&held.name)));
             left(self.by_program.entry(&held.program));
-        }
-        if result.is_ok() && !is_drop {
-            self.guard.written_back(now);
         }
         if let Some(sifter) = &mut self.sifter {
             sifter.done(now, file, result);
@@ -584,7 +617,7 @@ impl Sift for Live {
 
     fn check(&self) {
         self.keep.check();
-        self.guard.check();
+        self.ceiling.check();
         self.journal.check();
         self.programs.check();
         self.by_directory.check();

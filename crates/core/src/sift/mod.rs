@@ -61,6 +61,7 @@ pub mod profile;
 mod random;
 mod reject_first;
 mod remembered;
+mod returns;
 mod s3_fifo;
 mod shelf;
 pub mod simulate;

@@ -1,10 +1,11 @@
 //! A sifter's rehearsal on a live mount: it decides on the mount's events as in a simulation, and
 //! no file is dropped.
 //!
-//! The same objects run as in [`sifting`](super::sifting): a sifter with the files that it would
-//! have in RAM, and on either side the kernel's write-back of what is left. A droppable file counts
-//! if it is created during the rehearsal, or gets a droppable name while it waits in RAM. A dropped
-//! file that is opened again counts as fetched again, as a mount may not see its reads.
+//! The same objects run as in [`sifting`](super::sifting): a sifter below the ceiling of a mount,
+//! with the files that it would have in RAM, and on either side the kernel's write-back of what is
+//! left. A droppable file counts if it is created during the rehearsal, or gets a droppable name
+//! while it waits in RAM. A dropped file that is opened again counts as fetched again, as a mount
+//! may not see its reads.
 //!
 //! The memory is bounded: the files that were dropped first are forgotten when there are more than
 //! 32,768, and the number of slices of time is at most [`SLICES_MAX`].
@@ -18,8 +19,8 @@ use crate::{
     event::{Action, Event, FileId, Knows, Micros},
     page::PAGE_BYTES,
     sift::{
-        BoxedSift, Keep, SetupError,
-        live::{LiveSifter, latecomers::Latecomers},
+        Keep, SetupError,
+        live::{Live, LiveSifter, latecomers::Latecomers},
         simulate::Sifted,
     },
     writeback::flusher::{Flusher, FlusherSettings},
@@ -38,7 +39,7 @@ pub const SLICES_MAX: usize = 512;
 pub struct Rehearsal {
     chosen: LiveSifter,
     began_us: Micros,
-    sifted: Sifted<BoxedSift>,
+    sifted: Sifted<Live>,
     /// The droppable files that were created during the rehearsal.
     files: HashSet<FileId, FixedState>,
     latecomers: Latecomers,
@@ -78,9 +79,9 @@ impl Rehearsal {
         chosen: LiveSifter,
         settings: FlusherSettings,
     ) -> Result<Self, SetupError> {
-        let sifter = chosen.build(chosen.budget_bytes)?;
+        let live = Live::sifting(2 * chosen.budget_bytes, chosen.clone())?;
         let sifted =
-            Sifted::new(sifter, chosen.budget_bytes, Knows::OF_MOUNT).remembering(DROPPED_MAX);
+            Sifted::new(live, chosen.budget_bytes, Knows::OF_MOUNT).remembering(DROPPED_MAX);
         Ok(Self {
             chosen,
             began_us: now,
@@ -99,6 +100,7 @@ impl Rehearsal {
     pub fn is_of(&self, chosen: &LiveSifter) -> bool {
         self.chosen.sifter.label() == chosen.sifter.label()
             && self.chosen.budget_bytes == chosen.budget_bytes
+            && self.chosen.again == chosen.again
     }
 
     /// Takes the next event of the mount, which its `keep` has handled.
@@ -229,12 +231,9 @@ mod tests {
     };
 
     fn rehearsal(sifter: &str) -> Rehearsal {
-        let chosen = LiveSifter {
-            sifter: Selection::parse(sifter).unwrap(),
-            droppable: Droppable::matching(&["/cache/*".into()]),
-            models: Vec::new(),
-            budget_bytes: 1 << 20,
-        };
+        let (sifter, droppable) =
+            (Selection::parse(sifter).unwrap(), Droppable::matching(&["/cache/*".into()]));
+        let chosen = LiveSifter { again: 1.0, ..LiveSifter::new(sifter, droppable, 1 << 20) };
         Rehearsal::new(0, chosen, FlusherSettings::default()).unwrap()
     }
 

@@ -9,8 +9,8 @@ use crate::{
     event::{About, Action, Event, FileId, Space},
     page::PAGE_BYTES,
     sift::{
-        BoxedSift, Droppable, KeepConfig, LastUses, Selection, SetupError, SifterSetup,
-        live::{Live, LiveMode, LiveSifter, SIFTER_PART},
+        BoxedSift, Droppable, LastUses, Selection, SetupError, SifterSetup,
+        live::{Live, LiveSifter, SIFTER_PART},
         model::FileModel,
         simulate::{Counters, ExplainedDecision, Sifted},
     },
@@ -59,7 +59,8 @@ pub struct Sifting<'e> {
     models: Vec<(String, Arc<FileModel>)>,
     /// Patterns of names of the files whose decisions are explained.
     explained: Vec<String>,
-    as_mounted: bool,
+    /// The ceiling on bytes fetched again of the mount in which sifters run.
+    as_mounted: Option<f64>,
     /// Beginnings of the second and later slices of time, ascending.
     begins_us: Vec<u64>,
     middle_us: u64,
@@ -152,7 +153,7 @@ impl<'e> Sifting<'e> {
         }
         let end_us = events.last().map_or(0, |event| event.at_us);
         let last_uses = LastUses::of_all(events);
-        let (models, explained, as_mounted) = (Vec::new(), Vec::new(), false);
+        let (models, explained, as_mounted) = (Vec::new(), Vec::new(), None);
         let (begins_us, middle_us) = (Vec::new(), end_us / 2);
         Ok(Self {
             events,
@@ -182,10 +183,10 @@ impl<'e> Sifting<'e> {
     }
 
     /// Runs each sifter as a mount does: beside `keep` for all other files, with half of the RAM,
-    /// and suspended while too many of its drops are wrong ([`Live`]). `none`, `keep` and sifters
-    /// that know the rest of the history run alone.
-    pub fn run_as_mounted(&mut self) {
-        self.as_mounted = true;
+    /// and below this ceiling on bytes fetched again ([`Live`]). `none`, `keep` and sifters that
+    /// know the rest of the history run alone.
+    pub fn run_as_mounted(&mut self, again: f64) {
+        self.as_mounted = Some(again);
     }
 
     /// Explains the decisions on files whose name matches one of these shell patterns, in which `*`
@@ -201,18 +202,15 @@ impl<'e> Sifting<'e> {
 
     fn build(&self, sifter: &Selection, ram_bytes: u64) -> Result<BoxedSift, SetupError> {
         let alone = sifter.is_offline() || ["none", "keep"].contains(&sifter.spec.name);
-        if self.as_mounted && !alone {
-            let keep = KeepConfig { budget_bytes: ram_bytes, ..KeepConfig::default() };
-            let mut live = Live::new(keep);
+        if let Some(again) = self.as_mounted.filter(|_| !alone) {
+            let part = ram_bytes / SIFTER_PART;
             let chosen = LiveSifter {
-                sifter: sifter.clone(),
-                droppable: self.droppable.clone(),
                 models: self.models.clone(),
-                budget_bytes: ram_bytes / SIFTER_PART,
+                again,
+                knows_opens: self.about.knows.opens,
+                ..LiveSifter::new(sifter.clone(), self.droppable.clone(), part)
             };
-            live.choose(0, chosen)?;
-            live.switch(0, LiveMode::Sift);
-            return Ok(Box::new(live));
+            return Ok(Box::new(Live::sifting(ram_bytes, chosen)?));
         }
         sifter.build(&SifterSetup {
             budget_bytes: ram_bytes,

@@ -328,8 +328,13 @@ pub struct SiftStatus {
     pub mode: LiveMode,
     /// The sifter runs beside the mount, and drops nothing.
     pub rehearsal: Option<RehearsalStatus>,
-    /// Time until which it is suspended because its drops were wrong, s from now.
-    pub suspended_s: Option<u64>,
+    /// Bytes fetched again, as a share of those of droppable files that plain ext4 would have
+    /// written.
+    #[serde(default)]
+    pub again_share: f64,
+    /// The most of it. Above it no file is dropped.
+    #[serde(default)]
+    pub again_at_most: f64,
     /// RAM of the sifter, bytes.
     pub budget_bytes: u64,
     /// The user's patterns that no file has matched since the sifter was chosen, after a minute.

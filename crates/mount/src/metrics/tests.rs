@@ -39,6 +39,7 @@ pub(super) fn full() -> Status {
         created_again: pair(),
         written: pair(),
         died: pair(),
+        refused: pair(),
     };
     let rehearsal = RehearsalStatus {
         since_s: of(),
@@ -52,7 +53,8 @@ pub(super) fn full() -> Status {
         sifter: "controller:again=0.02".to_owned(),
         mode: LiveMode::Sift,
         rehearsal: Some(rehearsal),
-        suspended_s: Some(of()),
+        again_share: 0.041,
+        again_at_most: 0.1,
         budget_bytes: of(),
         counts,
         ..SiftStatus::default()
@@ -194,7 +196,7 @@ fn the_dashboard_shows_metrics_that_exist() {
         "flashsift_sift_dropped_bytes_total",
         "flashsift_sift_created_again_bytes_total",
         "flashsift_sift_held_bytes",
-        "flashsift_sift_suspended",
+        "flashsift_sift_again_share",
         "flashsift_failing_files",
     ] {
         assert!(named.contains(wanted), "no panel shows {wanted}");

@@ -1,7 +1,7 @@
 //! A frame of `flashsift top`: lines of text from the state, for a terminal and for a file.
 
 use super::state::{Row, State};
-use crate::size;
+use crate::{mount::status::came_back, size};
 use flashsift_core::{
     names::escape,
     show,
@@ -226,11 +226,7 @@ fn details(row: &Row, has_colour: bool) -> Vec<Line<'static>> {
     match &status.sift {
         Some(sift) => {
             line("sifter", format!("{}, {}", sift.sifter, mode(sift)), plain);
-            if let Some(seconds) = sift.suspended_s {
-                let time = size::duration(seconds.saturating_mul(1_000_000));
-                let why = format!("for {time}: too many dropped files were created again");
-                line("SUSPENDED", why, alarm(Color::Yellow, has_colour));
-            }
+            line("came back", came_back(sift), plain);
         }
         None => line("sifter", "none".to_owned(), plain),
     }

@@ -86,7 +86,7 @@ impl Decider {
         Ok(true)
     }
 
-    /// Ends a suspension of the sifter.
+    /// Forgets which dropped files came back.
     pub(crate) fn reset(&self) {
         self.with_stream(|known, _| known.call(|sift| sift.reset()));
     }
@@ -150,12 +150,12 @@ impl Decider {
         let rehearsal = stream.rehearsal.as_mut().map(|rehearsal| status_of(rehearsal, now));
         let sift = &stream.decisions.sift;
         let chosen = sift.chosen()?;
-        let suspended = sift.suspended_until(now).map(|until| (until - now) / 1_000_000);
         Some(SiftStatus {
             sifter: chosen.sifter.label(),
             mode: sift.mode(),
             rehearsal,
-            suspended_s: suspended,
+            again_share: sift.again_share(),
+            again_at_most: chosen.again,
             budget_bytes: chosen.budget_bytes,
             unused: match now >= USED_AFTER_US
                 && (sift.mode() == LiveMode::Sift || stream.rehearsal.is_some())

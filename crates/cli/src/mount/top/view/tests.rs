@@ -60,7 +60,8 @@ fn state() -> State {
         let (step, error) = ("copying".to_owned(), "No space left on device".to_owned());
         first.failures = vec![Failure { path, step, errno: 28, error }];
         first.failing_files = 4;
-        first.sift.as_mut().unwrap().suspended_s = Some(90);
+        let sift = first.sift.as_mut().unwrap();
+        (sift.again_share, sift.again_at_most) = (0.041, 0.1);
         state.take(Sample {
             at,
             mounts: vec![
