@@ -17,8 +17,9 @@
 //! - Blocks are written in place 30 s after the page cache of the device became dirty, with all
 //!   other such blocks, but not while they belong to a transaction that is not committed.
 //!
-//! Inodes of files from before the trace are taken to lie in blocks of their directory alone: files
-//! that were made at different times lie apart.
+//! With `inodes=apart`, inodes of files from before the trace lie in blocks of their directory
+//! alone, as on a machine whose files were made at different times. Where a trace is replayed, they
+//! are made one after another, and lie together.
 //!
 //! Not modelled: quotas, extended attributes, symbolic links, removed directories, `fallocate`, and
 //! syncs of directories, which traces do not contain.
@@ -72,6 +73,11 @@ const PARAMS: &[Param] = &[
         what: "size of the file system in block groups of 128 MiB, which decides that of its journal",
         kind: ParamKind::Number { default: 64.0, min: 1.0, max: 1_000_000.0 },
     },
+    Param {
+        name: "inodes",
+        what: "whether inodes of old files lie side by side, or each directory's in blocks of its own",
+        kind: ParamKind::Word(&["together", "apart"]),
+    },
 ];
 
 /// Blocks for directories and extent trees where their number is not known before.
@@ -96,6 +102,8 @@ struct Ext4 {
     with_bitmap: BTreeSet<u64>,
     /// The superblock notes the mount point when a file is first opened.
     is_sampled: bool,
+    /// Old files of different directories have their inodes in different blocks.
+    is_apart: bool,
 }
 
 struct Dir {
@@ -167,6 +175,7 @@ impl Ext4 {
             syncs: modes.syncs != crate::writeback::Syncs::Nothing,
             with_bitmap: BTreeSet::from([0]),
             is_sampled: false,
+            is_apart: params.word(PARAMS, "inodes") == "apart",
         };
         let block = this.take_tree();
         this.directories.insert(ROOT, Dir::new(InodePlace::ROOT, block));
@@ -281,6 +290,9 @@ impl Ext4 {
 
     /// As [`Self::new_file`], for a file that was there before.
     fn old_file(&mut self, file: FileId, entry: Option<Entry>) -> &mut File {
+        if !self.is_apart {
+            return self.new_file(file, entry);
+        }
         let number = entry.map_or(ROOT, |entry| entry.directory);
         let flex = self.directory(number).flex();
         let directory = self.directories.get_mut(&number).expect("it was just met");

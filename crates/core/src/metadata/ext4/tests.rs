@@ -249,6 +249,7 @@ fn machine(entries: Vec<Option<Entry>>) -> Ext4 {
         syncs: true,
         with_bitmap: BTreeSet::from([0]),
         is_sampled: true,
+        is_apart: true,
     };
     let block = machine.take_tree();
     machine.directories.insert(ROOT, Dir::new(InodePlace::ROOT, block));
