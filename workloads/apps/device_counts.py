@@ -14,8 +14,8 @@ from pathlib import Path
 TRACEFS = Path("/sys/kernel/tracing")
 # Enough for what arrives while this process waits for a CPU.
 BUFFER_KIB_A_CPU = 4096
-# major,minor rwbs bytes (…
-REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\w+) (\d+) \(")
+# major,minor rwbs bytes (…) sector
+REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\w+) (\d+) \(.*?\) (\d+)")
 
 
 class DeviceCounts:
@@ -39,6 +39,8 @@ class DeviceCounts:
         except OSError:
             self._instance.rmdir()
             raise
+        # Begin in sectors and length in bytes of each write of file data.
+        self.data_writes = []
         self._rest = b""
         self._stop, self._stopping = os.pipe()
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -67,9 +69,9 @@ class DeviceCounts:
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
                     if request := REQUEST.search(line.decode(errors="replace")):
-                        self._count(request[1], int(request[2]))
+                        self._count(request[1], int(request[2]), int(request[3]))
 
-    def _count(self, rwbs, size):
+    def _count(self, rwbs, size, sector):
         counts = self._counts
         # A leading F is a flush before the request, and one without data is only that.
         if rwbs.startswith("F"):
@@ -81,4 +83,6 @@ class DeviceCounts:
             counts["read_bytes"] += size
         elif rwbs.startswith("W") and size:
             counts["write_requests"] += 1
+            if "M" not in rwbs:
+                self.data_writes.append((sector, size))
             counts["metadata_written_bytes" if "M" in rwbs else "data_written_bytes"] += size
