@@ -70,7 +70,7 @@ class Device(DeviceCounts):
                     self._counts["read_requests"] += rwbs.startswith("R")
                     # Before Linux 6.10 the journal is not marked as metadata.
                     journal = any(int(sector) in extent for extent in self._journal)
-                    self._count(rwbs + "M" * journal, int(size))
+                    self._count(rwbs + "M" * journal, int(size), int(sector))
 
     def end(self):
         counts = super().end()

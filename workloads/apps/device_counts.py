@@ -12,8 +12,8 @@ import threading
 from pathlib import Path
 
 TRACEFS = Path("/sys/kernel/tracing")
-# major,minor rwbs bytes (…
-REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\w+) (\d+) \(")
+# major,minor rwbs bytes (…) sector
+REQUEST = re.compile(r"block_rq_issue: \d+,\d+ (\w+) (\d+) \(.*?\) (\d+)")
 
 
 class DeviceCounts:
@@ -43,6 +43,8 @@ class DeviceCounts:
         except OSError:
             self._instance.rmdir()
             raise
+        # Begin in sectors and length in bytes of each write of file data.
+        self.data_writes = []
         self._rest = b""
         self._stop, self._stopping = os.pipe()
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -78,9 +80,9 @@ class DeviceCounts:
 
     def _line(self, line):
         if request := REQUEST.search(line):
-            self._count(request[1], int(request[2]))
+            self._count(request[1], int(request[2]), int(request[3]))
 
-    def _count(self, rwbs, size):
+    def _count(self, rwbs, size, sector):
         counts = self._counts
         # A leading F is a flush before the request, and one without data is only that.
         if rwbs.startswith("F"):
@@ -92,4 +94,6 @@ class DeviceCounts:
             counts["read_bytes"] += size
         elif rwbs.startswith("W") and size:
             counts["write_requests"] += 1
+            if "M" not in rwbs:
+                self.data_writes.append((sector, size))
             counts["metadata_written_bytes" if "M" in rwbs else "data_written_bytes"] += size

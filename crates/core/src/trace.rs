@@ -242,7 +242,8 @@ pub struct Trace {
     touched_pages: u32,
     /// Number of descriptors in the table of reads.
     descriptors: u32,
-    created: Vec<FileId>,
+    /// By file: how many pages it had at the beginning, where the trace says.
+    pages_before: Vec<(FileId, u64)>,
     /// By file: the number of the directory of its first name.
     directories: Vec<(FileId, u32)>,
     /// The heat of each file that has one on F2FS, by file.
@@ -311,10 +312,16 @@ impl Trace {
         Arc::clone(&self.runs)
     }
 
-    /// Returns the files created during the trace, ascending. At its beginning they have no place
-    /// on the device.
-    pub fn created(&self) -> &[FileId] {
-        &self.created
+    /// Returns how many pages a file had at the beginning: none if the trace creates it, as many as
+    /// its size says, or `u64::MAX` if the trace does not say.
+    pub fn pages_before(&self, file: FileId) -> u64 {
+        builder::pages_before(&self.pages_before, file)
+    }
+
+    /// Returns the ranks of those pages of a run that its file had at the beginning. The others
+    /// have no place on the device then.
+    pub fn old_ranks(&self, run: &Run) -> std::ops::Range<u32> {
+        builder::old_ranks(&self.pages_before, run)
     }
 
     /// Returns the number of the directory in which a file got its first name, if the trace says.
@@ -442,6 +449,7 @@ impl Trace {
         self.steps.capacity() * size_of::<Step>()
             + self.times.low.capacity() * size_of::<u32>()
             + (self.runs.capacity() + self.untouched.capacity()) * size_of::<Run>()
+            + self.pages_before.capacity() * size_of::<(FileId, u64)>()
             + self.directories.capacity() * size_of::<(FileId, u32)>()
             + self.heats.capacity() * size_of::<(FileId, Heat)>()
             + self.step_tables.held_bytes()

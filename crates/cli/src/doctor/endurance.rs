@@ -3,7 +3,7 @@
 use crate::{devices, size};
 use flashsift_core::{
     device::{
-        lifetime::{DailyWrites, Flash, GUESS, Lifetime, NoLifetime, lifetime},
+        lifetime::{DailyWrites, Flash, Lifetime, NoLifetime, lifetime, scaling_warning},
         wear::NotShown,
     },
     doctor::Disk,
@@ -139,7 +139,8 @@ impl DiskLife {
         let Some(life) = &self.lifetime else {
             return Some(format!("{}: no years, {}.", self.disk, self.no_lifetime?.as_text()));
         };
-        let guess = if life.guess { format!(" {GUESS}") } else { String::new() };
+        let guess = scaling_warning((life.observed_s * 1e6) as u64)
+            .map_or(String::new(), |warning| format!(" {warning}"));
         let budget = self.budget.as_ref().map_or(String::new(), |budget| {
             let used = budget.life_used.map_or(String::new(), |used| {
                 format!(" and {} of its life used before", size::share(used))

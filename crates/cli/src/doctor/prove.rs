@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{records, size, text, tune};
 use anyhow::Context;
-use flashsift_core::doctor::RemedyStep;
+use flashsift_core::{
+    device::lifetime::{TOO_SHORT_BELOW_US, scaling_warning},
+    doctor::RemedyStep,
+};
 use flashsift_host::settings::SettingsMachine;
 use std::{
     io::Write,
@@ -70,11 +73,8 @@ impl Wanted {
         let share = |[before, after]: [f64; 2]| 1.0 - after / before.max(1.0);
         let mut proof = self.proof("watch", share(models))?;
         proof.counted_share = Some(share(counted)).filter(|_| counted[0] > 0.0);
-        let bytes = |bytes: f64| size::bytes(bytes as u64);
-        let row = |what: &str, values: [f64; 2]| {
-            let [before, after] = values.map(bytes);
-            format!("  {what}: {before} a day before, {after} now\n")
-        };
+        let shorter_us = duration_us.min(self.report.duration_us());
+        let row = |what: &str, values: [f64; 2]| row(what, values, shorter_us);
         let mut table = row("by the models", models) + &row("by the disks' counters", counted);
         // Whether the machine did the same meanwhile.
         let of = |concerned: bool| {
@@ -101,6 +101,9 @@ impl Wanted {
             size::duration(self.report.duration_us()),
             size::duration(duration_us)
         );
+        if let Some(warning) = scaling_warning(shorter_us) {
+            table += &format!("  {warning}\n");
+        }
         self.finish(&proof, &table, args)
     }
 
@@ -153,6 +156,16 @@ impl Wanted {
     }
 }
 
+/// Bytes a day before and after, or bytes a second if the shorter watch shows nothing of a day.
+fn row(what: &str, a_day: [f64; 2], shorter_us: u64) -> String {
+    let (parts, unit) = match shorter_us {
+        ..TOO_SHORT_BELOW_US => (86_400.0, "second"),
+        _ => (1.0, "day"),
+    };
+    let [before, after] = a_day.map(|bytes| size::bytes((bytes / parts) as u64));
+    format!("  {what}: {before} a {unit} before, {after} now\n")
+}
+
 /// The measured share, with its interval or the counters beside it.
 pub(super) fn measured_in_words(proof: &Proof) -> String {
     let share = |share: f64| match share < 0.0 {
@@ -181,4 +194,19 @@ fn kernel_settings(remedy: &Remedy) -> Option<(&[String], &str)> {
     }
     let all: Option<Vec<_>> = remedy.steps.iter().map(of).collect();
     all?.first().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::row;
+
+    /// `--prove` watched for two seconds, in which a program wrote 80 MiB, and said 3.4 TiB a day.
+    #[test]
+    fn a_watch_of_seconds_is_not_scaled_to_a_day() {
+        let values = [86_400.0 * f64::from(40 << 20), 86_400.0 * f64::from(20 << 20)];
+        let short = "  by the models: 40 MiB a second before, 20 MiB now\n";
+        assert_eq!(row("by the models", values, 59_999_999), short);
+        let long = "  by the models: 3.3 TiB a day before, 1.6 TiB now\n";
+        assert_eq!(row("by the models", values, 60_000_000), long);
+    }
 }

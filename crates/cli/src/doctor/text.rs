@@ -3,7 +3,7 @@
 use super::{Outcome, endurance::DiskLife, kept::Proof, prove};
 use crate::{describe::text as describe, size, table, text};
 use flashsift_core::{
-    device::lifetime::{GUESS, GUESS_BELOW_US},
+    device::lifetime::scaling_warning,
     doctor::{Disk, Remedy, Saving, Writer},
 };
 
@@ -151,16 +151,15 @@ pub(super) fn sentences(outcome: &Outcome) -> Vec<String> {
         ));
     }
     let scales = !facts.disks.is_empty() || !examination.remedies.is_empty();
-    if scales && lacks_guess(duration_us, lives) {
-        sentences.push(GUESS.to_owned());
-    }
+    sentences.extend(warning(duration_us, lives).filter(|_| scales).map(str::to_owned));
     sentences
 }
 
-/// Whether bytes a day are a guess of which no sentence on years has warned yet.
-fn lacks_guess(duration_us: u64, lives: &[DiskLife]) -> bool {
-    let said = |life: &DiskLife| life.lifetime.as_ref().is_some_and(|life| life.guess);
-    duration_us < GUESS_BELOW_US && !lives.iter().any(said)
+/// The warning about bytes a day, unless a sentence on years has given it.
+fn warning(duration_us: u64, lives: &[DiskLife]) -> Option<&'static str> {
+    let said =
+        |warning: &&str| lives.iter().filter_map(DiskLife::sentence).any(|s| s.ends_with(warning));
+    scaling_warning(duration_us).filter(|warning| !said(warning))
 }
 
 fn disk_sentence(disk: &Disk, duration_us: u64) -> String {
@@ -264,18 +263,27 @@ pub(super) fn saved(saving: &Saving) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashsift_core::device::lifetime::{GUESS, TOO_SHORT};
 
     /// A watch of two seconds gave savings of gibibytes a day without a warning. A scaling of less
-    /// than an hour is a guess, and one sentence says so.
+    /// than an hour is a guess, and one sentence says so; one of less than a minute is not even
+    /// that.
     #[test]
     fn a_short_watch_is_called_a_guess_once() {
-        const HOUR_US: u64 = 3_600_000_000;
-        assert!(lacks_guess(2_000_000, &[]) && !lacks_guess(HOUR_US, &[]));
+        const MINUTE_US: u64 = 60_000_000;
+        let said = |duration_us| warning(duration_us, &[]);
+        assert_eq!(
+            [MINUTE_US - 1, MINUTE_US, 60 * MINUTE_US].map(said),
+            [Some(TOO_SHORT), Some(GUESS), None]
+        );
         let disk = Disk { capacity_bytes: 1 << 36, written_bytes: 1 << 30, ..Disk::default() };
         let flash = crate::doctor::endurance::of_device("ufs-3.1").unwrap();
-        let life = DiskLife::new(&disk, 2_000_000, Some(flash), None);
-        assert!(life.sentence().unwrap().ends_with(GUESS));
-        assert!(!lacks_guess(2_000_000, &[life]), "the years say it");
-        assert!(lacks_guess(2_000_000, &[DiskLife::new(&disk, 2_000_000, None, None)]));
+        for duration_us in [2_000_000, 2 * MINUTE_US] {
+            let life = DiskLife::new(&disk, duration_us, Some(flash), None);
+            assert!(life.sentence().unwrap().ends_with(said(duration_us).unwrap()));
+            assert_eq!(warning(duration_us, &[life]), None, "the years say it");
+            let life = DiskLife::new(&disk, duration_us, None, None);
+            assert_eq!(warning(duration_us, &[life]), said(duration_us));
+        }
     }
 }

@@ -19,6 +19,20 @@ pub const GUESS_BELOW_US: u64 = 3_600_000_000;
 /// The sentence on such a scaling.
 pub const GUESS: &str = "Less than an hour was scaled to a day: it is a guess.";
 
+/// Duration below which nothing can be scaled to a day: one minute. The kernel writes dirty pages
+/// after 30 s.
+pub const TOO_SHORT_BELOW_US: u64 = 60_000_000;
+
+/// The sentence on such a scaling.
+pub const TOO_SHORT: &str =
+    "Less than a minute is too short to scale to a day: take no figure of a day from it.";
+
+/// Returns the warning about figures of a day that are scaled from an observation, if it needs one.
+pub fn scaling_warning(observed_us: u64) -> Option<&'static str> {
+    let is_guess = (observed_us < GUESS_BELOW_US).then_some(GUESS);
+    if observed_us < TOO_SHORT_BELOW_US { Some(TOO_SHORT) } else { is_guess }
+}
+
 const DAY_US: f64 = 86_400e6;
 
 /// Bytes written in a day, scaled from an observation.

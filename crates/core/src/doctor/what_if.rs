@@ -104,11 +104,13 @@ pub(super) struct MachineSettings {
 impl MachineSettings {
     /// Returns the model of its file system.
     pub(super) fn metadata(&self) -> metadata::Selection {
-        let commit = self.commit_us.filter(|_| self.file_system == "ext4");
-        let text = match commit {
-            Some(us) => format!("{}:commit={}s", self.file_system, us.div_ceil(1_000_000).max(1)),
-            None => self.file_system.to_owned(),
-        };
+        let mut text = self.file_system.to_owned();
+        if self.file_system == "ext4" {
+            text += ":inodes=apart";
+            if let Some(us) = self.commit_us {
+                text += &format!(",commit={}s", us.div_ceil(1_000_000).max(1));
+            }
+        }
         metadata::Selection::parse(&text).expect("it is in the list")
     }
 }

@@ -20,10 +20,10 @@
 //! - Truncation and deletion free places.
 //!
 //! Files that exist before the trace lie in order of first appearance, one extent for every run of
-//! pages that the trace touches, including pages that the trace appends to them: their size at the
-//! beginning is not known. An untouched range inside a file keeps its blocks, up to one block group
-//! (128 MiB). A full device grows. All directories are in one flexible group (2 GiB). The journal
-//! and metadata are not modelled.
+//! pages that the trace touches. Pages behind a file's size at the beginning have no place then; if
+//! the trace does not say the size, all have one. An untouched range inside a file keeps its
+//! blocks, up to one block group (128 MiB). A full device grows. All directories are in one
+//! flexible group (2 GiB). The journal and metadata are not modelled.
 
 use super::{Layout, LayoutSpec, Lba, Runs, add_freed};
 use crate::{
@@ -127,7 +127,13 @@ impl Ext4 {
         let mut end = 0;
         let mut previous: Option<(crate::event::FileId, u64)> = None;
         for run in runs.runs.iter() {
-            if trace.created().binary_search(&run.file).is_ok() {
+            let old = trace.old_ranks(run);
+            let file_end = run.page + old.len() as u64;
+            size[files.of_page(Page(run.first)).0 as usize] = match trace.pages_before(run.file) {
+                u64::MAX => file_end,
+                before => before,
+            };
+            if old.is_empty() {
                 continue;
             }
             if let Some((file, file_end)) = previous
@@ -135,13 +141,11 @@ impl Ext4 {
             {
                 end += (run.page - file_end).min(GROUP_PAGES);
             }
-            for n in 0..run.pages {
-                place[(run.first + n) as usize] = end + u64::from(n);
-                placed.insert(run.first + n);
+            for page in old {
+                place[page as usize] = end;
+                placed.insert(page);
+                end += 1;
             }
-            end += u64::from(run.pages);
-            let file_end = run.page + u64::from(run.pages);
-            size[files.of_page(Page(run.first)).0 as usize] = file_end;
             previous = Some((run.file, file_end));
         }
         let groups = match params.number(PARAMS, "groups") as u64 {

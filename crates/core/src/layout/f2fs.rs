@@ -23,10 +23,10 @@
 //! other files except for the pages of the trace and the share `spare`; nothing is reserved, and
 //! holes are used again when 5 % of these segments are free.
 //!
-//! Files that exist before the trace are written in order of first appearance, to the log of their
-//! name, or the warm one. Left out are nodes and directories (the first three segments of the main
-//! area remain for the logs of nodes), cleaning, write hints, compression, atomic writes, pinned
-//! files, and data inside the inode (files of up to 3.4 KiB).
+//! Pages that files had before the trace are written in order of first appearance, to the log of
+//! the file's name, or the warm one. Left out are nodes and directories (the first three segments
+//! of the main area remain for the logs of nodes), cleaning, write hints, compression, atomic
+//! writes, pinned files, and data inside the inode (files of up to 3.4 KiB).
 
 use super::{Layout, LayoutSpec, Lba, add_freed};
 use crate::{
@@ -148,11 +148,9 @@ impl F2fs {
         if trace.runs().is_empty() {
             (0..pages).for_each(|page| layout.append(page, Log::Warm));
         }
-        for run in
-            trace.runs().iter().filter(|run| trace.created().binary_search(&run.file).is_err())
-        {
+        for run in trace.runs() {
             let log = layout.log_by_name(Page(run.first)).unwrap_or(Log::Warm);
-            (run.first..run.first + run.pages).for_each(|page| layout.append(page, log));
+            trace.old_ranks(run).for_each(|page| layout.append(page, log));
         }
         layout.area.checkpoint();
         layout

@@ -85,13 +85,10 @@ impl Recorded {
             moved: 0..0,
             recorded,
         };
-        let is_old = |file| trace.created().binary_search(&file).is_err();
-        for run in trace.runs().iter().filter(|run| is_old(run.file)) {
-            for page in run.first..run.first + run.pages {
-                let place = layout.recorded.only_at_the_end(Page(page));
-                if let Some(place) = place.filter(|place| !layout.page_at.contains_key(place)) {
-                    layout.put(page, place);
-                }
+        for page in trace.runs().iter().flat_map(|run| trace.old_ranks(run)) {
+            let place = layout.recorded.only_at_the_end(Page(page));
+            if let Some(place) = place.filter(|place| !layout.page_at.contains_key(place)) {
+                layout.put(page, place);
             }
         }
         layout

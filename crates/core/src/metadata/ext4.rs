@@ -17,6 +17,10 @@
 //! - Blocks are written in place 30 s after the page cache of the device became dirty, with all
 //!   other such blocks, but not while they belong to a transaction that is not committed.
 //!
+//! With `inodes=apart`, inodes of files from before the trace lie in blocks of their directory
+//! alone, as on a machine whose files were made at different times. Where a trace is replayed, they
+//! are made one after another, and lie together.
+//!
 //! Not modelled: quotas, extended attributes, symbolic links, removed directories, `fallocate`, and
 //! syncs of directories, which traces do not contain.
 
@@ -69,6 +73,11 @@ const PARAMS: &[Param] = &[
         what: "size of the file system in block groups of 128 MiB, which decides that of its journal",
         kind: ParamKind::Number { default: 64.0, min: 1.0, max: 1_000_000.0 },
     },
+    Param {
+        name: "inodes",
+        what: "whether inodes of old files lie side by side, or each directory's in blocks of its own",
+        kind: ParamKind::Word(&["together", "apart"]),
+    },
 ];
 
 /// Blocks for directories and extent trees where their number is not known before.
@@ -93,11 +102,21 @@ struct Ext4 {
     with_bitmap: BTreeSet<u64>,
     /// The superblock notes the mount point when a file is first opened.
     is_sampled: bool,
+    /// Old files of different directories have their inodes in different blocks.
+    is_apart: bool,
 }
 
 struct Dir {
     inode: InodePlace,
     blocks: Blocks,
+    /// The inode of its last file that was there before.
+    old_file: Option<InodePlace>,
+}
+
+impl Dir {
+    fn new(inode: InodePlace, block: Lba) -> Self {
+        Self { inode, blocks: Blocks::new(block), old_file: None }
+    }
 }
 
 struct File {
@@ -107,6 +126,8 @@ struct File {
     size: Option<u64>,
     /// The part of the size that the inode on the device may say: pages behind it wait.
     disk_size: u64,
+    /// Pages before this one had blocks when the trace began.
+    old_end: u64,
     extents: Extents,
     /// Ticks of the clock.
     changed: Option<u64>,
@@ -154,9 +175,10 @@ impl Ext4 {
             syncs: modes.syncs != crate::writeback::Syncs::Nothing,
             with_bitmap: BTreeSet::from([0]),
             is_sampled: false,
+            is_apart: params.word(PARAMS, "inodes") == "apart",
         };
-        let blocks = Blocks::new(this.take_tree());
-        this.directories.insert(ROOT, Dir { inode: InodePlace::ROOT, blocks });
+        let block = this.take_tree();
+        this.directories.insert(ROOT, Dir::new(InodePlace::ROOT, block));
         this
     }
 
@@ -218,8 +240,8 @@ impl Ext4 {
         let (above, hash) = entry.map_or((ROOT, 0), |entry| (entry.directory, entry.hash));
         let above = if above == number { InodePlace::ROOT } else { self.directory(above) };
         let inode = self.inodes.take_directory(above, hash);
-        let blocks = Blocks::new(self.take_tree());
-        self.directories.insert(number, Dir { inode, blocks });
+        let block = self.take_tree();
+        self.directories.insert(number, Dir::new(inode, block));
         inode
     }
 
@@ -263,11 +285,29 @@ impl Ext4 {
     fn new_file(&mut self, file: FileId, entry: Option<Entry>) -> &mut File {
         let directory = self.directory(entry.map_or(ROOT, |entry| entry.directory));
         let inode = self.inodes.take(directory.flex());
+        self.add_file(file, entry, inode)
+    }
+
+    /// As [`Self::new_file`], for a file that was there before.
+    fn old_file(&mut self, file: FileId, entry: Option<Entry>) -> &mut File {
+        if !self.is_apart {
+            return self.new_file(file, entry);
+        }
+        let number = entry.map_or(ROOT, |entry| entry.directory);
+        let flex = self.directory(number).flex();
+        let directory = self.directories.get_mut(&number).expect("it was just met");
+        let inode = self.inodes.take_old(flex, directory.old_file);
+        directory.old_file = Some(inode);
+        self.add_file(file, entry, inode)
+    }
+
+    fn add_file(&mut self, file: FileId, entry: Option<Entry>, inode: InodePlace) -> &mut File {
         self.files.entry(file).or_insert(File {
             inode,
             links: u32::from(entry.is_some()),
             size: None,
             disk_size: 0,
+            old_end: 0,
             extents: Extents::default(),
             changed: None,
             read: None,
@@ -281,7 +321,7 @@ impl Ext4 {
         if self.files.contains_key(&file) {
             return self.files.get_mut(&file).expect("it is there");
         }
-        self.new_file(file, None)
+        self.old_file(file, None)
     }
 
     /// Changes a file's inode.
@@ -349,7 +389,7 @@ impl Ext4 {
             file.size = Some(end);
         }
         // The inode may say the new size at once if the last page has a block.
-        let is_allocated = end.div_ceil(PAGE_BYTES) <= file.extents.end();
+        let is_allocated = end.div_ceil(PAGE_BYTES) <= file.extents.end().max(file.old_end);
         if grows && is_allocated {
             file.disk_size = end;
             self.change_file(at_us, id, Change::Data);
@@ -375,13 +415,16 @@ impl Ext4 {
     fn truncate(&mut self, at_us: u64, id: FileId, size: u64) {
         let file = self.file(id);
         let cuts = file.size.is_none_or(|old| size <= old);
+        let is_same = file.size == Some(size);
         file.size = Some(size);
         file.disk_size = size;
+        file.old_end = file.old_end.min(size.div_ceil(PAGE_BYTES));
         file.changed = Some(at_us / CLOCK_US);
         if cuts {
             self.change_orphans(at_us);
         }
-        self.change_file(at_us, id, Change::Data);
+        // The inode says the same as before, except for its times.
+        self.change_file(at_us, id, if is_same { Change::Times } else { Change::Data });
     }
 
     fn sync(&mut self, at_us: u64, id: FileId, data_only: bool) {
@@ -442,7 +485,7 @@ impl Metadata for Ext4 {
             }
             OperationKind::Exists(file, entry) => match self.files.get_mut(&file) {
                 Some(file) => file.links += 1,
-                None => drop(self.new_file(file, entry)),
+                None => drop(self.old_file(file, entry)),
             },
             OperationKind::Create(file, entry) => self.create(at_us, file, entry),
             OperationKind::Link(file, entry) => {
@@ -472,6 +515,7 @@ impl Metadata for Ext4 {
             OperationKind::Size(file, size) => {
                 let file = self.file(file);
                 (file.size, file.disk_size) = (Some(size), size);
+                file.old_end = size.div_ceil(PAGE_BYTES);
             }
             OperationKind::Sync { file, data_only } => self.sync(at_us, file, data_only),
             OperationKind::SyncDirectory(_) => self.sync_directory(at_us),

@@ -87,7 +87,8 @@ pub struct TraceBuilder {
     last_leaf: u32,
     /// (File, first page, first page after the range.)
     ranges: Vec<(FileId, u64, u64)>,
-    created: Vec<FileId>,
+    /// How many pages each file had at the beginning, where the trace says: a new one has none.
+    pages_before: Vec<(FileId, u64)>,
     totals: Totals,
     tables: Tables,
     step_tables: StepTables,
@@ -165,7 +166,7 @@ impl TraceBuilder {
             near: Vec::new(),
             last_leaf: 0,
             ranges: Vec::new(),
-            created: Vec::new(),
+            pages_before: Vec::new(),
             totals: Totals::default(),
             tables: Tables::default(),
             step_tables: StepTables::default(),
@@ -359,11 +360,11 @@ impl TraceBuilder {
             Action::Gone { file } => self.range(event.at_us, StepKind::Drop, file, 0, u64::MAX),
             Action::Open { file, created, .. } => {
                 if created {
-                    self.created.push(file);
+                    self.pages_before.push((file, 0));
                 }
             }
             Action::Create(ref create) => {
-                self.created.push(create.file);
+                self.pages_before.push((create.file, 0));
                 self.first_names.named(create.file, &create.name);
             }
             Action::Process { ref name } if self.tables.owners => {
@@ -371,13 +372,15 @@ impl TraceBuilder {
             }
             Action::Process { .. } => {}
             Action::Bind { file, ref name } => self.first_names.named(file, name),
+            Action::Size { file, size } => {
+                self.pages_before.push((file, size.div_ceil(PAGE_BYTES)));
+            }
             Action::Read { .. }
             | Action::Write { .. }
             | Action::Direct { .. }
             | Action::Folio { .. }
             | Action::Place { .. }
             | Action::Close { .. }
-            | Action::Size { .. }
             | Action::Link { .. }
             | Action::Rename { .. }
             | Action::RenameDirectory { .. }
@@ -545,8 +548,8 @@ impl TraceBuilder {
     /// The trace exceeds the memory limit, or has more pages than there are ranks.
     pub fn finish(mut self) -> Result<Trace, TraceError> {
         drop(std::mem::take(&mut self.leaf_at));
-        self.created.sort_unstable();
-        self.created.dedup();
+        self.pages_before.sort_unstable();
+        self.pages_before.dedup_by_key(|(file, _)| *file);
         let (mut ranked, mut runs, mut pages) = rank(&self.leaves, &self.touched, self.unit)?;
         let touched_pages = pages;
         if self.tables.reads_ahead_pages > 0 && self.unit == Unit::Page {
@@ -571,12 +574,11 @@ impl TraceBuilder {
             let (steps, times) = (std::mem::take(&mut self.steps), std::mem::take(&mut self.times));
             let step_tables = std::mem::take(&mut self.step_tables);
             // A file may be truncated again and again: a truncation becomes a step only if it
-            // removes a page that exists. Pages of files from before the trace exist from its
-            // beginning; pages of other files exist from their first access until they are removed.
+            // removes a page that exists. Pages that files had before the trace exist from its
+            // beginning; others exist from their first access until they are removed.
             let mut live = BitTree::new(pages);
-            for run in runs.iter().filter(|run| self.created.binary_search(&run.file).is_err()) {
-                (run.first..run.first + run.pages).for_each(|page| live.insert(page));
-            }
+            let old = runs.iter().flat_map(|run| old_ranks(&self.pages_before, run));
+            old.for_each(|page| live.insert(page));
             // By old number of a step: how many new ones come before it.
             let mut before = Vec::new();
             for (n, step) in steps.iter().enumerate() {
@@ -629,7 +631,8 @@ impl TraceBuilder {
             self.step_tables.place_reads(&self.steps, &runs, largest);
         }
         let descriptors = self.reads.descriptors;
-        let Self { about, steps, times, created, totals, tables, step_tables, sizes, .. } = self;
+        let Self { about, steps, times, pages_before, totals, tables, step_tables, sizes, .. } =
+            self;
         let mut directories: Vec<_> = self.first_names.directory.into_iter().collect();
         directories.sort_unstable();
         let mut heats: Vec<_> = self.first_names.heat.into_iter().collect();
@@ -657,7 +660,7 @@ impl TraceBuilder {
             pages,
             touched_pages,
             descriptors,
-            created,
+            pages_before,
             directories,
             heats,
             totals,
@@ -812,6 +815,17 @@ fn rank_within(leaves: &[Leaf], ranked: &mut [Ranked], runs: &[Run]) {
         // The run may begin inside the leaf: the pages before have no ranks, and are not asked for.
         *ranked = Ranked { touched: !0, rank: runs[n].first.wrapping_add(behind) };
     }
+}
+
+/// Returns how many pages a file had at the beginning; `u64::MAX` if the trace does not say.
+pub(super) fn pages_before(known: &[(FileId, u64)], file: FileId) -> u64 {
+    known.binary_search_by_key(&file, |(file, _)| *file).map_or(u64::MAX, |n| known[n].1)
+}
+
+/// Returns the ranks of those pages of a run that its file had at the beginning.
+pub(super) fn old_ranks(known: &[(FileId, u64)], run: &Run) -> std::ops::Range<u32> {
+    let old = pages_before(known, run.file).saturating_sub(run.page).min(run.pages.into());
+    run.first..run.first + old as u32
 }
 
 /// Returns the ranks of the touched pages among a file's pages `from..to`. They are one interval,

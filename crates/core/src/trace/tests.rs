@@ -535,7 +535,7 @@ proptest! {
         let (Ok(with), Ok(without)) = (with, without) else { return Ok(()) };
         prop_assert_eq!(with.totals(), without.totals());
         prop_assert_eq!(with.runs(), without.runs());
-        prop_assert_eq!(with.created(), without.created());
+        prop_assert_eq!(&with.pages_before, &without.pages_before);
         prop_assert!(with.steps() == without.steps());
     }
 }

@@ -244,6 +244,30 @@ impl Inodes {
         self.take_in(group.unwrap_or(flex * FLEX as u32))
     }
 
+    /// Takes an inode for a file that was there before, behind the last one of its directory. A
+    /// directory's first one begins a block: what was made before the trace lies apart.
+    pub(super) fn take_old(&mut self, flex: u32, last: Option<InodePlace>) -> InodePlace {
+        let next = last.map(|last| InodePlace { index: last.index + 1, ..last });
+        if let Some(next) = next.filter(|next| next.index % BLOCK_INODES != 0) {
+            return next;
+        }
+        let all = self.shape.groups as u32;
+        for group in (flex * FLEX as u32..(flex + 1) * FLEX as u32).filter(|group| *group < all) {
+            let used = self.group(group);
+            let first = used.unused.next_multiple_of(BLOCK_INODES);
+            let end = first + BLOCK_INODES;
+            if end <= GROUP_INODES {
+                // Other files have the rest.
+                let inodes = u64::from(end - std::mem::replace(&mut used.unused, end));
+                if let Some(flex) = self.flexes.get_mut(flex as usize) {
+                    flex.inodes += inodes;
+                }
+                return InodePlace { group, index: first };
+            }
+        }
+        self.take(flex)
+    }
+
     /// Takes an inode for a directory, by Orlov's rule (`find_group_orlov`).
     ///
     /// A directory below the root goes to the flexible group with the fewest directories among

@@ -287,10 +287,17 @@ impl TracepointMachine {
                 let Some(block_bytes) = self.block_bytes(inode.dev) else { return };
                 let size = block.saturating_mul(block_bytes);
                 if let Some(file) = self.life_of(tid, inode) {
-                    if self.files[file].size.is_none_or(|old| old > size) {
-                        self.resized(tid, file, size);
-                    } else if size == 0 {
-                        self.emptied(tid, file);
+                    match self.files[file].size {
+                        Some(old) if old <= size => {
+                            // Cut inside its last block or, as journald does to show that it has
+                            // written, to the size that it has.
+                            if size == 0 {
+                                self.emptied(tid, file);
+                            } else if old.saturating_add(block_bytes) > size {
+                                self.tell_size(tid, file, old);
+                            }
+                        }
+                        _ => self.resized(tid, file, size),
                     }
                 }
             }

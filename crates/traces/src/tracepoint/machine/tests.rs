@@ -88,6 +88,28 @@ fn a_cut_of_an_empty_file_and_its_close_are_told() {
     }
 }
 
+/// journald cuts its file to the size that it has after each message, so that programs that watch
+/// the file see that it has written. ext4 lists the file in its superblock meanwhile, so each
+/// commit has one more block. Such a cut was not recorded.
+// Promises: Record 24.
+#[test]
+fn a_cut_to_the_same_size_is_told() {
+    for (size, block, told) in [(8192, 2, true), (8193, 3, true), (8192, 3, false)] {
+        let mut machine = TracepointMachine::new(false);
+        let file = inode(100);
+        let (dir, mode) = (Some(DIR), Some(0o100_600));
+        feed(&mut machine, 0, What::Allocated { inode: file, dir, mode });
+        feed(&mut machine, 1000, What::WriteBegin { inode: file, offset: 0, len: size });
+        feed(&mut machine, 2000, What::WriteEnd { inode: file, offset: 0, copied: size });
+        feed(&mut machine, 3000, What::TruncateBegin { inode: file, size: None });
+        feed(&mut machine, 3100, What::Cut { inode: file, block, blocks: u64::from(u32::MAX) });
+        feed(&mut machine, 3200, What::TruncateEnd { inode: file });
+        let mut wanted = vec!["create 0 \"\"".to_owned(), format!("write 0 0 0 {size}")];
+        wanted.extend(told.then(|| format!("truncate 0 {size}")));
+        assert_eq!(emitted(&mut machine), wanted, "{size} {block}");
+    }
+}
+
 /// ext4's journal thread makes pages dirty again that have no place yet when it commits. These once
 /// counted as stores of `jbd2` to the first page of each folio.
 // Promises: Record 23.
