@@ -15,26 +15,69 @@ use rustix::{
     fd::AsFd,
     fs::{AtFlags, FileType, Mode, OFlags, StatxFlags, open, statx},
 };
-use std::{collections::HashMap, fs, os::unix::ffi::OsStrExt};
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
-/// Mounts of recorded file systems, by number, each with its device.
-pub(crate) struct OpenFiles(HashMap<u64, Dev>);
+/// Mounts of recorded file systems, by number. Those of other mount namespaces, as containers and
+/// services have them, are looked up with the first process there.
+pub(crate) struct OpenFiles<'a> {
+    mounted: &'a [Mounted],
+    mounts: HashMap<u64, Found>,
+    namespaces: HashSet<PathBuf>,
+}
 
-impl OpenFiles {
-    pub(crate) fn on(mounted: &[Mounted]) -> Self {
-        let all = mounts::all().unwrap_or_default().into_iter();
-        let recorded = |mount: mounts::Mount| {
+/// A mount of a recorded file system.
+struct Found {
+    dev: Dev,
+    /// Mount point in another namespace, and the path of the same directory in this one.
+    elsewhere: Option<(PathBuf, PathBuf)>,
+}
+
+impl Found {
+    /// Returns the path in this namespace of a file that has this path in that of its mount.
+    fn here(&self, path: PathBuf) -> Option<PathBuf> {
+        let Some((point, here)) = &self.elsewhere else { return Some(path) };
+        let below = path.strip_prefix(point).ok()?;
+        Some(if below == Path::new("") { here.clone() } else { here.join(below) })
+    }
+}
+
+impl<'a> OpenFiles<'a> {
+    pub(crate) fn on(mounted: &'a [Mounted]) -> Self {
+        let mut files = Self { mounted, mounts: HashMap::new(), namespaces: HashSet::new() };
+        files.look_in("self");
+        files
+    }
+
+    /// Adds the mounts of a process, unless those of its namespace are known.
+    fn look_in(&mut self, pid: &str) {
+        let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/mnt")) else { return };
+        let is_ours = self.namespaces.is_empty();
+        if !self.namespaces.insert(namespace) {
+            return;
+        }
+        let table = fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        for mount in mounts::parse(&table) {
             let dev = dev_of(mount.dev);
-            mounted.iter().any(|recorded| recorded.dev == dev).then_some((mount.id, dev))
-        };
-        Self(all.filter_map(recorded).collect())
+            let Some(recorded) = self.mounted.iter().find(|one| one.dev == dev) else { continue };
+            let elsewhere = (!is_ours).then(|| {
+                let root = mount.root.strip_prefix("/").unwrap_or(&mount.root);
+                (mount.point, recorded.path.join(root))
+            });
+            self.mounts.entry(mount.id).or_insert(Found { dev, elsewhere });
+        }
     }
 
     /// Passes the open files of a process to `take`, with their paths.
-    pub(crate) fn each(&self, pid: u32, at_ns: u64, take: &mut impl FnMut(Name)) {
+    pub(crate) fn each(&mut self, pid: u32, at_ns: u64, take: &mut impl FnMut(Name)) {
+        self.look_in(&pid.to_string());
         for fd in descriptors(pid) {
             let is_recorded =
-                mounts::of_descriptor(pid, fd).is_ok_and(|mount| self.0.contains_key(&mount));
+                mounts::of_descriptor(pid, fd).is_ok_and(|mount| self.mounts.contains_key(&mount));
             if is_recorded && let Some(name) = self.name(pid, fd, at_ns) {
                 take(name);
             }
@@ -51,14 +94,15 @@ impl OpenFiles {
         let stat = statx(&file, "", flags, mask).ok()?;
         let is_named = path.is_absolute() && !path.as_os_str().as_bytes().ends_with(b" (deleted)");
         // The number may have been given to another file meanwhile.
-        let dev = *self.0.get(&stat.stx_mnt_id)?;
+        let mount = self.mounts.get(&stat.stx_mnt_id)?;
         if !is_named || stat.stx_nlink == 0 {
             return None;
         }
+        let path = mount.here(path)?;
         Some(Name {
             at_ns,
             tid: 0,
-            handle: handle_of_open(file.as_fd(), dev)?,
+            handle: handle_of_open(file.as_fd(), mount.dev)?,
             dir: 0,
             path: escape(path.as_os_str().as_bytes()).into(),
             directory: FileType::from_raw_mode(stat.stx_mode.into()).is_dir(),

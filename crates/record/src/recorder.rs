@@ -472,7 +472,7 @@ impl Recorder {
                 Some(child)
             }
             Subject::Processes(pids) => {
-                let open_files = OpenFiles::on(mounts);
+                let mut open_files = OpenFiles::on(mounts);
                 for &pid in &pids {
                     if !Path::new("/proc").join(pid.to_string()).exists() {
                         return Err(Error::Nothing(format!("there is no process {pid}")));
@@ -501,7 +501,7 @@ impl Recorder {
             }
             Subject::FileSystems(_) => {
                 machine.never_tasks(system::threads(me));
-                let open_files = OpenFiles::on(mounts);
+                let mut open_files = OpenFiles::on(mounts);
                 for pid in system::all() {
                     open_files.each(pid, now_ns(), &mut |name| machine.name(name));
                 }

@@ -5,7 +5,7 @@
 //!
 //! - It can be [switched](Live::switch) at any time. A file that is in RAM stays with the machine
 //!   that got it; new files go where the mode says.
-//! - A [ceiling] limits the bytes that are fetched again, whatever the sifter is. Above it a drop
+//! - A ceiling limits the bytes that are fetched again, whatever the sifter is. Above it a drop
 //!   becomes a write-back.
 //! - The RAM can be [changed](Live::resize), as memory pressure demands.
 

@@ -412,7 +412,7 @@ fn a_request_that_makes_no_sense_is_refused() {
 #[test]
 fn devices_that_hold_the_same_are_noted_together() {
     let trace = trace();
-    let names = ["emmc-5.1", "ufs-3.1:fill=empty:gib=9", "latency-100-800", "emmc-5.1:gib=9"];
+    let names = ["emmc-5.1", "ufs-3.1:fill=empty,gib=9", "latency-100-800", "emmc-5.1:gib=9"];
     let request = Request { devices: names.map(device).to_vec(), ..request(&["lru"], &[8]) };
     let study = Study::new(&trace, request).unwrap();
     let notes = run(&study.plan().unwrap()).notes();
@@ -423,7 +423,7 @@ fn devices_that_hold_the_same_are_noted_together() {
     };
     assert_eq!(fills.len(), 2);
     assert_eq!(*fills[0], together);
-    assert_eq!(fills[1].to_string(), "Before the first request, ufs-3.1:fill=empty:gib=9: empty.");
+    assert_eq!(fills[1].to_string(), "Before the first request, ufs-3.1:fill=empty,gib=9: empty.");
     assert_eq!(notes[0], Note::Units);
 }
 

@@ -97,7 +97,7 @@ fn a_device_beyond_the_addresses_is_refused() {
     let says = large.check_in(32).unwrap_err().to_string();
     assert_eq!(
         says,
-        "the tables of a device of 512 GB take 1032 MiB, and this program has 32 bits, 384 MiB of \
+        "the tables of a device of 512 GB take 991 MiB, and this program has 32 bits, 384 MiB of \
          them for a device; model a part of it, such as :gib=64"
     );
     for fits in ["ufs-3.1:gib=64", "ufs-4.0:gib=64", "emmc-5.1", "microsd-2012", "hdd-2012"] {
