@@ -323,11 +323,6 @@ Together, the block layer counts {mib(found["before"]["data_written_bytes"])} Mi
 each second; so it wrote more beside the others than alone, which an earlier page took for an error.
 MariaDB writes its log by direct requests of 512 bytes, each of which counts as a page in the models.
 
-The doctor looks for open files in the mounts that it sees itself. Those of a service with a mount namespace
-of its own, as in a container, are not found, so their sizes are not known, and appends to them allocate
-nothing in the models: the journal is too small. With the sizes, from `record --path`, the models of
-an earlier run had 1,405 pages of journal and metadata where the block layer counted 1,555.
-
 The remedies of these services with a promise that `doctor --apply` can perform, at most three, each alone.
 *Saved* is beside the mean of the two runs without any. The kernel's times were not changed, since they are those of the whole machine. MiB:
 

@@ -29,7 +29,8 @@ class DeviceCounts:
         # As the kernel numbers devices in tracepoints: 12 bits of major, 20 of minor.
         number = os.stat(device).st_rdev
         number = os.major(number) << 20 | os.minor(number)
-        self._instance = TRACEFS / "instances" / f"flashsift-device-{os.getpid()}-{name}"
+        # A recorder removes what begins with its own name.
+        self._instance = TRACEFS / "instances" / f"device-counts-{os.getpid()}-{name}"
         self._instance.mkdir()
         self._counts = {"read_bytes": 0, "data_written_bytes": 0, "metadata_written_bytes": 0,
                         "write_requests": 0, "flushes": 0, "discarded_bytes": 0}

@@ -202,9 +202,10 @@ fn a_file_that_a_container_has_open_has_its_name_and_size() {
     drop(lines);
     shell.wait().unwrap();
     assert!(recorder.wait().unwrap().success());
-    let found = [here.join("old.log").to_str().unwrap(), ",5000,"].map(str::to_owned);
     let rows = csv(&trace);
-    assert!(rows.lines().any(|row| found.iter().all(|part| row.contains(part))), "{rows}");
+    let has = |parts: &[&str]| rows.lines().any(|row| parts.iter().all(|part| row.contains(part)));
+    let path = here.join("old.log");
+    assert!(has(&[",bind,0,", path.to_str().unwrap()]) && has(&[",size,0,5000,"]), "{rows}");
 }
 
 /// The rows of a trace, as CSV.
