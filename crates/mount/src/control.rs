@@ -1,7 +1,7 @@
 //! The status and the control requests of a mount, as extended attributes of its directory.
 //!
 //! In a mount without extended attributes the kernel asks for none. There a process looks up a name
-//! in the mounted directory, [`ASK`] and the attribute's, which is never found. The next list of
+//! in the mounted directory, `.flashsift-ask` and the attribute's: never found. The next list of
 //! extended attributes that its thread asks for is the value, between `=` and a zero byte.
 
 use crate::fs::sifting::SiftWish;

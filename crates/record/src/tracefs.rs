@@ -64,8 +64,9 @@ impl Tracefs {
             let Some(owner) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
                 continue;
             };
+            // Others may have begun a name with this prefix, too.
             let pid = owner.split('-').next().unwrap_or(owner);
-            if !Path::new("/proc").join(pid).exists() {
+            if pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists() {
                 let _ = std::fs::remove_dir(entry.path());
             }
         }
