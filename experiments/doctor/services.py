@@ -321,14 +321,14 @@ Together, the block layer counts {mib(found["before"]["data_written_bytes"])} Mi
 {mib(written["journal_bytes"] + written["metadata_bytes"])}. The same load a second time writes
 {mib(again - before)} MiB more in all. journald writes the more the longer its load takes, since it syncs
 each second; so it wrote more beside the others than alone, which an earlier page took for an error.
-MariaDB writes its log by direct requests of 512 bytes, each of which counts as a page in the models.
+MariaDB writes its log by direct requests of 512 bytes, which an earlier version counted as pages.
 
 The remedies of these services with a promise that `doctor --apply` can perform, at most three, each alone.
 *Saved* is beside the mean of the two runs without any. The kernel's times were not changed, since they are those of the whole machine. MiB:
 
 {remedies_tried}
 Every service worked after each `--apply` and each `--undo`. With all of them applied, the container was
-restarted: {", ".join(survived) or "none"} of {", ".join(kept) or "none"} had the value still. After
-`--undo all`, the values were {"" if undone else "**not** "}those from before, and
+restarted: {"all" if survived == kept else "**only** " + (", ".join(survived) or "none")} of the settings
+({", ".join(kept)}) were in force still. After `--undo all`, the values were {"" if undone else "**not** "}those from before, and
 {"no file of the configuration differed" if not found["differing"] else "these differed: " + ", ".join(found["differing"])}.
 """

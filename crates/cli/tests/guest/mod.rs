@@ -549,3 +549,74 @@ fn settings_of_write_back_come_back_after_a_restart_and_are_undone() {
     assert_eq!(status.lines().filter(|line| line.ends_with(": in force")).count(), 4, "{status}");
     assert_eq!(said("after"), said("before"));
 }
+
+/// A setting that doctor makes in a machine with systemd is there after the machine was switched
+/// off, and one undo after that leaves /etc as it was: the folder that it made is gone, too.
+// Promises: Doctor 12.
+#[test]
+#[ignore = "two boots of systemd in the emulator; `make soak` runs it"]
+fn a_setting_of_a_program_survives_a_restart_and_is_undone() {
+    const TEST: &str = "a_setting_of_a_program_survives_a_restart_and_is_undone";
+    let Some(guest) = guest(TEST, MOUNT) else { return };
+    if !Path::new("/lib/systemd/systemd").exists() {
+        println!("SKIPPED guest::{TEST}: there is no systemd");
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let listed =
+        Command::new(FLASHSIFT).args(["list", "programs", "journald", "--json"]).output().unwrap();
+    let mut remedy: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    for (key, value) in [("number", 1.into()), ("lasting", serde_json::json!([]))] {
+        remedy[key] = value;
+    }
+    for (key, from) in [("name", "program"), ("title", "change"), ("price", "lost")] {
+        remedy[key] = remedy[from].clone();
+    }
+    let written = serde_json::json!({"data_bytes": 0, "journal_bytes": 0, "metadata_bytes": 0});
+    let report = serde_json::json!({
+        "duration_us": 1, "written": written, "disks": [], "writers": [], "remedies": [remedy]
+    });
+    fs::write(out.path().join("report.json"), report.to_string()).unwrap();
+    // The card holds the changes of /etc and their journal.
+    first_process(
+        out.path(),
+        &format!(
+            "set -eu
+            mkdir -p /flash/{{etc,work,state}} /var/lib/flashsift
+            mount -t overlay -o lowerdir=/etc,upperdir=/flash/etc,workdir=/flash/work overlay /etc
+            mount --bind /flash/state /var/lib/flashsift
+            . {}",
+            here("systemd").display()
+        ),
+    );
+    let script = |then: &str| {
+        format!(
+            "set -eu
+            doctor() {{ {FLASHSIFT} doctor --last-report /out/report.json \"$@\"; }}
+            state() {{
+              systemd-analyze cat-config systemd/journald.conf | sed -n 's/^SyncIntervalSec=//p'
+              systemctl is-active systemd-journald
+              find /etc/systemd -path '*journald*' -exec stat -c '%n %u %g %a %s' {{}} + | sort
+            }}
+            {then}"
+        )
+    };
+    let first = script(
+        "state > /out/before
+        doctor --apply 1 --yes
+        state > /out/set",
+    );
+    let second = script(
+        "state > /out/again
+        doctor --undo 1
+        state > /out/after",
+    );
+    if !run(&guest, "ext4", out.path(), &[&first, &second]) {
+        return asleep(TEST).unwrap_or_default();
+    }
+    let said = |name: &str| fs::read_to_string(out.path().join(name)).unwrap();
+    assert!(said("set").contains("30m\nactive\n"), "{}", said("set"));
+    assert_ne!(said("before"), said("set"));
+    assert_eq!(said("again"), said("set"));
+    assert_eq!(said("after"), said("before"));
+}

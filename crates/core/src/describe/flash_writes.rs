@@ -207,12 +207,12 @@ impl FlashWrites {
     /// Charges the file data that was written, and gives it places.
     fn take_written(&mut self, ledger: &Ledger) {
         let Self { flusher, file_system, charges, .. } = self;
-        for Reached { at_us, file, dirtier, first_page, pages, why } in flusher.drain_log() {
+        for Reached { at_us, file, dirtier, first_page, pages, bytes, why } in flusher.drain_log() {
             charges.push(Charge {
                 at_us,
                 program: dirtier,
                 file: ledger.files.find(file).unwrap_or(UNKNOWN),
-                bytes: pages.saturating_mul(PAGE_BYTES),
+                bytes,
                 why: WriteReason::Data(why),
             });
             if let Some(file_system) = file_system {

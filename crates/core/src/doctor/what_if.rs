@@ -21,7 +21,10 @@ use crate::{
     },
     system::Cell,
     trace::{Tables, TraceBuilder, TraceError, Unit},
-    writeback::{Expire, Modes, Syncs, flusher::FlusherSettings},
+    writeback::{
+        Expire, Modes, Syncs,
+        flusher::{self, FlusherSettings},
+    },
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -175,6 +178,17 @@ pub(super) fn written(
     };
     let mut batch = Vec::new();
     let mut synced_at_us = BTreeMap::new();
+    // A trace knows pages only.
+    let mut saved_by_sectors: Vec<(u64, u64)> = Vec::new();
+    let mut extend = |builder: &mut TraceBuilder, batch: &[Event<'_>]| {
+        saved_by_sectors.extend(batch.iter().filter_map(|event| match event.action {
+            Action::Direct { offset, len, write: true, .. } => {
+                Some((event.at_us, flusher::saved_by_sectors(offset, len)))
+            }
+            _ => None,
+        }));
+        builder.extend(batch)
+    };
     for event in events {
         match (&mut log, &mut waiting, &mut mount) {
             (Some(log), ..) => log.rewrite(event, &mut batch),
@@ -186,7 +200,7 @@ pub(super) fn written(
             _ => batch.push(event.clone()),
         }
         if batch.len() >= 1024 {
-            builder.extend(&batch)?;
+            extend(&mut builder, &batch)?;
             batch.clear();
         }
     }
@@ -194,7 +208,7 @@ pub(super) fn written(
     if let Some(mount) = &mut mount {
         mount.finish(&mut |below| batch.push(below.clone().into_owned()));
     }
-    builder.extend(&batch)?;
+    extend(&mut builder, &batch)?;
     let trace = builder.finish()?;
     let mut written = FlashBytes { by_slice: vec![0; SLICES], ..FlashBytes::default() };
     if trace.pages() == 0 {
@@ -240,6 +254,9 @@ pub(super) fn written(
     let counts = cell.run(&trace, None, Some(&mut |io| meter.take(&io))).device;
     // Bytes are whole numbers, which a float of 53 bits holds.
     written.by_slice = meter.finish().into_iter().map(|bytes| bytes as u64).collect();
+    for (at_us, bytes) in saved_by_sectors {
+        written.by_slice[changes.slice(at_us)] -= bytes;
+    }
     written.journal_bytes = counts.journal_writes * PAGE_BYTES;
     written.metadata_bytes = counts.metadata_writes * PAGE_BYTES;
     let all: u64 = written.by_slice.iter().sum();

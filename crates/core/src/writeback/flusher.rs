@@ -10,7 +10,8 @@
 //! [`BLOCKS_MAX`] blocks of 64 pages are dirty, or more than [`FILES_MAX`] files have an age, the
 //! oldest files are written early, and counted as such ([`WrittenPages::early`]).
 //!
-//! Requests that bypass the page cache (`O_DIRECT`) write their pages at once.
+//! Requests that bypass the page cache (`O_DIRECT`) write their pages at once. The log counts the
+//! bytes of their sectors.
 //!
 //! Each dirty page is charged to its dirtier: the number that the caller gives with the write that
 //! made the page dirty, as the kernel charges it to the task and the control group (`task_io`,
@@ -19,6 +20,7 @@
 
 use crate::{
     event::{Action, Event, FileId, Micros},
+    page::PAGE_BYTES,
     structure::extents::{pages_inside, pages_touched},
     trace::PAGES_MAX,
 };
@@ -29,6 +31,8 @@ use std::{
     ops::Range,
 };
 
+/// The least that a device writes.
+const SECTOR_BYTES: u64 = 512;
 /// Pages of a block: one bit each.
 const BLOCK_PAGES: u64 = u64::BITS as u64;
 /// The most blocks with a dirty page: 2 MiB of memory, for up to 8 GiB of dirty data.
@@ -89,6 +93,9 @@ pub struct Reached {
     pub first_page: u64,
     /// How many pages.
     pub pages: u64,
+    /// Bytes that the device wrote: those of the pages, or of the sectors of a request that
+    /// bypassed the page cache.
+    pub bytes: u64,
     /// The reason.
     pub why: FlushReason,
 }
@@ -245,7 +252,9 @@ impl Flusher {
                 let pages = cut(pages_touched(offset, len));
                 // The kernel first writes what the page cache has of the range.
                 self.write_pages(file, pages.clone(), FlushReason::Direct);
-                self.reached(file, dirtier, pages, FlushReason::Direct);
+                let bytes = (pages.end - pages.start) * PAGE_BYTES;
+                let bytes = bytes - saved_by_sectors(offset, len).min(bytes);
+                self.reached(file, dirtier, pages, bytes, FlushReason::Direct);
             }
             Action::Sync { file, offset, len, .. } => {
                 self.advance(event.at_us);
@@ -255,7 +264,7 @@ impl Flusher {
                 self.advance(event.at_us);
                 for ((file, block, dirtier), bits) in std::mem::take(&mut self.dirty) {
                     for pages in runs(block, bits) {
-                        self.reached(file, dirtier, pages, FlushReason::SyncedAll);
+                        self.reached_whole(file, dirtier, pages, FlushReason::SyncedAll);
                     }
                 }
                 self.dirty_pages = 0;
@@ -398,21 +407,34 @@ impl Flusher {
             written.extend(runs(block, bits).map(|pages| (dirtier, pages)));
         });
         for (dirtier, pages) in written {
-            self.reached(file, dirtier, pages, why);
+            self.reached_whole(file, dirtier, pages, why);
         }
     }
 
-    fn reached(&mut self, file: FileId, dirtier: u32, pages: Range<u64>, why: FlushReason) {
+    fn reached_whole(&mut self, file: FileId, dirtier: u32, pages: Range<u64>, why: FlushReason) {
+        let bytes = (pages.end - pages.start).saturating_mul(PAGE_BYTES);
+        self.reached(file, dirtier, pages, bytes, why);
+    }
+
+    fn reached(
+        &mut self,
+        file: FileId,
+        dirtier: u32,
+        pages: Range<u64>,
+        bytes: u64,
+        why: FlushReason,
+    ) {
         let (first_page, pages) = (pages.start, pages.end - pages.start);
         *self.written.get_mut(why) += pages;
         let Some(log) = self.log.as_mut().filter(|_| pages > 0) else { return };
-        let entry = Reached { at_us: self.now_us, file, dirtier, first_page, pages, why };
+        let entry = Reached { at_us: self.now_us, file, dirtier, first_page, pages, bytes, why };
         match log.last_mut() {
             Some(last)
                 if last.first_page + last.pages == first_page
-                    && (Reached { first_page, pages, ..*last }) == entry =>
+                    && (Reached { first_page, pages, bytes, ..*last }) == entry =>
             {
                 last.pages += pages;
+                last.bytes = last.bytes.saturating_add(bytes);
             }
             _ => log.push(entry),
         }
@@ -475,6 +497,15 @@ impl Flusher {
     }
 }
 
+/// Bytes of the pages of a request past the page cache that the device does not write, since it
+/// writes sectors. MariaDB writes its log by such requests of 512 bytes.
+pub(crate) fn saved_by_sectors(offset: u64, len: u64) -> u64 {
+    let end = offset.saturating_add(len);
+    let before = offset % PAGE_BYTES / SECTOR_BYTES;
+    let after = (PAGE_BYTES - 1 - end.wrapping_sub(1) % PAGE_BYTES) / SECTOR_BYTES;
+    if len == 0 { 0 } else { (before + after) * SECTOR_BYTES }
+}
+
 /// Cuts a request as a trace is cut: one of 2^62 bytes would make more pages dirty than memory
 /// holds before the bounds of the flusher are looked at.
 fn cut(pages: Range<u64>) -> Range<u64> {
@@ -487,15 +518,13 @@ mod tests {
     use crate::{
         back::{Attribution, Why, WriteCause},
         event::{About, Knows, Side, Space},
-        layout,
-        page::PAGE_BYTES,
-        policy,
+        layout, policy,
         system::Cell,
         trace::{Tables, TraceBuilder, Unit},
         writeback::{Expire, Modes, Syncs},
     };
     use proptest::prelude::*;
-    use std::cell::RefCell;
+    use std::{cell::RefCell, collections::BTreeSet};
 
     const SECOND: Micros = 1_000_000;
 
@@ -512,6 +541,39 @@ mod tests {
             flusher.check();
         }
         flusher
+    }
+
+    /// MariaDB writes its log by direct requests of 512 bytes. Each counted as a page, so that the
+    /// doctor said five times what the device wrote.
+    #[test]
+    fn direct_writes_count_their_sectors() {
+        let direct =
+            |offset, len| Action::Direct { open: None, file: FileId(1), offset, len, write: true };
+        let bytes = |events: &[(u64, u64)]| {
+            let mut flusher = Flusher::new(FlusherSettings::default()).with_log();
+            for (offset, len) in events {
+                flusher.handle(&Event { at_us: 0, pid: 0, tid: 0, action: direct(*offset, *len) });
+            }
+            let pages = flusher.written().direct;
+            (pages, flusher.drain_log().map(|reached| reached.bytes).sum::<u64>())
+        };
+        assert_eq!(bytes(&[(0, 512)]), (1, 512));
+        assert_eq!(bytes(&[(512, 512), (4096, 4096)]), (2, 512 + 4096), "runs of pages are one");
+        assert_eq!(bytes(&[(3584, 1024)]), (2, 1024), "two sectors of two pages");
+        assert_eq!(bytes(&[(100, 1)]), (1, 512), "no part of a sector");
+        assert_eq!(bytes(&[(511, 2)]), (1, 1024));
+        assert_eq!(bytes(&[(7, 0)]), (0, 0));
+    }
+
+    proptest! {
+        /// Sector by sector.
+        #[test]
+        fn sectors_are_those_touched(offset in 0..20_000_u64, len in 0..20_000_u64) {
+            let sectors: BTreeSet<u64> = (offset..offset + len).map(|at| at / SECTOR_BYTES).collect();
+            let pages: BTreeSet<u64> = sectors.iter().map(|sector| sector / 8).collect();
+            let all = pages.len() as u64 * PAGE_BYTES - sectors.len() as u64 * SECTOR_BYTES;
+            prop_assert_eq!(saved_by_sectors(offset, len), all);
+        }
     }
 
     /// A write of 2^62 bytes once made blocks dirty until memory was exhausted.
@@ -729,7 +791,11 @@ mod tests {
                 flusher.handle_of(&event, dirtier);
                 flusher.advance(at_us);
                 flusher.check();
-                for Reached { file, dirtier, first_page, pages, why, .. } in flusher.drain_log() {
+                for reached in flusher.drain_log() {
+                    let Reached { file, dirtier, first_page, pages, bytes, why, .. } = reached;
+                    if why != FlushReason::Direct {
+                        prop_assert_eq!(bytes, pages * PAGE_BYTES);
+                    }
                     for page in first_page..first_page + pages {
                         *charged.entry((file, page, dirtier, why)).or_insert(0) += 1;
                     }

@@ -64,7 +64,7 @@ impl ChangeTimes {
         part.min(parts as u128 - 1) as usize
     }
 
-    fn slice(&self, at_us: u64) -> usize {
+    pub(crate) fn slice(&self, at_us: u64) -> usize {
         self.part(at_us, self.slices)
     }
 
