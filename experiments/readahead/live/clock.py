@@ -3,7 +3,8 @@
 The device is a loop device over slow.c: requests one after the other, each with a fixed time and a
 time for its bytes. `flashsift profile` measures it; the proposals are for that profile. Then the
 device's times are fitted to the runs, and the proposals made anew. Writes clock.csv, card.toml,
-proposals.json, fitted.toml and fitted.json.
+proposals.json, fitted.toml and fitted.json. With --tune, the product's own
+`tune readahead --clock` starts the programs instead.
 """
 
 import contextlib
@@ -205,8 +206,21 @@ def propose_live(program, card, commands, profile):
                 "readahead": records[1]["readahead"], "said": [line for line in said.splitlines() if "LOST" in line]}
 
 
+def tune(program, card, commands, rounds):
+    """Runs `tune readahead --clock` for each program on this device."""
+    found = {}
+    with card.mounted() as volume:
+        for name, command in commands.items():
+            said = output(program, "tune", "readahead", "--clock", "--json", "--rounds", rounds, "--on", volume.point,
+                          "--", "/bin/sh", "-c", command)
+            found[name] = {"date": time.strftime("%Y-%m-%d"), "command": command, **json.loads(said)}
+            print(name, said, file=sys.stderr, flush=True)
+    return found
+
+
 def main():
     parser = stage.arguments("clock", __doc__, HERE)
+    parser.add_argument("--tune", action="store_true", help="only `tune readahead --clock`: tuned.json")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="+", help="some workloads")
     args = parser.parse_args()
@@ -232,6 +246,10 @@ def main():
         for command in commands.values():
             with card.mounted() as volume:
                 run(command, volume)
+        if args.tune:
+            tuned = tune(args.flashsift, card, commands, max(args.rounds, 10))
+            (args.o / "tuned.json").write_text(json.dumps(tuned) + "\n")
+            return
         proposals = {}
         for name, command in commands.items():
             for kind, (kib, *options) in RECORDINGS.items():
