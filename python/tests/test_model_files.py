@@ -109,3 +109,67 @@ def test_rows_of_another_width_are_refused():
     with pytest.raises(flashsift.FlashsiftError, match="the model takes 26"):
         native.score(np.zeros((1, 25), dtype=np.float32))
     assert native.score(np.zeros((0, 26), dtype=np.float32)).shape == (0,)
+
+
+def in_c(model, phase):
+    """A model as the authors write it: integers, a million for 1."""
+
+    def text(name, array):
+        width = f"[{array.shape[1]}]" if array.ndim == 2 else ""
+        rows = array.reshape(len(array), -1)
+        body = ",\n".join("{" + ",".join(str(round(1e6 * float(n))) for n in row) + "}" for row in rows)
+        body = body if width else body.replace("{", "").replace("}", "")
+        return f"const long long {name}_stage{phase}[]{width} = {{\n{body}\n}}; // a comment\n"
+
+    parts = [text("mean", model.mean), text("scale", 1 / model.scale)]
+    for number, (weight, bias, _) in enumerate(model.layers):
+        turned = slice(None, None, -1 if phase == 2 and number == 3 else None)
+        parts += [text(f"w{number}", weight.T[turned]), text(f"b{number}", bias[turned])]
+    return "#include <x.h>\n" + "".join(parts)
+
+
+@pytest.mark.parametrize("phase", [1, 2])
+def test_weights_of_the_authors_are_read(phase, tmp_path):
+    """Hand-made weights score alike in the kernel's arithmetic, NumPy and Rust."""
+    from flashsift.train.__main__ import main
+
+    width = {1: 26, 2: 66}[phase]
+    rng = np.random.default_rng(phase)
+    layers, inputs = [], width
+    for out, name in zip((8, 6, 2, 2), ("tanh", "relu", "relu", "softmax"), strict=True):
+        weight = rng.normal(0, 0.5, (inputs, out)).astype(np.float32)
+        layers.append((weight, rng.normal(0, 0.5, out).astype(np.float32), name))
+        inputs = out
+    mean = rng.uniform(0, 0.3, width).astype(np.float32)
+    scale = rng.uniform(1, 5, width).astype(np.float32)
+    made = modelfile.Perceptron(mean, scale, "unit", layers)
+    source, path = tmp_path / "weights.c", tmp_path / "theirs.safetensors"
+    source.write_text(in_c(made, phase))
+    words = ["--weights", str(source), "--phase", str(phase), "-o", str(path), "--threshold", "0.38"]
+    assert main(words) == 0
+    native = flashsift.FileModel(path.read_bytes())
+    assert (native.phase, native.units) == (phase, width - 6)
+    assert np.float32(native.threshold) == np.float32(0.38)
+    table = rows(200, phase, width)
+    table[0] = 0
+    # Integers of a millionth round.
+    np.testing.assert_allclose(native.score(table), made.scores(table), atol=1e-4, rtol=0)
+    # Without one array, and with one that is too short.
+    for old, new in [("b2_stage", "c2_stage"), ("mean_stage", "old_stage"), ("[8]", "[7]")]:
+        source.write_text(in_c(made, phase).replace(old, new))
+        assert main(words) == 1
+    assert main(["-o", str(path)]) == 1
+    assert main([*words, "trace.parquet"]) == 1
+
+
+def test_rows_of_length_one_are_trained_and_scored_alike():
+    table = rows(300, 5)
+    table[7] = 0
+    settings = perceptron.Settings(sizes=(16, 4), epochs=2, transform="unit", momentum=0.5)
+    model, _ = perceptron.train(
+        table[:200], labels(table, 5)[:200], table[200:], labels(table, 5)[200:], settings, quiet=True
+    )
+    lengths = np.linalg.norm(modelfile.transformed(table, "unit").astype(np.float64), axis=1)
+    np.testing.assert_allclose(np.delete(lengths, 7), 1, rtol=1e-5)
+    scores = flashsift.FileModel(model.encode(FACTS)).score(table)
+    np.testing.assert_allclose(scores, model.scores(table), atol=1e-5, rtol=0)

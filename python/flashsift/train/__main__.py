@@ -15,6 +15,7 @@ EPILOG = """examples:
   flashsift train testdata/*.parquet -o bar.safetensors
   flashsift train testdata/*.parquet --split application --model all -o out/bar
   flashsift train testdata/*.parquet --labels reuse --model gbdt -o reuse.txt
+  flashsift train --weights mlp_config_stage2.c --phase 2 -o theirs.safetensors
 
 Docs: docs/train.md. The same seed and the same traces give the same model, byte for byte."""
 
@@ -34,7 +35,7 @@ def main(words=None):
     from flashsift import FlashsiftError
 
     try:
-        report = run(args)
+        report = imported(args) if args.weights else run(args)
     except (Unusable, FlashsiftError, OSError, ValueError) as error:
         print(f"flashsift: error: {error}", file=sys.stderr)
         return 1
@@ -45,6 +46,8 @@ def main(words=None):
         return 130
     if args.json:
         print(json.dumps(report, indent=1))
+    elif args.weights:
+        print(", ".join(f"{key} {value}" for key, value in report.items()))
     else:
         show(report)
     return 0
@@ -68,7 +71,7 @@ def parser():
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    it.add_argument("traces", nargs="+", metavar="TRACE", help="traces in any format, with times")
+    it.add_argument("traces", nargs="*", metavar="TRACE", help="traces in any format, with times")
     it.add_argument("-o", "--output", required=True, metavar="MODEL", type=pathlib.Path)
     it.add_argument("--model", default="mlp", choices=[*MODELS, "all"], help="default: mlp")
     it.add_argument(
@@ -104,6 +107,15 @@ def parser():
     it.add_argument(
         "--momentum", type=float, default=0.9, help="of the perceptron; default: 0.9; paper: 0.5"
     )
+    it.add_argument(
+        "--transform", default="log1p", choices=["log1p", "unit"],
+        help="of the perceptron's inputs; unit: rows of length 1, as in the authors' kernel",
+    )
+    it.add_argument(
+        "--weights", nargs="+", metavar="FILE.c", type=pathlib.Path,
+        help="instead of traces: the weights of a phase in C, as in the authors' kernel",
+    )
+    it.add_argument("--threshold", type=float, default=0.5, help="for --weights; default: 0.5")
     it.add_argument("--sizes", default="512,200,2", help="hidden layers; default: 512,200,2")
     it.add_argument(
         "--grid", action="store_true",
@@ -123,10 +135,27 @@ def parser():
     return it
 
 
+def imported(args):
+    """Writes the weights of the authors' kernel as a model; returns what it is."""
+    from . import authors, modelfile
+
+    if args.traces:
+        raise ValueError("--weights takes no traces: nothing is trained")
+    model = authors.read([path.read_text() for path in args.weights], args.phase)
+    units = len(model.mean) - 6
+    facts = modelfile.Facts(args.phase, units, args.unit_ms * 1000, args.threshold)
+    modelfile.write(args.output, model.encode(facts))
+    sizes = ",".join(str(len(bias)) for _, bias, _ in model.layers[:-1])
+    return {"file": str(args.output), "phase": args.phase, "units": units, "sizes": sizes,
+            "threshold": args.threshold}  # fmt: skip
+
+
 def run(args):
     """Trains, measures and writes; returns the report."""
     from . import data
 
+    if not args.traces:
+        raise ValueError("a trace is missing; for finished weights there is --weights")
     if args.frontier and args.phase != 1:
         raise ValueError("--frontier is for models of phase 1: those of phase 2 need one before")
 
@@ -265,6 +294,7 @@ def perceptron(args, path, train, valid):
             sizes=tuple(int(size) for size in sizes.split(",")),
             epochs=args.epochs,
             momentum=args.momentum,
+            transform=args.transform,
             weight_decay=1e-4 if args.phase == 1 else 1e-5,
             weighted=not args.unweighted,
             seed=args.seed,

@@ -14,6 +14,16 @@ import numpy as np
 from flashsift import SCHEMA
 
 
+def transformed(rows, transform):
+    """Returns rows before they are standardised. `unit`: each row divided by its length."""
+    if transform == "log1p":
+        return np.log1p(rows)
+    if transform == "unit":
+        lengths = np.sqrt(np.square(rows, dtype=np.float64).sum(axis=1, keepdims=True))
+        return np.where(lengths > 0, rows / np.maximum(lengths, 1), rows).astype(np.float32)
+    return rows
+
+
 @dataclasses.dataclass(frozen=True)
 class Facts:
     """The use of a model: phase, window, threshold."""
@@ -46,7 +56,7 @@ class Perceptron:
 
     def scaled(self, rows):
         """Returns the inputs of the first layer."""
-        rows = np.log1p(rows) if self.transform == "log1p" else rows
+        rows = transformed(rows, self.transform)
         return ((rows - self.mean) * self.scale).astype(np.float32)
 
     def scores(self, rows):

@@ -4,7 +4,8 @@ Inputs, 512 tanh, 200 ReLU, 2 ReLU, 2 softmax; focal loss; SGD with a learning r
 falls at milestones; weight decay 1e-4 (phase 1) or 1e-5 (phase 2); a sampler that draws both
 classes equally often; batches of 200. The momentum is 0.9, not the paper's 0.5, with which 200,000
 files need more than twice the epochs. The paper leaves open: the focal loss has gamma 2; weights
-begin as in PyTorch; features are log1p, then of mean 0 and deviation 1; the learning rate falls by
+begin as in PyTorch; features are log1p, or as in the authors' kernel each row is divided by its
+length (`transform="unit"`), then of mean 0 and deviation 1; the learning rate falls by
 a factor of 10 after 1/2 and after 3/4 of the epochs.
 
 Both units of the layer of 2 may be 0 for every file, and then no gradient reaches the layers below.
@@ -44,6 +45,7 @@ class Settings:
     epochs: int = 64
     learning_rate: float = 0.1
     momentum: float = 0.9
+    transform: str = "log1p"
     weight_decay: float = 1e-4
     weighted: bool = True
     seed: int = 0
@@ -107,12 +109,12 @@ def train(rows, positive, valid_rows, valid_positive, settings, checkpoint=None,
     The loss of validation weighs both classes equally, as the sampler does. `checkpoint`: a path
     that gets the state after each epoch; if it exists, training goes on from there.
     """
-    logs = np.log1p(rows)
-    mean = logs.mean(axis=0, dtype=np.float64).astype(np.float32)
-    deviation = logs.std(axis=0, dtype=np.float64)
+    ready = modelfile.transformed(rows, settings.transform)
+    mean = ready.mean(axis=0, dtype=np.float64).astype(np.float32)
+    deviation = ready.std(axis=0, dtype=np.float64)
     # A feature that never varies says nothing, and would be huge where it does vary.
     scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0).astype(np.float32)
-    shape = modelfile.Perceptron(mean, scale, "log1p", [])
+    shape = modelfile.Perceptron(mean, scale, settings.transform, [])
     inputs, targets = jnp.asarray(shape.scaled(rows)), jnp.asarray(positive)
     valid_inputs, valid_targets = jnp.asarray(shape.scaled(valid_rows)), jnp.asarray(valid_positive)
     sampler = Sampler(positive, settings)

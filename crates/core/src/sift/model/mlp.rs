@@ -2,9 +2,10 @@
 //!
 //! Tensors, all `F32`: `mean` and `scale` \[inputs\]; for each layer N from 0 `layer.N.weight`
 //! \[inputs, outputs\] and `layer.N.bias` \[outputs\]. The input x becomes (t(x) − mean) · scale,
-//! with t by the fact `transform`: `identity` or `log1p`. The fact `activations` names each layer's
-//! function, with commas between them. The last layer has `softmax` over two outputs, of which the
-//! second is the positive class, or over one output `sigmoid`, or `clamp` to 0…1.
+//! with t by the fact `transform`: `identity`, `log1p`, or `unit`, which divides a row by its
+//! Euclidean length, as the kernel of CacheSifter's authors does. The fact `activations` names each
+//! layer's function, with commas between them. The last layer has `softmax` over two outputs, of
+//! which the second is the positive class, or over one output `sigmoid`, or `clamp` to 0…1.
 //!
 //! SHA-256 is taken of every fact but itself, by name, as `name NUL value NUL`, and then of every
 //! tensor, by name, as `name NUL`, each dimension as `decimal NUL`, and its bytes.
@@ -22,7 +23,7 @@ const WIDTH_MAX: usize = 1 << 14;
 
 #[derive(Clone, Debug)]
 pub(super) struct Mlp {
-    log1p: bool,
+    transform: Transform,
     mean: Vec<f32>,
     scale: Vec<f32>,
     layers: Vec<Layer>,
@@ -35,6 +36,15 @@ struct Layer {
     weight: Array2<f32>,
     bias: Vec<f32>,
     activation: Activation,
+}
+
+/// The function of a row before it is standardised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transform {
+    Identity,
+    Log1p,
+    /// A row without an access stays.
+    Unit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +72,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(Facts, Mlp), ModelError> {
     let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
     check_hash(&texts, &file)?;
     let inputs = facts.config.values();
-    let log1p = match texts.get("transform").map(String::as_str) {
-        Some("log1p") => true,
-        Some("identity") => false,
+    let transform = match texts.get("transform").map(String::as_str) {
+        Some("log1p") => Transform::Log1p,
+        Some("identity") => Transform::Identity,
+        Some("unit") => Transform::Unit,
         _ => return Err(ModelError::Fact("transform")),
     };
     let names: Vec<&str> =
@@ -101,7 +112,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(Facts, Mlp), ModelError> {
     }
     let mean = tensor(&file, "mean", &[Some(inputs)])?.1;
     let scale = tensor(&file, "scale", &[Some(inputs)])?.1;
-    Ok((facts, Mlp { log1p, mean, scale, layers, end }))
+    Ok((facts, Mlp { transform, mean, scale, layers, end }))
 }
 
 fn check_hash(texts: &BTreeMap<String, String>, file: &SafeTensors<'_>) -> Result<(), ModelError> {
@@ -181,8 +192,19 @@ impl Mlp {
     fn scale(&self, rows: &[f32], scaled: &mut [f32]) {
         let inputs = self.mean.len();
         for (row, scaled) in rows.chunks(inputs).zip(scaled.chunks_mut(inputs)) {
+            // Squares of sums of bytes are large.
+            let length = match self.transform {
+                Transform::Unit => {
+                    row.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt() as f32
+                }
+                _ => 0.0,
+            };
             for (index, (value, scaled)) in row.iter().zip(scaled).enumerate() {
-                let value = if self.log1p { value.ln_1p() } else { *value };
+                let value = match self.transform {
+                    Transform::Log1p => value.ln_1p(),
+                    Transform::Unit if length > 0.0 => value / length,
+                    _ => *value,
+                };
                 *scaled = (value - self.mean[index]) * self.scale[index];
             }
         }
