@@ -33,6 +33,7 @@ use tracing::info;
 
 mod after_cache;
 mod curve;
+pub(crate) mod fields;
 mod objects;
 mod page;
 mod places;
