@@ -4,11 +4,12 @@ import ast
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 
 GENERATED = "generated"
-COLUMNS = "../python/flashsift/columns.py"
+FIELDS = "../python/flashsift/_fields.py"
 
 
 def generate(docs):
@@ -17,7 +18,7 @@ def generate(docs):
     out.mkdir(exist_ok=True)
     pages = {
         "json.md": json_page(docs / "compare.schema.json"),
-        "columns.md": columns_page(docs / COLUMNS, docs / "compare.schema.json"),
+        "columns.md": columns_page(docs / FIELDS, docs / "compare.schema.json"),
         "python.md": python_page(docs / "../python/flashsift"),
         "commands.md": commands_page(docs / ".."),
     }
@@ -50,8 +51,8 @@ def typed(facts):
 
 
 def described(facts, schema):
-    if "$ref" in facts:
-        facts = schema["$defs"][facts["$ref"].rsplit("/", 1)[1]]
+    if "$ref" in facts and "description" not in facts:
+        return schema["$defs"][facts["$ref"].rsplit("/", 1)[1]]["title"] + "."
     return facts.get("description", "")
 
 
@@ -69,26 +70,14 @@ def columns_page(path, schema):
         "hit_ratio": "hits / accesses.",
         "nvm_costs": "Time and energy of each modelled memory, by its name, as JSON.",
     }
-    tree = ast.parse(path.read_text())
+    columns = runpy.run_path(str(path))["columns"]
     parts = ["# Parquet columns", "", events_table(path), ""]
-    for title, name in (("Results of a sweep: cells", "CELLS"), ("Sifters", "SIFTERS")):
+    for title, name in (("Results of a sweep: cells", "cell"), ("Sifters", "sifter")):
         parts += [f"## {title}", "", "| column | type | |", "|---|---|---|"]
-        for column, kind in schema_of(tree, name):
+        for column, kind in columns(fields, name).items():
             parts.append(f"| `{column}` | {kind} | {known.get(column, '')} |")
         parts.append("")
     return "\n".join(parts)
-
-
-def schema_of(tree, name):
-    """Returns the columns of a schema in the source, without importing polars."""
-    types = {"COUNT": "Int64", "FLOAT": "Float64", "TEXT": "String", "FLAG": "Boolean"}
-    for node in tree.body:
-        if isinstance(node, ast.AnnAssign) and node.target.id == name:
-            for key, value in zip(node.value.keys, node.value.values, strict=True):
-                if key is None:
-                    yield "read_cases_CASE_reads, …_latency_us, …_stall_us", "Int64, Float64"
-                else:
-                    yield key.value, types[value.id]
 
 
 def events_table(path):

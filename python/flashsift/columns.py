@@ -1,153 +1,17 @@
 """The columns of the results of a sweep. Absent values are null: they have no meaning for the cell.
 
-Nested objects of `compare --json` are columns with the name of the object before them.
+The program that makes the results tells their fields.
 """
+
+import json
 
 import polars as pl
 
+from ._binary import run
+from ._fields import columns
+
 Schema = dict[str, "pl.DataType | type[pl.DataType]"]
 
-COUNT = pl.Int64
-FLOAT = pl.Float64
-TEXT = pl.String
-FLAG = pl.Boolean
-
-CASES = ["cached", "free", "evict_clean", "evict_dirty"]
-
-CELLS: Schema = {
-    "trace": TEXT,
-    "path": TEXT,
-    "policy": TEXT,
-    "system": TEXT,
-    "readahead": TEXT,
-    "writeback": TEXT,
-    "removals": TEXT,
-    "frames": COUNT,
-    "memory_bytes": COUNT,
-    "sample": FLOAT,
-    "accesses": COUNT,
-    "read_accesses": COUNT,
-    "write_accesses": COUNT,
-    "hits": COUNT,
-    "read_hits": COUNT,
-    "write_hits": COUNT,
-    "hit_ratio": FLOAT,
-    "hit_ratio_error": FLOAT,
-    "device_reads": COUNT,
-    "device_reads_error": FLOAT,
-    "direct_reads": COUNT,
-    "direct_writes": COUNT,
-    "device_writes": COUNT,
-    "device_writes_error": FLOAT,
-    "device_write_requests": COUNT,
-    "sync_writes": COUNT,
-    "flushes": COUNT,
-    "drained": COUNT,
-    "nvm_pages": COUNT,
-    "dropped_dirty": COUNT,
-    "dirty_left": COUNT,
-    "nonsequential_writes": COUNT,
-    "journal_writes": COUNT,
-    "metadata_writes": COUNT,
-    "device_flushes": COUNT,
-    "cost_us": COUNT,
-    "device_read_requests": COUNT,
-    "windows": COUNT,
-    "windows_at_max": COUNT,
-    "window_pages": COUNT,
-    "prefetched_asked": COUNT,
-    "prefetched_read": COUNT,
-    "prefetched_used": COUNT,
-    "sequence_hits": COUNT,
-    "wasted_bytes": COUNT,
-    "readahead_efficiency_of_paper": FLOAT,
-    "readahead_efficiency": FLOAT,
-    "readahead_efficiency_of_read": FLOAT,
-    "evicted": COUNT,
-    "reads_cached": COUNT,
-    "reads_free": COUNT,
-    "reads_evict_clean": COUNT,
-    "reads_evict_dirty": COUNT,
-    "dram_accesses": COUNT,
-    "nvm_reads": COUNT,
-    "nvm_writes": COUNT,
-    "nvm_left": COUNT,
-    "dram_read_lines": COUNT,
-    "dram_written_lines": COUNT,
-    "nvm_read_lines": COUNT,
-    "nvm_written_lines": COUNT,
-    "nvm_mean_line_writes": FLOAT,
-    "nvm_hottest_line_writes": COUNT,
-    "nvm_costs": TEXT,
-    "device": TEXT,
-    "elapsed_s": FLOAT,
-    "storage_read_s": FLOAT,
-    "storage_write_s": FLOAT,
-    "stall_s": FLOAT,
-    **{
-        f"read_cases_{case}_{name}": COUNT if name == "reads" else FLOAT
-        for case in CASES
-        for name in ["reads", "latency_us", "stall_us"]
-    },
-    "fill": TEXT,
-    "write_amplification": FLOAT,
-    "write_amplification_reason": TEXT,
-    "lifetime_gain": FLOAT,
-    "gb_per_day": FLOAT,
-    "drive_writes_per_day": FLOAT,
-    "lifetime_years": FLOAT,
-    "lifetime_gb_per_day": FLOAT,
-    "lifetime_capacity_bytes": COUNT,
-    "lifetime_observed_s": FLOAT,
-    "lifetime_guess": FLAG,
-    "lifetime_write_amplification_from": TEXT,
-    "lifetime_cycles": FLOAT,
-    "lifetime_over_provisioning": FLOAT,
-    "lifetime_drive_writes_per_day": FLOAT,
-    "lifetime_write_amplification": FLOAT,
-    "lifetime_compression": FLOAT,
-    "lifetime_reason": TEXT,
-}
-
-SIFTERS: Schema = {
-    "trace": TEXT,
-    "path": TEXT,
-    "sifter": TEXT,
-    "offline": FLAG,
-    "policy": TEXT,
-    "memory_bytes": COUNT,
-    "sifter_bytes": COUNT,
-    "droppable_files": COUNT,
-    "stock_bytes": COUNT,
-    "flash_bytes": COUNT,
-    "kept_share": FLOAT,
-    "fetched_again_bytes": COUNT,
-    "fetched_again_files": COUNT,
-    "fetched_again_share": FLOAT,
-    "later_stock_bytes": COUNT,
-    "later_flash_bytes": COUNT,
-    "later_kept_share": FLOAT,
-    "later_fetched_again_bytes": COUNT,
-    "later_fetched_again_share": FLOAT,
-    "dropped_files": COUNT,
-    "dropped_bytes": COUNT,
-    "written_back_bytes": COUNT,
-    "spilled_bytes": COUNT,
-    "died_in_ram_files": COUNT,
-    "ram_bytes_peak": COUNT,
-    "other_flash_bytes": COUNT,
-    "journal_writes": COUNT,
-    "metadata_writes": COUNT,
-    "hits": COUNT,
-    "accesses": COUNT,
-    "hit_ratio": FLOAT,
-    "device_reads": COUNT,
-    "device_writes": COUNT,
-    "flash_bytes_min": COUNT,
-    "kept_share_max": FLOAT,
-    "later_flash_bytes_min": COUNT,
-    "later_kept_share_max": FLOAT,
-    "device": TEXT,
-    "elapsed_s": FLOAT,
-    "stall_s": FLOAT,
-}
+DEFINED = json.loads(run(["list", "fields"]))["$defs"]
+CELLS: Schema = {name: getattr(pl, kind) for name, kind in columns(DEFINED, "cell").items()}
+SIFTERS: Schema = {name: getattr(pl, kind) for name, kind in columns(DEFINED, "sifter").items()}

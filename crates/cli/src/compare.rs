@@ -19,6 +19,7 @@ use flashsift_core::{
     readahead::{self, ReadAheadModel},
     study::{
         Note, Plan, Policies, PreparedDevice, Request, Results, Study, StudyVerdict,
+        figures::ResultRecord,
         record::{RecordShape, VerdictLine},
     },
     system,
@@ -32,6 +33,7 @@ use tracing::info;
 
 mod after_cache;
 mod curve;
+pub(crate) mod fields;
 mod objects;
 mod page;
 mod places;
@@ -603,7 +605,7 @@ fn print_json(
     }
     for (run, shape) in runs.iter().zip(&shapes) {
         if let Some(verdict) = run.verdict.as_ref().filter(|_| prints_verdict) {
-            serde_json::to_writer(&mut *out, &VerdictLine::new(shape, verdict))?;
+            serde_json::to_writer(&mut *out, &ResultRecord(VerdictLine { shape, found: verdict }))?;
             writeln!(out)?;
         }
     }

@@ -1,6 +1,6 @@
 //! `flashsift list`: everything that an option takes by name, from the lists of the core.
 
-use crate::{devices, policies, records};
+use crate::{compare::fields, devices, policies, records};
 use flashsift_core::{
     doctor::{self, KnownSetting},
     layout, metadata, nvm,
@@ -47,6 +47,8 @@ enum List {
     Programs(Named),
     /// Known caches whose files a mount's sifter may drop, for --profile
     Profiles(Named),
+    /// Fields of compare --json, as a JSON Schema
+    Fields,
 }
 
 #[derive(clap::Args)]
@@ -130,6 +132,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         List::Layouts(named) => (named, entries!("layout", layout::ALL)),
         List::Metadata(named) => (named, entries!("metadata", metadata::ALL)),
         List::Programs(named) => return programs(named),
+        List::Fields => {
+            let mut out = records::Output::exact();
+            out.write_all(fields::schema().as_bytes())?;
+            return out.finish();
+        }
         List::Profiles(named) => {
             let profiles = sift::profile::shipped().into_iter();
             (

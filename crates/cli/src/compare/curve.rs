@@ -1,13 +1,20 @@
 //! `compare --curve`: misses and writes against the size of the cache.
 
-use super::{Args, memory_frames, objects, request, sample, schedule};
+use super::{
+    Args, memory_frames, objects, request,
+    sample::{self, digits},
+    schedule,
+};
 use crate::{html_page, load, logging::DETAIL, records, size, table, text, usage::Usage};
 use flashsift_core::{
+    figures,
     page::PAGE_BYTES,
     policy::{Kind, Selection},
     study::{
         Policies, Request, ResultRow, Study,
         curve::{curve_frames, lru},
+        figures::{COUNT, FigureValue, NON_NEGATIVE, POSITIVE, ResultRecord, SHARE, TEXT, VERSION},
+        record::{ACCESSES, FRAMES, MEMORY_BYTES, memory_bytes},
         sampled::{Estimate, SampledRow},
     },
     trace::{Tables, Trace, Unit, sample::SAMPLES},
@@ -208,56 +215,53 @@ fn sampled(args: &Args, request: &Request, rate: f64, trace: &Trace) -> anyhow::
     Ok((0..request.policies.iter().count()).map(curve).collect())
 }
 
-/// A point of a curve.
-#[derive(Serialize)]
-struct Record<'a> {
-    schema: u32,
+/// A point, as one line of JSON.
+pub(crate) struct CurveLine<'a> {
     trace: &'a str,
-    policy: &'a str,
-    method: Method,
-    frames: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    memory_bytes: Option<u64>,
+    unit: Unit,
     accesses: u64,
-    miss_ratio: f64,
-    miss_ratio_error: f64,
-    device_reads: u64,
-    device_reads_error: f64,
-    device_writes: u64,
-    device_writes_error: f64,
-    dirty_left: u64,
+    curve: &'a Curve,
+    point: &'a Point,
 }
+
+figures! { "curve", "A point of a curve (--curve)": CurveLine<'_> {
+    always schema: VERSION, "Version of the record.", |_| 1_u32;
+    always trace: TEXT, "Name of the trace.", |c| c.trace;
+    always policy: TEXT, "Policy with the parameters given.", |c| &*c.curve.policy;
+    always method: r#""enum": ["exact", "simulated", "sampled"]"#, "exact: one pass gives all \
+        sizes; simulated: this size was run; sampled: run on four samples of the pages.",
+        |c| FigureValue::name(c.curve.method);
+    always frames: POSITIVE, FRAMES, |c| c.point.frames;
+    maybe memory_bytes: COUNT, MEMORY_BYTES, |c| memory_bytes(c.unit, c.point.frames);
+    always accesses: COUNT, ACCESSES, |c| c.accesses;
+    always miss_ratio: SHARE, "Misses / accesses.", |c| digits(c.point.miss_ratio.value);
+    always miss_ratio_error: NON_NEGATIVE, "Half of its 95 % interval, from the spread of the \
+        samples; 0 if the curve is no estimate.", |c| digits(c.point.miss_ratio.error);
+    always device_reads: COUNT, "Pages read from storage.",
+        |c| c.point.reads.value.round() as u64;
+    always device_reads_error: NON_NEGATIVE, "Half of its 95 % interval.",
+        |c| c.point.reads.error.round();
+    always device_writes: COUNT, "Pages written to storage; only evictions write.",
+        |c| c.point.writes.value.round() as u64;
+    always device_writes_error: NON_NEGATIVE, "Half of its 95 % interval.",
+        |c| c.point.writes.error.round();
+    always dirty_left: COUNT, "Dirty pages in the cache at the end.", |c| c.point.dirty_left;
+} }
 
 fn print_json(
     out: &mut impl Write,
-    name: &str,
+    trace: &str,
     unit: Unit,
-    trace: &Trace,
+    of: &Trace,
     curves: &[Curve],
 ) -> anyhow::Result<()> {
-    let totals = trace.totals();
-    let digits = |number: f64| (number * 1e6).round() / 1e6;
-    for curve in curves {
-        for point in &curve.points {
-            let record = Record {
-                schema: 1,
-                trace: name,
-                policy: &curve.policy,
-                method: curve.method,
-                frames: point.frames,
-                memory_bytes: (unit == Unit::Page).then(|| u64::from(point.frames) * PAGE_BYTES),
-                accesses: totals.read_accesses + totals.write_accesses,
-                miss_ratio: digits(point.miss_ratio.value),
-                miss_ratio_error: digits(point.miss_ratio.error),
-                device_reads: point.reads.value.round() as u64,
-                device_reads_error: point.reads.error.round(),
-                device_writes: point.writes.value.round() as u64,
-                device_writes_error: point.writes.error.round(),
-                dirty_left: point.dirty_left,
-            };
-            serde_json::to_writer(&mut *out, &record)?;
-            writeln!(out)?;
-        }
+    let accesses = of.totals().read_accesses + of.totals().write_accesses;
+    for (curve, point) in
+        curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)))
+    {
+        let line = CurveLine { trace, unit, accesses, curve, point };
+        serde_json::to_writer(&mut *out, &ResultRecord(line))?;
+        writeln!(out)?;
     }
     Ok(())
 }

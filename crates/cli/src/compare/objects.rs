@@ -1,15 +1,19 @@
 //! `compare --object-cache` by bytes: objects with sizes, requests and bytes that miss.
 
-use super::{Args, schedule};
+use super::{Args, sample::digits, schedule};
 use crate::{load, logging::DETAIL, records, size, size::CacheSize, table, text, usage::Usage};
 use flashsift_core::{
+    figures,
     objects::{self, ObjectCell, ObjectOutcome, admission},
     params,
     policy::{self, Kind},
-    study::Wave,
+    study::{
+        Wave,
+        figures::{COUNT, NON_NEGATIVE, POSITIVE, ResultRecord, SHARE, TEXT, VERSION},
+        record::rounded_ns,
+    },
     trace::Tables,
 };
-use serde::Serialize;
 use std::io::Write;
 use tracing::info;
 
@@ -223,27 +227,43 @@ fn waves(
     Ok(vec![Wave { cells: 0..cells.len(), at_once }])
 }
 
-/// A policy at a size.
-#[derive(Serialize)]
-struct Record<'a> {
-    schema: u32,
+/// A policy at a size, as one line of JSON.
+pub(crate) struct ObjectsLine<'a> {
     trace: &'a str,
-    policy: &'a str,
-    memory_bytes: u64,
     objects_bytes: u64,
-    requests: u64,
-    hits: u64,
-    miss_ratio: f64,
-    requested_bytes: u64,
-    hit_bytes: u64,
-    byte_miss_ratio: f64,
-    too_large: u64,
-    turned_away: u64,
-    entered_bytes: u64,
-    evictions: u64,
-    expired: u64,
-    cpu_ns_per_request: f64,
+    row: &'a Row<'a>,
 }
+
+figures! {
+"objects", "A policy at a size, over objects with sizes (--object-cache)": ObjectsLine<'_> {
+    always schema: VERSION, "Version of the record.", |_| 1_u32;
+    always trace: TEXT, "Name of the trace.", |o| o.trace;
+    always policy: TEXT, "Policy with the parameters given, and its admission.",
+        |o| &*o.row.chosen.label;
+    always memory_bytes: POSITIVE, "Capacity of the cache in bytes.", |o| o.row.bytes;
+    always objects_bytes: COUNT,
+        "Bytes of all different objects, each as large as at its first request.",
+        |o| o.objects_bytes;
+    always requests: COUNT, "Requests for objects.", |o| o.row.outcome.requests;
+    always hits: COUNT, "Requests that hit.", |o| o.row.outcome.hits;
+    always miss_ratio: SHARE, "Misses / requests.", |o| digits(o.row.outcome.miss_ratio());
+    always requested_bytes: COUNT, "Bytes of all requests.", |o| o.row.outcome.bytes;
+    always hit_bytes: COUNT, "Bytes of the requests that hit.", |o| o.row.outcome.hit_bytes;
+    always byte_miss_ratio: SHARE, "Bytes that missed / bytes requested.",
+        |o| digits(o.row.outcome.byte_miss_ratio());
+    always too_large: COUNT, "Requests for objects that do not fit into the cache, or into the \
+        part of it that they would pass.", |o| o.row.outcome.too_large;
+    always turned_away: COUNT, "Misses that the admission turned away.",
+        |o| o.row.outcome.turned_away;
+    always entered_bytes: COUNT, "Bytes of objects that entered: what a cache on flash writes.",
+        |o| o.row.outcome.entered_bytes;
+    always evictions: COUNT, "Objects that left for others.", |o| o.row.outcome.evictions;
+    always expired: COUNT, "Requests that found their object expired; they missed.",
+        |o| o.row.outcome.expired;
+    always cpu_ns_per_request: NON_NEGATIVE,
+        "CPU time of the simulation by request; not a property of the policy elsewhere.",
+        |o| rounded_ns(o.row.cpu_ns_per_request);
+} }
 
 fn print_json(
     out: &mut impl Write,
@@ -251,28 +271,8 @@ fn print_json(
     objects_bytes: u64,
     rows: &[Row<'_>],
 ) -> anyhow::Result<()> {
-    let digits = |number: f64| (number * 1e6).round() / 1e6;
-    for Row { chosen, bytes, outcome, cpu_ns_per_request } in rows {
-        let record = Record {
-            schema: 1,
-            trace,
-            policy: &chosen.label,
-            memory_bytes: *bytes,
-            objects_bytes,
-            requests: outcome.requests,
-            hits: outcome.hits,
-            miss_ratio: digits(outcome.miss_ratio()),
-            requested_bytes: outcome.bytes,
-            hit_bytes: outcome.hit_bytes,
-            byte_miss_ratio: digits(outcome.byte_miss_ratio()),
-            too_large: outcome.too_large,
-            turned_away: outcome.turned_away,
-            entered_bytes: outcome.entered_bytes,
-            evictions: outcome.evictions,
-            expired: outcome.expired,
-            cpu_ns_per_request: (cpu_ns_per_request * 10.0).round() / 10.0,
-        };
-        serde_json::to_writer(&mut *out, &record)?;
+    for row in rows {
+        serde_json::to_writer(&mut *out, &ResultRecord(ObjectsLine { trace, objects_bytes, row }))?;
         writeln!(out)?;
     }
     Ok(())

@@ -4,10 +4,12 @@ use super::{Args, log_notes, modes, request, schedule, size};
 use crate::{load, records, table, text, usage::Usage};
 use flashsift_core::{
     event::{About, Event},
-    page::PAGE_BYTES,
+    figures,
     policy::Kind,
     study::{
         Policies, Request, Study, default_frames,
+        figures::{COUNT, NON_NEGATIVE, POSITIVE, ResultRecord, SHARE, TEXT, VERSION},
+        record::{ACCESSES, CPU, FRAMES, MEMORY_BYTES, memory_bytes, rounded_ns},
         sampled::{Estimate, FRAMES_MIN, SampledRow, sampled_frames, sampled_modes, suits_sample},
     },
     trace::{
@@ -17,7 +19,6 @@ use flashsift_core::{
     writeback::Modes,
 };
 use flashsift_traces::{Error, events::Sink};
-use serde::Serialize;
 use std::io::Write;
 use tracing::{info, warn};
 
@@ -215,32 +216,59 @@ pub(super) fn rows(
     Ok(all)
 }
 
-/// One policy at one size.
-#[derive(Serialize)]
-struct SampledRecord<'a> {
-    schema: u32,
+/// An estimate at a size, as one line of JSON.
+pub(crate) struct SampledLine<'a> {
     trace: &'a str,
-    policy: &'a str,
-    system: &'static str,
-    frames: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    memory_bytes: Option<u64>,
     writeback: &'a str,
-    /// Share of the pages in each sample.
-    sample: f64,
-    accesses: u64,
-    read_accesses: u64,
-    write_accesses: u64,
-    hits: u64,
-    hit_ratio: f64,
-    hit_ratio_error: f64,
-    device_reads: u64,
-    device_reads_error: f64,
-    device_writes: u64,
-    device_writes_error: f64,
-    dirty_left: u64,
-    cpu_ns_per_access: f64,
+    unit: Unit,
+    rate: f64,
+    of: &'a Sampled,
+    row: &'a SampledRow,
 }
+
+impl SampledLine<'_> {
+    fn accesses(&self) -> u64 {
+        self.of.read_accesses + self.of.write_accesses
+    }
+}
+
+/// A share or ratio with six digits.
+pub(super) fn digits(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}
+
+figures! { "sampled", "A policy at a size, estimated (--sample)": SampledLine<'_> {
+    always schema: VERSION, "Version of the record.", |_| 1_u32;
+    always trace: TEXT, "Name of the trace.", |s| s.trace;
+    always policy: TEXT, "Policy with the parameters given; behind it, the system or read-ahead if \
+        several are compared.", |s| &*s.row.policy;
+    always system: TEXT, "System with the parameters given.", |_| "storage";
+    always frames: POSITIVE, FRAMES, |s| s.row.frames;
+    maybe memory_bytes: COUNT, MEMORY_BYTES, |s| memory_bytes(s.unit, s.row.frames);
+    always writeback: TEXT, "Modes of write-back.", |s| s.writeback;
+    always sample: r#""type": "number", "exclusiveMinimum": 0, "maximum": 0.25"#,
+        "Share of the pages in each of four disjoint samples.", |s| s.rate;
+    always accesses: COUNT, ACCESSES, |s| s.accesses();
+    always read_accesses: COUNT, "Page reads among them.", |s| s.of.read_accesses;
+    always write_accesses: COUNT, "Page writes among them.", |s| s.of.write_accesses;
+    always hits: COUNT, "Estimate of the hits.",
+        |s| (s.row.hit_ratio.value * s.accesses() as f64).round() as u64;
+    always hit_ratio: SHARE, "Estimate of hits / accesses.", |s| digits(s.row.hit_ratio.value);
+    always hit_ratio_error: NON_NEGATIVE,
+        "Half of its 95 % interval, from the spread of the samples.",
+        |s| digits(s.row.hit_ratio.error);
+    always device_reads: COUNT, "Estimate of the pages read from storage.",
+        |s| s.row.device_reads.value.round() as u64;
+    always device_reads_error: NON_NEGATIVE, "Half of its 95 % interval.",
+        |s| s.row.device_reads.error.round();
+    always device_writes: COUNT, "Estimate of the pages written to storage.",
+        |s| s.row.device_writes.value.round() as u64;
+    always device_writes_error: NON_NEGATIVE, "Half of its 95 % interval.",
+        |s| s.row.device_writes.error.round();
+    always dirty_left: COUNT, "Estimate of the pages still dirty at the end.",
+        |s| s.row.dirty_left.value.round() as u64;
+    always cpu_ns_per_access: NON_NEGATIVE, CPU, |s| rounded_ns(s.row.cpu_ns_per_access);
+} }
 
 fn print_json(
     out: &mut impl Write,
@@ -248,35 +276,13 @@ fn print_json(
     request: &Request,
     modes: Modes,
     rate: f64,
-    sampled: &Sampled,
+    of: &Sampled,
     rows: &[SampledRow],
 ) -> anyhow::Result<()> {
-    let accesses = sampled.read_accesses + sampled.write_accesses;
-    let digits = |number: f64| (number * 1e6).round() / 1e6;
+    let (writeback, unit) = (&*modes.to_string(), request.unit);
     for row in rows {
-        let record = SampledRecord {
-            schema: 1,
-            trace,
-            policy: &row.policy,
-            system: "storage",
-            frames: row.frames,
-            memory_bytes: (request.unit == Unit::Page).then(|| u64::from(row.frames) * PAGE_BYTES),
-            writeback: &modes.to_string(),
-            sample: rate,
-            accesses,
-            read_accesses: sampled.read_accesses,
-            write_accesses: sampled.write_accesses,
-            hits: (row.hit_ratio.value * accesses as f64).round() as u64,
-            hit_ratio: digits(row.hit_ratio.value),
-            hit_ratio_error: digits(row.hit_ratio.error),
-            device_reads: row.device_reads.value.round() as u64,
-            device_reads_error: row.device_reads.error.round(),
-            device_writes: row.device_writes.value.round() as u64,
-            device_writes_error: row.device_writes.error.round(),
-            dirty_left: row.dirty_left.value.round() as u64,
-            cpu_ns_per_access: (row.cpu_ns_per_access * 10.0).round() / 10.0,
-        };
-        serde_json::to_writer(&mut *out, &record)?;
+        let line = SampledLine { trace, writeback, unit, rate, of, row };
+        serde_json::to_writer(&mut *out, &ResultRecord(line))?;
         writeln!(out)?;
     }
     Ok(())

@@ -12,12 +12,15 @@ use crate::{
 };
 use anyhow::Context;
 use flashsift_core::{
+    back::DeviceCounts,
     event::{About, Action},
+    figures,
     page::PAGE_BYTES,
     params::{Listed, Params},
     sift::{Droppable, Selection, Spec, live::AGAIN, model::FileModel},
     study::{
         DeviceResult, Request, Study, Wave,
+        figures::{COUNT, FLAG, NON_NEGATIVE, NUMBER, ResultRecord, TEXT, VERSION},
         sifting::{Halves, KeptBound, SiftError, SiftOutcome, Sifting, equal_parts},
     },
     system::Outcome,
@@ -25,7 +28,6 @@ use flashsift_core::{
     writeback::{Modes, flusher::FlusherSettings},
 };
 use flashsift_traces::{events::Kept, open};
-use serde::Serialize;
 use std::{collections::BTreeSet, fmt, io::Write, str::FromStr, sync::OnceLock};
 
 pub(crate) mod explained;
@@ -473,58 +475,100 @@ fn legend(droppable_files: usize, stock: &Cell) -> String {
     )
 }
 
-/// One sifter with some memory; or one on one device.
-#[derive(Serialize)]
-struct Record<'a> {
-    schema: u32,
+/// One sifter with some memory, or one on one device, as one line of JSON.
+pub(crate) struct SifterLine<'a> {
     trace: &'a str,
-    sifter: &'a str,
-    offline: bool,
-    policy: &'a str,
-    memory_bytes: u64,
-    sifter_bytes: u64,
     droppable_files: usize,
     /// Without a sifter.
-    stock_bytes: u64,
-    flash_bytes: u64,
-    kept_share: f64,
-    fetched_again_bytes: u64,
-    fetched_again_files: u64,
-    fetched_again_share: f64,
-    later_stock_bytes: u64,
-    later_flash_bytes: u64,
-    later_kept_share: f64,
-    later_fetched_again_bytes: u64,
-    later_fetched_again_share: f64,
-    dropped_files: u64,
-    dropped_bytes: u64,
-    written_back_bytes: u64,
-    spilled_bytes: u64,
-    died_in_ram_files: u64,
-    ram_bytes_peak: u64,
-    other_flash_bytes: u64,
-    journal_writes: u64,
-    metadata_writes: u64,
-    hits: u64,
-    accesses: u64,
-    device_reads: u64,
-    device_writes: u64,
-    /// With the oracle: no sifter lets fewer bytes reach flash unless some are fetched again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    flash_bytes_min: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kept_share_max: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    later_flash_bytes_min: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    later_kept_share_max: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    device: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    elapsed_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stall_s: Option<f64>,
+    stock: &'a Cell,
+    cell: &'a Cell,
+    device: Option<&'a DeviceResult>,
 }
+
+impl<'a> SifterLine<'a> {
+    fn own(&self) -> &'a DeviceCounts {
+        &self.cell.outcome.device
+    }
+
+    fn bound(&self, half: usize) -> Option<(u64, f64)> {
+        self.cell.bound(self.stock).map(|halves| halves[half])
+    }
+}
+
+figures! { "sifter", "A sifter with some memory (--sift)": SifterLine<'_> {
+    always schema: VERSION, "Version of the record.", |_| 1_u32;
+    always trace: TEXT, "Name of the trace.", |s| s.trace;
+    always sifter: TEXT, "Sifter with the parameters given; `none` is the page cache alone.",
+        |s| &*s.cell.sifter;
+    always offline: FLAG, "Whether the sifter knows the future.", |s| s.cell.offline;
+    always policy: TEXT, "Policy of the page cache behind the sifter.", |s| &*s.cell.policy;
+    always memory_bytes: COUNT, "Memory of sifter and page cache together.",
+        |s| u64::from(s.cell.memory_pages) * PAGE_BYTES;
+    always sifter_bytes: COUNT, "The sifter's part.",
+        |s| u64::from(s.cell.ram_pages) * PAGE_BYTES;
+    always droppable_files: COUNT, "Files that may be dropped.", |s| s.droppable_files;
+    always stock_bytes: COUNT, "Bytes of these files that reach flash without a sifter.",
+        |s| whole(&s.stock.sifted);
+    always flash_bytes: COUNT, "Bytes of these files that reach flash with it.",
+        |s| whole(&s.cell.sifted);
+    always kept_share: NUMBER, "Share of stock_bytes that does not reach flash.",
+        |s| s.cell.kept_share_all(s.stock);
+    always fetched_again_bytes: COUNT, "Bytes of dropped files that applications fetch again.",
+        |s| s.cell.sifted.fetched_again.all;
+    always fetched_again_files: COUNT, "Such files.",
+        |s| s.cell.sifted.counters.fetched_again.files;
+    always fetched_again_share: NUMBER, "Bytes fetched again, as a share of stock_bytes.",
+        |s| s.cell.again_share(s.stock);
+    always later_stock_bytes: COUNT, "stock_bytes in the second half of the trace.",
+        |s| later(&s.stock.sifted);
+    always later_flash_bytes: COUNT, "flash_bytes in the second half.",
+        |s| later(&s.cell.sifted);
+    always later_kept_share: NUMBER, "kept_share in the second half.",
+        |s| s.cell.kept_share_later(s.stock);
+    always later_fetched_again_bytes: COUNT, "fetched_again_bytes in the second half.",
+        |s| s.cell.sifted.fetched_again.second;
+    always later_fetched_again_share: NUMBER, "fetched_again_share in the second half.",
+        |s| s.cell.again_share_later(s.stock);
+    always dropped_files: COUNT, "Files that were dropped.",
+        |s| s.cell.sifted.counters.dropped.files;
+    always dropped_bytes: COUNT, "Their bytes.", |s| s.cell.sifted.counters.dropped.bytes;
+    always written_back_bytes: COUNT, "Bytes that the sifter wrote to flash.",
+        |s| s.cell.sifted.counters.written_back.values().map(|all| all.bytes).sum::<u64>();
+    always spilled_bytes: COUNT, "Bytes that went to flash because a file did not fit into RAM.",
+        |s| s.cell.sifted.counters.spilled.bytes;
+    always died_in_ram_files: COUNT, "Files that applications deleted while they were in RAM.",
+        |s| s.cell.sifted.counters.died_in_ram;
+    always ram_bytes_peak: COUNT, "The most bytes in the sifter's RAM.",
+        |s| s.cell.sifted.counters.ram_bytes_peak;
+    always other_flash_bytes: COUNT, "Bytes of all other files that reach flash.",
+        |s| s.cell.sifted.others.all;
+    always journal_writes: COUNT, "Pages of the file system's journal, with --metadata.",
+        |s| s.own().journal_writes;
+    always metadata_writes: COUNT, "Pages of metadata written in place, with --metadata.",
+        |s| s.own().metadata_writes;
+    always hits: COUNT, "Hits in the page cache behind the sifter.", |s| s.cell.outcome.hits();
+    always accesses: COUNT, "Page accesses that reach it.", |s| s.cell.outcome.accesses();
+    always device_reads: COUNT, "Pages read from storage.", |s| s.own().reads;
+    always device_writes: COUNT, "Pages written to storage, with a drain at the end.",
+        |s| s.own().writes;
+    maybe flash_bytes_min: COUNT,
+        "Beside the oracle: bytes that reach flash at least, if none are fetched again.",
+        |s| s.bound(0).map(|bound| bound.0);
+    maybe kept_share_max: NUMBER, "Beside the oracle: the share that is kept at most.",
+        |s| s.bound(0).map(|bound| bound.1);
+    maybe later_flash_bytes_min: COUNT, "flash_bytes_min in the second half.",
+        |s| s.bound(1).map(|bound| bound.0);
+    maybe later_kept_share_max: NUMBER, "kept_share_max in the second half.",
+        |s| s.bound(1).map(|bound| bound.1);
+    maybe device: TEXT, "Modelled device; there is one record for each.",
+        |s| s.device.map(|device| &*device.device);
+    maybe elapsed_s: NON_NEGATIVE,
+        "Time from the first request to the completion of the last, without pauses.",
+        |s| s.device.map(|device| device.elapsed_s);
+    maybe stall_s: NUMBER,
+        "Time that applications wait, with requests at their recorded times.",
+        |s| s.device.and_then(|device| device.stall_s);
+} }
 
 fn print_json(
     out: &mut impl Write,
@@ -533,55 +577,12 @@ fn print_json(
     cells: &[Cell],
 ) -> anyhow::Result<()> {
     let Some(stock) = cells.first() else { return Ok(()) };
+    let droppable_files = sifting.droppable_files();
     for cell in cells {
         let devices = cell.devices.iter().map(Some);
-        let none = cell.devices.is_empty().then_some(None);
-        for device in devices.chain(none) {
-            let (sifted, counters) = (&cell.sifted, &cell.sifted.counters);
-            let bound = cell.bound(stock);
-            let (bound, later_bound) = (bound.map(|[all, _]| all), bound.map(|[_, later]| later));
-            let record = Record {
-                schema: 1,
-                trace,
-                sifter: &cell.sifter,
-                offline: cell.offline,
-                policy: &cell.policy,
-                memory_bytes: u64::from(cell.memory_pages) * PAGE_BYTES,
-                sifter_bytes: u64::from(cell.ram_pages) * PAGE_BYTES,
-                droppable_files: sifting.droppable_files(),
-                stock_bytes: stock.sifted.droppable.all,
-                flash_bytes: sifted.droppable.all,
-                kept_share: cell.kept_share(stock, whole),
-                fetched_again_bytes: sifted.fetched_again.all,
-                fetched_again_files: counters.fetched_again.files,
-                fetched_again_share: cell.again_share(stock),
-                later_stock_bytes: stock.sifted.droppable.second,
-                later_flash_bytes: sifted.droppable.second,
-                later_kept_share: cell.kept_share(stock, later),
-                later_fetched_again_bytes: sifted.fetched_again.second,
-                later_fetched_again_share: cell.again_share_later(stock),
-                dropped_files: counters.dropped.files,
-                dropped_bytes: counters.dropped.bytes,
-                written_back_bytes: counters.written_back.values().map(|all| all.bytes).sum(),
-                spilled_bytes: counters.spilled.bytes,
-                died_in_ram_files: counters.died_in_ram,
-                ram_bytes_peak: counters.ram_bytes_peak,
-                other_flash_bytes: sifted.others.all,
-                journal_writes: cell.outcome.device.journal_writes,
-                metadata_writes: cell.outcome.device.metadata_writes,
-                hits: cell.outcome.hits(),
-                accesses: cell.outcome.accesses(),
-                device_reads: cell.outcome.device.reads,
-                device_writes: cell.outcome.device.writes,
-                flash_bytes_min: bound.map(|bound| bound.0),
-                kept_share_max: bound.map(|bound| bound.1),
-                later_flash_bytes_min: later_bound.map(|bound| bound.0),
-                later_kept_share_max: later_bound.map(|bound| bound.1),
-                device: device.map(|device| &*device.device),
-                elapsed_s: device.map(|device| device.elapsed_s),
-                stall_s: device.and_then(|device| device.stall_s),
-            };
-            serde_json::to_writer(&mut *out, &record)?;
+        for device in devices.chain(cell.devices.is_empty().then_some(None)) {
+            let line = SifterLine { trace, droppable_files, stock, cell, device };
+            serde_json::to_writer(&mut *out, &ResultRecord(line))?;
             writeln!(out)?;
         }
     }

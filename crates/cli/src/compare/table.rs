@@ -5,21 +5,18 @@ use crate::size;
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
 use flashsift_core::{
     device::wear::NotShown,
-    nvm::profile::MemoryCost,
     policy::Kind,
-    readahead,
-    study::{CaseLatency, DeviceResult, ResultRow, SizeResults},
-    system::Outcome,
+    study::{
+        DeviceResult, SizeResults,
+        figures::{Extreme, HasFigures, Heading, ResultFigure, Shown},
+        record::CellOf,
+    },
 };
 use flashsift_report as report;
 
 /// One row of a table: the results of a cell.
 pub(super) struct Row<'a> {
-    cell: &'a ResultRow,
-    /// Time and wear on a device, for the table of that device.
-    on: Option<&'a DeviceResult>,
-    /// Time and energy of a modelled memory, for the table of that memory.
-    memory: Option<&'a MemoryCost>,
+    of: CellOf<'a>,
     /// The row is of the table of read-ahead.
     ahead: bool,
     /// The row is of the table of the cases of reads.
@@ -27,22 +24,27 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(cell: &'a ResultRow) -> Self {
-        Self { cell, on: None, memory: None, ahead: false, cases: false }
+    fn new(of: CellOf<'a>) -> Self {
+        Self { of, ahead: false, cases: false }
     }
+}
+
+/// The cells of a size.
+fn cells_of(size: &SizeResults) -> impl Iterator<Item = CellOf<'_>> {
+    size.rows.iter().map(CellOf::new)
 }
 
 /// The rows of a size.
 pub(super) fn rows(size: &SizeResults) -> Vec<Row<'_>> {
-    size.rows.iter().map(Row::new).collect()
+    cells_of(size).map(Row::new).collect()
 }
 
 /// The rows of a size on each device, by the device's label.
 pub(super) fn rows_on_devices(size: &SizeResults) -> impl Iterator<Item = (&str, Vec<Row<'_>>)> {
     let devices = size.rows.first().map_or(&[][..], |row| &row.devices);
     devices.iter().enumerate().map(|(n, device)| {
-        let rows = size.rows.iter();
-        let on = rows.map(|cell| Row { on: Some(&cell.devices[n]), ..Row::new(cell) });
+        let cells = cells_of(size);
+        let on = cells.map(|of| Row::new(CellOf { on: Some(&of.row.devices[n]), ..of }));
         (&*device.device, on.collect())
     })
 }
@@ -51,8 +53,8 @@ pub(super) fn rows_on_devices(size: &SizeResults) -> impl Iterator<Item = (&str,
 pub(super) fn rows_with_memory(size: &SizeResults) -> impl Iterator<Item = (&str, Vec<Row<'_>>)> {
     let memories = size.rows.first().map_or(&[][..], |row| &row.memory);
     memories.iter().enumerate().map(|(n, (name, _))| {
-        let rows = size.rows.iter();
-        let with = rows.map(|cell| Row { memory: Some(&cell.memory[n].1), ..Row::new(cell) });
+        let cells = cells_of(size);
+        let with = cells.map(|of| Row::new(CellOf { memory: Some(&of.row.memory[n].1), ..of }));
         (*name, with.collect())
     })
 }
@@ -60,7 +62,7 @@ pub(super) fn rows_with_memory(size: &SizeResults) -> impl Iterator<Item = (&str
 /// The rows of a size for the table of read-ahead, if read-aheads are compared.
 pub(super) fn rows_reading_ahead(size: &SizeResults) -> Option<Vec<Row<'_>>> {
     size.rows.first()?.readahead.as_ref()?;
-    Some(size.rows.iter().map(|cell| Row { ahead: true, ..Row::new(cell) }).collect())
+    Some(cells_of(size).map(|of| Row { ahead: true, ..Row::new(of) }).collect())
 }
 
 /// The rows of a size for the table of the cases of reads on each device, by the device's label, if
@@ -73,414 +75,116 @@ pub(super) fn rows_by_case(size: &SizeResults) -> impl Iterator<Item = (&str, Ve
     })
 }
 
-enum Best {
-    Most,
-    Least,
-    /// The column has no best value.
-    None,
+/// A column: a figure, and its head.
+struct Column<'a> {
+    figure: ResultFigure<CellOf<'a>>,
+    heading: Heading,
+    /// A count of writes has its share beside it.
+    has_share: bool,
 }
 
-struct Column {
-    title: &'static str,
-    best: Best,
-    value: fn(&Row<'_>) -> f64,
-    show: fn(&Row<'_>) -> String,
-}
-
-const HITS: Column = Column {
-    title: "\nhits %",
-    best: Best::Most,
-    value: |row| row.cell.outcome.hit_ratio(),
-    show: |row| format!("{:.2}", row.cell.outcome.hit_ratio() * 100.0),
-};
-const READS: Column = Column {
-    title: "storage\nreads",
-    best: Best::Least,
-    value: |row| row.cell.outcome.device.reads as f64,
-    show: |row| size::count(row.cell.outcome.device.reads),
-};
-const WRITES: Column = Column {
-    title: "storage\nwrites",
-    best: Best::Least,
-    value: |row| row.cell.outcome.device.writes as f64,
-    show: |row| size::count(row.cell.outcome.device.writes),
-};
-/// Writes that are compared together with the pages that have yet to be written ([`DUE`]).
-const WRITES_SO_FAR: Column = Column { best: Best::None, ..WRITES };
-const REQUESTS: Column = Column {
-    title: "write\nrequests",
-    best: Best::Least,
-    value: |row| row.cell.outcome.device.write_requests as f64,
-    show: |row| size::count(row.cell.outcome.device.write_requests),
-};
-const NONSEQUENTIAL: Column = Column {
-    title: "not\nsequential",
-    best: Best::Least,
-    value: |row| row.cell.outcome.device.nonsequential_writes as f64,
-    show: |row| {
-        let share = row.cell.outcome.nonsequential_share() * 100.0;
-        format!("{} ({share:>3.0} %)", size::count(row.cell.outcome.device.nonsequential_writes))
-    },
-};
-/// A count without its share.
-const NONSEQUENTIAL_NARROW: Column = Column {
-    show: |row| size::count(row.cell.outcome.device.nonsequential_writes),
-    ..NONSEQUENTIAL
-};
-const SYNCED: Column = Column {
-    title: "of them\nsynced",
-    best: Best::Least,
-    value: |_| 0.0,
-    show: |row| size::count(row.cell.outcome.device.sync_writes),
-};
-const JOURNAL: Column = Column {
-    title: "journal\nwrites",
-    best: Best::Least,
-    value: |row| row.cell.outcome.device.journal_writes as f64,
-    show: |row| size::count(row.cell.outcome.device.journal_writes),
-};
-const METADATA: Column = Column {
-    title: "metadata\nwrites",
-    best: Best::Least,
-    value: |row| row.cell.outcome.device.metadata_writes as f64,
-    show: |row| size::count(row.cell.outcome.device.metadata_writes),
-};
-/// The pages that the verdict and the page compare: a policy that has postponed its writes saved
-/// none.
-const DUE: Column = Column {
-    title: "written\n+ dirty",
-    best: Best::Least,
-    value: |row| row.cell.outcome.writes_due() as f64,
-    show: |row| size::count(row.cell.outcome.writes_due()),
-};
-const IN_NVM: Column = Column {
-    title: "left\nin NVM",
-    best: Best::None,
-    value: |row| row.cell.outcome.traffic.nvm_left as f64,
-    show: |row| size::count(row.cell.outcome.traffic.nvm_left),
-};
-const DRAINED: Column = Column {
-    title: "of them\ndrained",
-    best: Best::None,
-    value: |row| row.cell.outcome.device.drained as f64,
-    show: |row| size::count(row.cell.outcome.device.drained),
-};
-const DROPPED: Column = Column {
-    title: "dropped\ndirty",
-    best: Best::None,
-    value: |row| row.cell.outcome.device.dropped_dirty as f64,
-    show: |row| size::count(row.cell.outcome.device.dropped_dirty),
-};
-const COST: Column = Column {
-    title: "\ncost s",
-    best: Best::Least,
-    value: |row| row.cell.outcome.cost_us() as f64,
-    show: |row| format!("{:.2}", row.cell.outcome.cost_us() as f64 / 1e6),
-};
-const CPU: Column = Column {
-    title: "ns per\naccess",
-    // CPU time is not a result and varies between runs.
-    best: Best::None,
-    value: |row| row.cell.cpu_ns_per_access,
-    show: |row| format!("{:.1}", row.cell.cpu_ns_per_access),
-};
-
-const ELAPSED: Column = Column {
-    title: "\nelapsed s",
-    best: Best::Least,
-    value: |row| row.on.map_or(0.0, |on| on.elapsed_s),
-    show: |row| of_device(row, |on| Some(format!("{:.3}", on.elapsed_s))),
-};
-const STALL: Column = Column {
-    title: "\nstall s",
-    best: Best::Least,
-    value: |row| row.on.and_then(|on| on.stall_s).unwrap_or(0.0),
-    show: |row| of_device(row, |on| Some(format!("{:.3}", on.stall_s?))),
-};
-const AMPLIFICATION: Column = Column {
-    title: "write\namplification",
-    best: Best::Least,
-    value: |row| row.on.and_then(|on| on.write_amplification.ok()).unwrap_or(f64::INFINITY),
-    show: |row| of_device(row, |on| Some(format!("{:.2}", on.write_amplification.ok()?))),
-};
-const LIFETIME: Column = Column {
-    title: "lifetime\ngain %",
-    best: Best::Most,
-    value: |row| row.on.and_then(|on| on.lifetime_gain).unwrap_or(f64::NEG_INFINITY),
-    show: |row| of_device(row, |on| Some(format!("{:+.1}", on.lifetime_gain? * 100.0))),
-};
-
-const GB_PER_DAY: Column = Column {
-    title: "\nGB/day",
-    best: Best::Least,
-    value: |row| row.on.and_then(|on| on.daily).map_or(f64::INFINITY, |day| day.gb_per_day()),
-    show: |row| of_device(row, |on| Some(size::significant(on.daily?.gb_per_day()))),
-};
-const DRIVE_WRITES: Column = Column {
-    title: "drive\nwrites/day",
-    best: Best::Least,
-    value: |row| row.on.and_then(|on| on.drive_writes_per_day).unwrap_or(f64::INFINITY),
-    show: |row| of_device(row, |on| Some(size::significant(on.drive_writes_per_day?))),
-};
-const YEARS: Column = Column {
-    title: "\nyears",
-    best: Best::Most,
-    value: |row| {
-        row.on.and_then(|on| on.lifetime.ok()).map_or(f64::NEG_INFINITY, |life| life.years)
-    },
-    show: |row| of_device(row, |on| Some(size::significant(on.lifetime.ok()?.years))),
-};
-
-const NVM_READS: Column = Column {
-    title: "NVM\nreads",
-    best: Best::None,
-    value: |row| row.cell.outcome.traffic.nvm_reads as f64,
-    show: |row| size::count(row.cell.outcome.traffic.nvm_reads),
-};
-const NVM_WRITES: Column = Column {
-    title: "NVM\nwrites",
-    best: Best::None,
-    value: |row| row.cell.outcome.traffic.nvm_writes as f64,
-    show: |row| size::count(row.cell.outcome.traffic.nvm_writes),
-};
-const HOTTEST: Column = Column {
-    title: "writes of\nhottest line",
-    best: Best::None,
-    value: |row| row.cell.outcome.traffic.nvm_hottest_line_writes as f64,
-    show: |row| size::count(row.cell.outcome.traffic.nvm_hottest_line_writes),
-};
-const DRAM_S: Column = Column {
-    title: "DRAM\nms",
-    best: Best::None,
-    value: |row| row.memory.map_or(0.0, |cost| cost.dram_s),
-    show: |row| of_memory(row, |cost| Some(cost.dram_s * 1e3)),
-};
-const NVM_READ_S: Column = Column {
-    title: "NVM reads\nms",
-    best: Best::None,
-    value: |row| row.memory.map_or(0.0, |cost| cost.nvm_read_s),
-    show: |row| of_memory(row, |cost| Some(cost.nvm_read_s * 1e3)),
-};
-const NVM_WRITE_S: Column = Column {
-    title: "NVM writes\nms",
-    best: Best::None,
-    value: |row| row.memory.map_or(0.0, |cost| cost.nvm_write_s),
-    show: |row| of_memory(row, |cost| Some(cost.nvm_write_s * 1e3)),
-};
-const ENERGY: Column = Column {
-    title: "\nenergy J",
-    best: Best::Least,
-    value: |row| {
-        let energy = row.memory.and_then(|cost| cost.energy);
-        energy.map_or(f64::INFINITY, |energy| energy.energy_by_time_j)
-    },
-    show: |row| of_memory(row, |cost| Some(cost.energy?.energy_by_time_j)),
-};
-
-const READ_REQUESTS: Column = Column {
-    title: "read\nrequests",
-    best: Best::Least,
-    value: |row| row.cell.outcome.read_requests as f64,
-    show: |row| size::count(row.cell.outcome.read_requests),
-};
-const WINDOWS: Column = Column {
-    title: "\nwindows",
-    best: Best::None,
-    value: |row| row.cell.outcome.readahead.windows as f64,
-    show: |row| size::count(row.cell.outcome.readahead.windows),
-};
-const WINDOW_PAGES: Column = Column {
-    title: "mean\npages",
-    best: Best::None,
-    value: |row| row.cell.outcome.readahead.mean_pages().unwrap_or(0.0),
-    show: |row| of_ahead(row, |ahead| Some(format!("{:.1}", ahead.mean_pages()?))),
-};
-const AT_MAX: Column = Column {
-    title: "at the\nmaximum %",
-    best: Best::None,
-    value: |row| row.cell.outcome.readahead.share_at_max().unwrap_or(0.0),
-    show: |row| of_ahead(row, |ahead| Some(format!("{:.1}", ahead.share_at_max()? * 100.0))),
-};
-const ASKED: Column = Column {
-    title: "pages\nahead",
-    best: Best::None,
-    value: |row| row.cell.outcome.readahead.asked as f64,
-    show: |row| size::count(row.cell.outcome.readahead.asked),
-};
-const FETCHED: Column = Column {
-    title: "of them\nread",
-    best: Best::None,
-    value: |row| row.cell.outcome.readahead.read as f64,
-    show: |row| size::count(row.cell.outcome.readahead.read),
-};
-const USED: Column = Column {
-    title: "of them\nused",
-    best: Best::None,
-    value: |row| row.cell.outcome.readahead.used as f64,
-    show: |row| size::count(row.cell.outcome.readahead.used),
-};
-const EFFICIENCY: Column = Column {
-    title: "efficiency\n%",
-    best: Best::Most,
-    value: |row| row.cell.outcome.readahead.efficiency_of_read().unwrap_or(f64::NEG_INFINITY),
-    show: |row| of_ahead(row, |ahead| Some(format!("{:.1}", ahead.efficiency_of_read()? * 100.0))),
-};
-const WASTED: Column = Column {
-    title: "wasted\nMiB",
-    best: Best::Least,
-    value: |row| row.cell.outcome.readahead.wasted() as f64,
-    show: |row| size::significant(row.cell.outcome.readahead.wasted() as f64 / 256.0),
-};
-const EVICTED: Column = Column {
-    title: "evicted /\nasked",
-    best: Best::Least,
-    value: |row| evicted_share(&row.cell.outcome),
-    show: |row| format!("{:.3}", evicted_share(&row.cell.outcome)),
-};
-
-/// The reads of each case.
-const CASE_READS: [Column; 4] = [
-    case_reads::<0>("reads\ncached"),
-    case_reads::<1>("reads\nfree"),
-    case_reads::<2>("reads\nclean"),
-    case_reads::<3>("reads\ndirty"),
-];
-/// Their mean time on the device.
-const CASE_LATENCY: [Column; 4] = [
-    case_latency::<0>("µs\ncached"),
-    case_latency::<1>("µs\nfree"),
-    case_latency::<2>("µs\nclean"),
-    case_latency::<3>("µs\ndirty"),
-];
-/// Their mean wait at recorded times.
-const CASE_WAIT: [Column; 4] = [
-    case_wait::<0>("wait µs\ncached"),
-    case_wait::<1>("wait µs\nfree"),
-    case_wait::<2>("wait µs\nclean"),
-    case_wait::<3>("wait µs\ndirty"),
-];
-
-fn case<const CASE: usize>(row: &Row<'_>) -> Option<CaseLatency> {
-    Some(row.on?.read_cases?[CASE])
-}
-
-const fn case_reads<const CASE: usize>(title: &'static str) -> Column {
-    Column {
-        title,
-        best: Best::None,
-        value: |row| case::<CASE>(row).map_or(0.0, |case| case.reads as f64),
-        show: |row| of_device(row, |on| Some(size::count(on.read_cases?[CASE].reads))),
+impl<'a> Column<'a> {
+    fn number(&self, row: &Row<'a>) -> Option<f64> {
+        (self.figure.of)(&row.of).number()
     }
-}
 
-// The mean of a case has no best: a read-ahead that turns cheap reads into hits leaves the others.
-const fn case_latency<const CASE: usize>(title: &'static str) -> Column {
-    Column {
-        title,
-        best: Best::None,
-        value: |row| case::<CASE>(row).and_then(|case| case.latency_us()).unwrap_or(0.0),
-        show: |row| of_device(row, |on| Some(format!("{:.1}", on.read_cases?[CASE].latency_us()?))),
+    /// The number to compare; the worst where there is none.
+    fn value(&self, row: &Row<'a>) -> f64 {
+        self.number(row).unwrap_or(match self.heading.best {
+            Extreme::Most => f64::NEG_INFINITY,
+            Extreme::Least => f64::INFINITY,
+            Extreme::None => 0.0,
+        })
     }
-}
 
-const fn case_wait<const CASE: usize>(title: &'static str) -> Column {
-    Column {
-        title,
-        best: Best::None,
-        value: |row| case::<CASE>(row).and_then(|case| case.stall_us()).unwrap_or(0.0),
-        show: |row| of_device(row, |on| Some(format!("{:.1}", on.read_cases?[CASE].stall_us()?))),
+    /// The number as it is printed: a dash where there is none.
+    fn show(&self, row: &Row<'a>) -> String {
+        let Some(number) = self.number(row) else { return "–".to_owned() };
+        match self.heading.shown {
+            Shown::Count if self.has_share => {
+                let share = row.of.row.outcome.nonsequential_share() * 100.0;
+                format!("{} ({share:>3.0} %)", size::count(number as u64))
+            }
+            Shown::Count => size::count(number as u64),
+            Shown::Fixed(digits) => format!("{number:.digits$}"),
+            Shown::Percent(digits) => format!("{:.digits$}", number * 100.0),
+            Shown::Gain => format!("{:+.1}", number * 100.0),
+            Shown::Seconds => format!("{:.2}", number / 1e6),
+            Shown::Significant => size::significant(number),
+            Shown::Milliseconds => size::significant(number * 1e3),
+            Shown::Mebibytes => size::significant(number / 256.0),
+        }
     }
-}
-
-/// The paper's eviction ratio: pages evicted / pages that applications asked for. Known only where
-/// pages are read ahead.
-fn evicted_share(outcome: &Outcome) -> f64 {
-    outcome.readahead.evicted as f64 / outcome.accesses().max(1) as f64
-}
-
-/// A dash for an absent value.
-fn of_ahead(row: &Row<'_>, show: impl Fn(&readahead::Counts) -> Option<String>) -> String {
-    show(&row.cell.outcome.readahead).unwrap_or_else(|| "–".to_owned())
-}
-
-const ERASURES: Column = Column {
-    title: "NVM\nerasures",
-    best: Best::Least,
-    value: |row| row.memory.and_then(|cost| cost.erasures).unwrap_or(f64::INFINITY),
-    show: |row| of_memory(row, |cost| cost.erasures),
-};
-
-fn of_memory(row: &Row<'_>, value: impl Fn(&MemoryCost) -> Option<f64>) -> String {
-    row.memory.and_then(value).map_or_else(|| "–".to_owned(), size::significant)
-}
-
-/// A dash for an absent value.
-fn of_device(row: &Row<'_>, show: impl Fn(&DeviceResult) -> Option<String>) -> String {
-    row.on.and_then(show).unwrap_or_else(|| "–".to_owned())
 }
 
 /// Returns the columns that are meaningful for this trace.
-fn columns(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static Column> {
-    let on = || rows.iter().filter_map(|row| row.on);
+fn columns<'a>(rows: &[Row<'a>], drain: bool, narrow: bool) -> Vec<Column<'a>> {
+    let mut figures = CellOf::figures();
+    let column = |name: &str| {
+        let at = figures.iter().position(|figure| figure.name == name);
+        let figure = figures.swap_remove(at.expect("each column is a figure of a cell"));
+        let mut heading = figure.heading.expect("the figure of a column has a heading");
+        // Compared together with the pages that have yet to be written.
+        if name == "device_writes" && !drain {
+            heading.best = Extreme::None;
+        }
+        Column { figure, heading, has_share: name == "nonsequential_writes" && !narrow }
+    };
+    names(rows, drain, narrow).into_iter().map(column).collect()
+}
+
+/// Returns the names of the figures that are meaningful for this trace.
+fn names(rows: &[Row<'_>], drain: bool, narrow: bool) -> Vec<&'static str> {
+    let any = |holds: fn(&CellOf<'_>) -> bool| rows.iter().any(|row| holds(&row.of));
+    let on = || rows.iter().filter_map(|row| row.of.on);
+    let has_stall = on().any(|on| on.stall_s.is_some());
+    let mut names = Vec::new();
+    let mut add = |holds: bool, more: &[&'static str]| {
+        names.extend(more.iter().filter(|_| holds));
+    };
     if rows.iter().any(|row| row.cases) {
-        let has_stall = on().any(|on| on.stall_s.is_some());
-        let mut columns: Vec<&Column> =
-            if narrow { Vec::new() } else { CASE_READS.iter().collect() };
-        columns.extend(&CASE_LATENCY);
-        columns.extend(CASE_WAIT.iter().filter(|_| has_stall));
-        return columns;
-    }
-    if on().next().is_some() {
-        let mut columns = vec![&ELAPSED];
-        columns.extend(on().any(|on| on.stall_s.is_some()).then_some(&STALL));
+        add(!narrow, &["reads_of_cached", "reads_of_free", "reads_of_clean", "reads_of_dirty"]);
+        add(true, &["us_of_cached", "us_of_free", "us_of_clean", "us_of_dirty"]);
+        add(has_stall, &["wait_of_cached", "wait_of_free", "wait_of_clean", "wait_of_dirty"]);
+    } else if on().next().is_some() {
+        add(true, &["elapsed_s"]);
+        add(has_stall, &["stall_s"]);
         let written = |on: &DeviceResult| on.write_amplification != Err(NotShown::NothingWritten);
-        columns.extend(on().any(written).then_some(&AMPLIFICATION));
-        columns.extend(on().any(|on| on.lifetime_gain.is_some()).then_some(&LIFETIME));
+        add(on().any(written), &["write_amplification"]);
+        add(on().any(|on| on.lifetime_gain.is_some()), &["lifetime_gain"]);
         if on().any(|on| on.daily.is_some_and(|daily| daily.bytes_per_day > 0.0)) {
-            columns.push(&GB_PER_DAY);
+            add(true, &["gb_per_day"]);
             let drive_writes = on().any(|on| on.drive_writes_per_day.is_some());
-            columns.extend((drive_writes && !narrow).then_some(&DRIVE_WRITES));
-            columns.extend(on().any(|on| on.lifetime.is_ok()).then_some(&YEARS));
+            add(drive_writes && !narrow, &["drive_writes_per_day"]);
+            add(on().any(|on| on.lifetime.is_ok()), &["years"]);
         }
-        return columns;
+    } else if rows.iter().any(|row| row.ahead) {
+        add(true, &["device_read_requests", "windows", "mean_pages", "share_at_max"]);
+        add(!narrow, &["prefetched_asked"]);
+        add(true, &["prefetched_read", "prefetched_used", "readahead_efficiency_of_read"]);
+        add(true, &["wasted_pages", "evicted_share"]);
+    } else if any(|of| of.memory.is_some()) {
+        add(true, &["nvm_reads", "nvm_writes", "hottest_line"]);
+        add(true, &["dram_s", "nvm_read_s", "nvm_write_s"]);
+        let has_energy = any(|of| of.memory.is_some_and(|cost| cost.energy.is_some()));
+        add(has_energy, &["energy_by_time_j"]);
+        add(any(|of| of.memory.is_some_and(|cost| cost.erasures.is_some())), &["erasures"]);
+    } else {
+        let writes = any(|of| of.row.outcome.write_accesses > 0);
+        add(true, &["hit_ratio", "device_reads"]);
+        add(writes, &["device_writes"]);
+        add(writes && !narrow, &["device_write_requests"]);
+        add(writes && any(|of| of.row.outcome.device.sync_writes > 0), &["sync_writes"]);
+        add(writes, if drain { &["drained"] } else { &["writes_due"] });
+        add(writes && any(|of| of.row.outcome.traffic.nvm_left > 0), &["nvm_left"]);
+        add(writes, &["nonsequential_writes"]);
+        add(writes && any(|of| of.row.outcome.device.dropped_dirty > 0), &["dropped_dirty"]);
+        let own = writes && any(|of| of.row.outcome.device.journal_writes > 0);
+        add(own, &["journal_writes", "metadata_writes"]);
+        add(writes, &["cost_us"]);
+        add(true, &["cpu_ns_per_access"]);
     }
-    if rows.iter().any(|row| row.ahead) {
-        let mut columns = vec![&READ_REQUESTS, &WINDOWS, &WINDOW_PAGES, &AT_MAX];
-        columns.extend((!narrow).then_some(&ASKED));
-        columns.extend([&FETCHED, &USED, &EFFICIENCY, &WASTED, &EVICTED]);
-        return columns;
-    }
-    if rows.iter().any(|row| row.memory.is_some()) {
-        let mut columns = vec![&NVM_READS, &NVM_WRITES, &HOTTEST];
-        columns.extend([&DRAM_S, &NVM_READ_S, &NVM_WRITE_S]);
-        let has_energy = |row: &Row<'_>| row.memory.is_some_and(|cost| cost.energy.is_some());
-        columns.extend(rows.iter().any(has_energy).then_some(&ENERGY));
-        let is_flash = |row: &Row<'_>| row.memory.is_some_and(|cost| cost.erasures.is_some());
-        columns.extend(rows.iter().any(is_flash).then_some(&ERASURES));
-        return columns;
-    }
-    let mut columns: Vec<&Column> = vec![&HITS, &READS];
-    if rows.iter().any(|row| row.cell.outcome.write_accesses > 0) {
-        let nonsequential = if narrow { &NONSEQUENTIAL_NARROW } else { &NONSEQUENTIAL };
-        columns.push(if drain { &WRITES } else { &WRITES_SO_FAR });
-        columns.extend((!narrow).then_some(&REQUESTS));
-        if rows.iter().any(|row| row.cell.outcome.device.sync_writes > 0) {
-            columns.push(&SYNCED);
-        }
-        columns.push(if drain { &DRAINED } else { &DUE });
-        let in_nvm = rows.iter().any(|row| row.cell.outcome.traffic.nvm_left > 0);
-        columns.extend(in_nvm.then_some(&IN_NVM));
-        columns.push(nonsequential);
-        if rows.iter().any(|row| row.cell.outcome.device.dropped_dirty > 0) {
-            columns.push(&DROPPED);
-        }
-        if rows.iter().any(|row| row.cell.outcome.device.journal_writes > 0) {
-            columns.extend([&JOURNAL, &METADATA]);
-        }
-        columns.push(&COST);
-    }
-    columns.push(&CPU);
-    columns
+    names
 }
 
 /// Renders the table without a final newline. A table wider than `width` gets narrower gaps and
@@ -491,19 +195,19 @@ pub(super) fn render(rows: &[Row<'_>], drain: bool, color: bool, width: usize) -
 }
 
 /// Returns the headers and rows of the table for the HTML page.
-pub(super) fn cells(rows: &[Row<'_>], drain: bool) -> (Vec<String>, Vec<Vec<report::Cell>>) {
+pub(super) fn cells<'a>(rows: &[Row<'a>], drain: bool) -> (Vec<String>, Vec<Vec<report::Cell>>) {
     let columns = columns(rows, drain, false);
-    let titles = columns.iter().map(|column| column.title.trim_start().replace('\n', " "));
-    let row = |row: &Row<'_>| {
-        let name = match row.cell.kind {
-            Kind::Online => row.cell.policy.clone(),
-            Kind::Bound => format!("{} (bound)", row.cell.policy),
-            Kind::Heuristic => format!("{} (offline)", row.cell.policy),
+    let titles = columns.iter().map(|column| column.heading.title.trim_start().replace('\n', " "));
+    let row = |row: &Row<'a>| {
+        let name = match row.of.row.kind {
+            Kind::Online => row.of.row.policy.clone(),
+            Kind::Bound => format!("{} (bound)", row.of.row.policy),
+            Kind::Heuristic => format!("{} (offline)", row.of.row.policy),
         };
         let values = columns.iter().map(|column| report::Cell {
             // Blanks that align a share in a terminal: `54 ( 14 %)`.
-            text: (column.show)(row).replace("(  ", "(").replace("( ", "("),
-            value: Some((column.value)(row)),
+            text: column.show(row).replace("(  ", "(").replace("( ", "("),
+            value: Some(column.value(row)),
             strong: is_best(rows, row, column),
         });
         std::iter::once(report::Cell::text(name)).chain(values).collect()
@@ -520,7 +224,7 @@ fn heading(kind: Kind) -> &'static str {
     }
 }
 
-fn lines(rows: &[Row<'_>], drain: bool, narrow: bool, color: bool) -> Vec<String> {
+fn lines<'a>(rows: &[Row<'a>], drain: bool, narrow: bool, color: bool) -> Vec<String> {
     let columns = columns(rows, drain, narrow);
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -530,23 +234,23 @@ fn lines(rows: &[Row<'_>], drain: bool, narrow: bool, color: bool) -> Vec<String
         table.enforce_styling();
     }
     // Values end in a star or a space.
-    let titles = columns.iter().map(|column| column.title.replace('\n', " \n") + " ");
+    let titles = columns.iter().map(|column| column.heading.title.replace('\n', " \n") + " ");
     table.set_header(std::iter::once("\npolicy".to_owned()).chain(titles));
     let kinds = [Kind::Online, Kind::Bound, Kind::Heuristic];
-    let ordered: Vec<&Row<'_>> = kinds
+    let ordered: Vec<&Row<'a>> = kinds
         .iter()
-        .flat_map(|kind| rows.iter().filter(move |row| row.cell.kind == *kind))
+        .flat_map(|kind| rows.iter().filter(move |row| row.of.row.kind == *kind))
         .collect();
     for row in &ordered {
         let cells =
-            columns.iter().map(|column| match (is_best(rows, row, column), row.cell.kind) {
+            columns.iter().map(|column| match (is_best(rows, row, column), row.of.row.kind) {
                 (true, _) => {
-                    Cell::new(format!("{}*", (column.show)(row))).add_attribute(Attribute::Bold)
+                    Cell::new(format!("{}*", column.show(row))).add_attribute(Attribute::Bold)
                 }
-                (_, Kind::Online) => Cell::new(format!("{} ", (column.show)(row))),
-                _ => Cell::new(format!("{} ", (column.show)(row))).add_attribute(Attribute::Dim),
+                (_, Kind::Online) => Cell::new(format!("{} ", column.show(row))),
+                _ => Cell::new(format!("{} ", column.show(row))).add_attribute(Attribute::Dim),
             });
-        table.add_row(std::iter::once(Cell::new(&row.cell.policy)).chain(cells));
+        table.add_row(std::iter::once(Cell::new(&row.of.row.policy)).chain(cells));
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -558,8 +262,8 @@ fn lines(rows: &[Row<'_>], drain: bool, narrow: bool, color: bool) -> Vec<String
     let mut lines = header.to_vec();
     let mut kind = Kind::Online;
     for (row, line) in ordered.iter().zip(body) {
-        if row.cell.kind != kind {
-            kind = row.cell.kind;
+        if row.of.row.kind != kind {
+            kind = row.of.row.kind;
             lines.push(format!("  {}", heading(kind)));
         }
         lines.push(line.clone());
@@ -568,22 +272,23 @@ fn lines(rows: &[Row<'_>], drain: bool, narrow: bool, color: bool) -> Vec<String
 }
 
 /// A column of equal values has no best, and offline policies do not compete.
-fn is_best(rows: &[Row<'_>], row: &Row<'_>, column: &Column) -> bool {
-    let values = || rows.iter().filter(|row| row.cell.kind == Kind::Online).map(column.value);
-    let best = match column.best {
-        Best::Most => values().fold(f64::NEG_INFINITY, f64::max),
-        Best::Least => values().fold(f64::INFINITY, f64::min),
-        Best::None => return false,
+fn is_best<'a>(rows: &[Row<'a>], row: &Row<'a>, column: &Column<'a>) -> bool {
+    let values =
+        || rows.iter().filter(|row| row.of.row.kind == Kind::Online).map(|row| column.value(row));
+    let best = match column.heading.best {
+        Extreme::Most => values().fold(f64::NEG_INFINITY, f64::max),
+        Extreme::Least => values().fold(f64::INFINITY, f64::min),
+        Extreme::None => return false,
     };
-    row.cell.kind == Kind::Online
-        && (column.value)(row) == best
+    row.of.row.kind == Kind::Online
+        && column.value(row) == best
         && values().any(|value| value != best)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{rows as rows_of, *};
-    use flashsift_core::{back::DeviceCounts, system::Outcome};
+    use flashsift_core::{back::DeviceCounts, study::ResultRow, system::Outcome};
 
     fn row(policy: &str, kind: Kind, hits: u64) -> ResultRow {
         let device = DeviceCounts {

@@ -19,6 +19,17 @@ fn the_documentation_is_up_to_date() {
     );
 }
 
+/// So does the JSON Schema of `compare --json`, which Python's columns are made from.
+#[test]
+fn the_schema_is_up_to_date() {
+    let schema = std::fs::read_to_string(repository("docs/compare.schema.json")).unwrap();
+    assert!(
+        schema == String::from_utf8(run(&["list", "fields"]).stdout).unwrap(),
+        "docs/compare.schema.json is stale; renew it: cargo run -p flashsift -- list fields > \
+         docs/compare.schema.json"
+    );
+}
+
 /// Every policy and parameter is present, in all forms.
 #[test]
 fn every_output_of_policies_lists_all_policies() {

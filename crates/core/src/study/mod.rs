@@ -45,6 +45,7 @@
 pub mod curve;
 mod device;
 mod error;
+pub mod figures;
 mod knee;
 mod note;
 mod pareto;
