@@ -7,7 +7,7 @@ pub mod address;
 mod http;
 pub mod server;
 
-use crate::fs::types::{SiftStatus, Status, Writes};
+use crate::fs::types::{SiftStatus, Status};
 use flashsift_core::names::escape;
 use flashsift_core::sift::live::LiveMode;
 use std::fmt::{self, Write as _};
@@ -62,22 +62,6 @@ struct Metric {
     samples: fn(&Status) -> Vec<Sample>,
 }
 
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    samples: fn(&Status) -> Vec<Sample>,
-) -> Metric {
-    Metric { name, kind: "gauge", help, samples }
-}
-
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    samples: fn(&Status) -> Vec<Sample>,
-) -> Metric {
-    Metric { name, kind: "counter", help, samples }
-}
-
 struct Sample {
     /// A label beside `mountpoint`.
     label: Option<(&'static str, String)>,
@@ -125,264 +109,161 @@ impl From<f64> for Value {
     }
 }
 
-fn one(value: impl Into<Value>) -> Vec<Sample> {
-    vec![Sample { label: None, value: value.into() }]
+/// The samples of a metric: none if the figure is unknown.
+struct Samples(Vec<Sample>);
+
+impl<T: Into<Value>> From<T> for Samples {
+    fn from(value: T) -> Self {
+        Self(vec![Sample { label: None, value: value.into() }])
+    }
 }
 
-fn labelled(name: &'static str, of: String, value: impl Into<Value>) -> Sample {
-    Sample { label: Some((name, of)), value: value.into() }
+impl From<Vec<Sample>> for Samples {
+    fn from(samples: Vec<Sample>) -> Self {
+        Self(samples)
+    }
 }
 
-fn written<T: Into<Value>>(
-    status: &Status,
-    value: impl FnOnce(&Writes) -> Option<T>,
-) -> Vec<Sample> {
-    status.writes.as_ref().and_then(value).map_or_else(Vec::new, one)
+impl<T: Into<Self>> From<Option<T>> for Samples {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self(Vec::new()), Into::into)
+    }
 }
 
-fn sifted<T: Into<Value>>(
-    status: &Status,
-    value: impl FnOnce(&SiftStatus) -> Option<T>,
-) -> Vec<Sample> {
-    status.sift.as_ref().and_then(value).map_or_else(Vec::new, one)
+fn labelled(name: &'static str, of: String, value: impl Into<Value>) -> Vec<Sample> {
+    vec![Sample { label: Some((name, of)), value: value.into() }]
 }
 
-fn kept_share(status: &Status, at: usize) -> Vec<Sample> {
-    sifted(status, |sift| Some(sift.rehearsal.as_ref()?.kept_share?[at]))
+fn modes(sift: &SiftStatus) -> Vec<Sample> {
+    let of = |mode: LiveMode| labelled("mode", mode.name().to_owned(), sift.mode == mode);
+    LiveMode::ALL.into_iter().flat_map(of).collect()
 }
 
-fn modes(status: &Status) -> Vec<Sample> {
-    let modes = |sift: &SiftStatus| {
-        LiveMode::ALL.map(|mode| labelled("mode", mode.name().to_owned(), sift.mode == mode)).into()
+/// Lists the metrics: kind, the part of the status that has the figure, name, help, value.
+macro_rules! metrics {
+    (@status $of:ident) => { Some($of) };
+    (@writes $of:ident) => { $of.writes.as_ref() };
+    (@sift $of:ident) => { $of.sift.as_ref() };
+    (@rehearsal $of:ident) => { $of.sift.as_ref().and_then(|sift| sift.rehearsal.as_ref()) };
+    ($($kind:ident $part:ident $name:ident: $help:literal, |$of:pat_param| $value:expr;)*) => {
+        const METRICS: &[Metric] = &[$(Metric {
+            name: concat!("flashsift_", stringify!($name)),
+            kind: stringify!($kind),
+            help: $help,
+            samples: |status| {
+                let part = metrics!(@$part status);
+                Samples::from(part.map(|$of| Samples::from($value))).0
+            },
+        }),*];
     };
-    status.sift.as_ref().map_or_else(Vec::new, modes)
 }
 
-const METRICS: &[Metric] = &[
-    gauge("flashsift_build_info", "Always 1; the label has the version.", |_| {
-        vec![labelled("version", env!("CARGO_PKG_VERSION").to_owned(), true)]
-    }),
-    gauge("flashsift_mounted_seconds", "Time since the mount began.", |s| {
-        written(s, |writes| Some(writes.mounted_s))
-    }),
-    gauge("flashsift_files_in_ram", "Files that live in RAM.", |s| one(s.files_in_ram)),
-    gauge("flashsift_ram_bytes", "RAM that files take.", |s| one(s.ram_bytes)),
-    gauge("flashsift_ram_budget_bytes", "Limit of the RAM that files take.", |s| {
-        one(s.budget_bytes)
-    }),
-    counter("flashsift_files_created_in_ram_total", "Files that were created in RAM.", |s| {
-        one(s.born)
-    }),
-    counter(
-        "flashsift_files_created_write_through_total",
-        "Files that were created on flash.",
-        |s| one(s.born_settled),
-    ),
-    counter(
-        "flashsift_files_deleted_in_ram_total",
-        "Files that were created and deleted in RAM, and never reached flash.",
-        |s| one(s.never_written),
-    ),
-    counter("flashsift_files_written_back_total", "Files that were written back.", |s| {
-        one(s.settled)
-    }),
-    counter("flashsift_written_back_bytes_total", "Bytes that write-back copied.", |s| {
-        one(s.settled_bytes)
-    }),
-    counter(
-        "flashsift_write_back_restarts_total",
-        "Copies that were repeated because the file had changed meanwhile.",
-        |s| one(s.restarts),
-    ),
-    gauge(
-        "flashsift_failing_files",
-        "Files that could not be written back when it was last tried.",
-        |s| one(s.failing_files),
-    ),
-    gauge(
-        "flashsift_read_only",
-        "1: BACKING takes no changes at the moment.",
-        |s| one(s.read_only),
-    ),
-    gauge(
-        "flashsift_passthrough",
-        "1: the kernel reads and writes files on flash without the daemon.",
-        |s| one(s.passthrough),
-    ),
-    counter("flashsift_faults_total", "Requests that failed inside flashsift.", |s| one(s.faults)),
-    counter(
-        "flashsift_requested_bytes_total",
-        "Bytes of the write requests of applications.",
-        |s| written(s, |writes| Some(writes.requested_bytes)),
-    ),
-    counter(
-        "flashsift_unseen_opens_total",
+metrics! {
+    gauge status build_info: "Always 1; the label has the version.",
+        |_| labelled("version", env!("CARGO_PKG_VERSION").to_owned(), true);
+    gauge writes mounted_seconds: "Time since the mount began.", |w| w.mounted_s;
+    gauge status files_in_ram: "Files that live in RAM.", |s| s.files_in_ram;
+    gauge status ram_bytes: "RAM that files take.", |s| s.ram_bytes;
+    gauge status ram_budget_bytes: "Limit of the RAM that files take.", |s| s.budget_bytes;
+    counter status files_created_in_ram_total: "Files that were created in RAM.", |s| s.born;
+    counter status files_created_write_through_total: "Files that were created on flash.",
+        |s| s.born_settled;
+    counter status files_deleted_in_ram_total:
+        "Files that were created and deleted in RAM, and never reached flash.", |s| s.never_written;
+    counter status files_written_back_total: "Files that were written back.", |s| s.settled;
+    counter status written_back_bytes_total: "Bytes that write-back copied.", |s| s.settled_bytes;
+    counter status write_back_restarts_total:
+        "Copies that were repeated because the file had changed meanwhile.", |s| s.restarts;
+    gauge status failing_files: "Files that could not be written back when it was last tried.",
+        |s| s.failing_files;
+    gauge status read_only: "1: BACKING takes no changes at the moment.", |s| s.read_only;
+    gauge status passthrough: "1: the kernel reads and writes files on flash without the daemon.",
+        |s| s.passthrough;
+    counter status faults_total: "Requests that failed inside flashsift.", |s| s.faults;
+    counter writes requested_bytes_total: "Bytes of the write requests of applications.",
+        |w| w.requested_bytes;
+    counter writes unseen_opens_total:
         "Opens for writing whose writes the kernel performs without the daemon.",
-        |s| written(s, |writes| Some(writes.unseen_opens)),
-    ),
-    counter(
-        "flashsift_ext4_bytes_total",
-        "Estimate: bytes that plain ext4 would have written.",
-        |s| written(s, |writes| Some(writes.ext4_bytes)),
-    ),
-    gauge(
-        "flashsift_ext4_waiting_bytes",
+        |w| w.unseen_opens;
+    counter writes ext4_bytes_total: "Estimate: bytes that plain ext4 would have written.",
+        |w| w.ext4_bytes;
+    gauge writes ext4_waiting_bytes:
         "Estimate: bytes that would be dirty in the page cache of plain ext4.",
-        |s| written(s, |writes| Some(writes.ext4_waiting_bytes)),
-    ),
-    counter("flashsift_flash_bytes_total", "Bytes that reached flash through flashsift.", |s| {
-        written(s, |writes| Some(writes.flash_bytes))
-    }),
-    gauge(
-        "flashsift_flash_waiting_bytes",
-        "Bytes in RAM, and dirty in BACKING's page cache.",
-        |s| written(s, |writes| writes.flash_waiting_bytes),
-    ),
-    gauge(
-        "flashsift_saved_bytes",
+        |w| w.ext4_waiting_bytes;
+    counter writes flash_bytes_total: "Bytes that reached flash through flashsift.",
+        |w| w.flash_bytes;
+    gauge writes flash_waiting_bytes: "Bytes in RAM, and dirty in BACKING's page cache.",
+        |w| w.flash_waiting_bytes;
+    gauge writes saved_bytes:
         "Bytes saved beyond plain ext4 if all that waits were written now; negative: more.",
-        |s| written(s, |writes| writes.saved_bytes),
-    ),
-    counter("flashsift_syncs_total", "Syncs by applications.", |s| {
-        written(s, |writes| Some(writes.syncs))
-    }),
-    counter(
-        "flashsift_sync_ext4_bytes_total",
+        |w| w.saved_bytes;
+    counter writes syncs_total: "Syncs by applications.", |w| w.syncs;
+    counter writes sync_ext4_bytes_total:
         "Estimate: the part of flashsift_ext4_bytes_total that syncs of applications forced.",
-        |s| written(s, |writes| Some(writes.sync_ext4_bytes)),
-    ),
-    counter(
-        "flashsift_sync_flash_bytes_total",
+        |w| w.sync_ext4_bytes;
+    counter writes sync_flash_bytes_total:
         "The part of flashsift_flash_bytes_total that syncs of applications forced.",
-        |s| written(s, |writes| Some(writes.sync_flash_bytes)),
-    ),
-    counter(
-        "flashsift_sync_flushes_total",
+        |w| w.sync_flash_bytes;
+    counter writes sync_flushes_total:
         "fsync, fdatasync and syncfs that flashsift issued for syncs of applications.",
-        |s| written(s, |writes| Some(writes.sync_flushes)),
-    ),
-    counter(
-        "flashsift_flushes_total",
-        "All fsync, fdatasync and syncfs that flashsift issued.",
-        |s| written(s, |writes| Some(writes.flushes)),
-    ),
-    counter(
-        "flashsift_device_written_bytes_total",
+        |w| w.sync_flushes;
+    counter writes flushes_total: "All fsync, fdatasync and syncfs that flashsift issued.",
+        |w| w.flushes;
+    counter writes device_written_bytes_total:
         "Bytes that all programs wrote to BACKING's block device.",
-        |s| {
-            let device = s.writes.as_ref().and_then(|writes| writes.device.as_ref());
-            let sample = device.map(|of| labelled("device", of.name.clone(), of.written_bytes));
-            sample.into_iter().collect()
-        },
-    ),
-    gauge("flashsift_sift_info", "Always 1; the label has the sifter and its parameters.", |s| {
-        let sample = s.sift.as_ref().map(|of| labelled("sifter", of.sifter.clone(), true));
-        sample.into_iter().collect()
-    }),
-    gauge("flashsift_sift_mode", "1 for the mode of new files, 0 for the others.", modes),
-    gauge(
-        "flashsift_sift_again_share",
+        |w| w.device.as_ref().map(|of| labelled("device", of.name.clone(), of.written_bytes));
+    gauge sift sift_info: "Always 1; the label has the sifter and its parameters.",
+        |s| labelled("sifter", s.sifter.clone(), true);
+    gauge sift sift_mode: "1 for the mode of new files, 0 for the others.", |s| modes(s);
+    gauge sift sift_again_share:
         "Bytes fetched again, as a share of those of droppable files that ext4 would have written.",
-        |s| sifted(s, |sift| Some(sift.again_share)),
-    ),
-    gauge("flashsift_sift_again_at_most", "The most of it: no file is dropped above.", |s| {
-        sifted(s, |sift| Some(sift.again_at_most))
-    }),
-    counter(
-        "flashsift_sift_refused_files_total",
-        "Files that were written because drops had reached that limit.",
-        |s| sifted(s, |sift| Some(sift.counts.refused.files)),
-    ),
-    counter("flashsift_sift_refused_bytes_total", "Bytes of these files.", |s| {
-        sifted(s, |sift| Some(sift.counts.refused.bytes))
-    }),
-    gauge("flashsift_sift_budget_bytes", "RAM of the sifter.", |s| {
-        sifted(s, |sift| Some(sift.budget_bytes))
-    }),
-    gauge("flashsift_sift_held_files", "Files that the sifter has in RAM.", |s| {
-        sifted(s, |sift| Some(sift.counts.held.files))
-    }),
-    gauge("flashsift_sift_held_bytes", "Bytes of files that the sifter has in RAM.", |s| {
-        sifted(s, |sift| Some(sift.counts.held.bytes))
-    }),
-    counter("flashsift_sift_dropped_files_total", "Files that were dropped.", |s| {
-        sifted(s, |sift| Some(sift.counts.dropped.files))
-    }),
-    counter("flashsift_sift_dropped_bytes_total", "Bytes of files that were dropped.", |s| {
-        sifted(s, |sift| Some(sift.counts.dropped.bytes))
-    }),
-    counter(
-        "flashsift_sift_created_again_files_total",
-        "Dropped files whose names were created again.",
-        |s| sifted(s, |sift| Some(sift.counts.created_again.files)),
-    ),
-    counter(
-        "flashsift_sift_created_again_bytes_total",
-        "Bytes of dropped files whose names were created again.",
-        |s| sifted(s, |sift| Some(sift.counts.created_again.bytes)),
-    ),
-    counter(
-        "flashsift_sift_written_files_total",
-        "Files that moved from the sifter's RAM to flash.",
-        |s| sifted(s, |sift| Some(sift.counts.written.files)),
-    ),
-    counter(
-        "flashsift_sift_written_bytes_total",
-        "Bytes of files that moved from the sifter's RAM to flash.",
-        |s| sifted(s, |sift| Some(sift.counts.written.bytes)),
-    ),
-    counter(
-        "flashsift_sift_died_files_total",
-        "Files that applications deleted in the sifter's RAM.",
-        |s| sifted(s, |sift| Some(sift.counts.died.files)),
-    ),
-    counter(
-        "flashsift_sift_died_bytes_total",
-        "Bytes of files that applications deleted in the sifter's RAM.",
-        |s| sifted(s, |sift| Some(sift.counts.died.bytes)),
-    ),
-    gauge("flashsift_sift_rehearsal", "1: a dry run, which drops nothing.", |s| {
-        sifted(s, |sift| Some(sift.rehearsal.is_some()))
-    }),
-    gauge("flashsift_sift_rehearsal_seconds", "Time since the dry run began.", |s| {
-        sifted(s, |sift| Some(sift.rehearsal.as_ref()?.since_s))
-    }),
-    gauge(
-        "flashsift_sift_rehearsal_stock_bytes",
+        |s| s.again_share;
+    gauge sift sift_again_at_most: "The most of it: no file is dropped above.", |s| s.again_at_most;
+    counter sift sift_refused_files_total:
+        "Files that were written because drops had reached that limit.", |s| s.counts.refused.files;
+    counter sift sift_refused_bytes_total: "Bytes of these files.", |s| s.counts.refused.bytes;
+    gauge sift sift_budget_bytes: "RAM of the sifter.", |s| s.budget_bytes;
+    gauge sift sift_held_files: "Files that the sifter has in RAM.", |s| s.counts.held.files;
+    gauge sift sift_held_bytes: "Bytes of files that the sifter has in RAM.",
+        |s| s.counts.held.bytes;
+    counter sift sift_dropped_files_total: "Files that were dropped.", |s| s.counts.dropped.files;
+    counter sift sift_dropped_bytes_total: "Bytes of files that were dropped.",
+        |s| s.counts.dropped.bytes;
+    counter sift sift_created_again_files_total: "Dropped files whose names were created again.",
+        |s| s.counts.created_again.files;
+    counter sift sift_created_again_bytes_total:
+        "Bytes of dropped files whose names were created again.", |s| s.counts.created_again.bytes;
+    counter sift sift_written_files_total: "Files that moved from the sifter's RAM to flash.",
+        |s| s.counts.written.files;
+    counter sift sift_written_bytes_total:
+        "Bytes of files that moved from the sifter's RAM to flash.", |s| s.counts.written.bytes;
+    counter sift sift_died_files_total: "Files that applications deleted in the sifter's RAM.",
+        |s| s.counts.died.files;
+    counter sift sift_died_bytes_total:
+        "Bytes of files that applications deleted in the sifter's RAM.", |s| s.counts.died.bytes;
+    gauge sift sift_rehearsal: "1: a dry run, which drops nothing.", |s| s.rehearsal.is_some();
+    gauge rehearsal sift_rehearsal_seconds: "Time since the dry run began.", |r| r.since_s;
+    gauge rehearsal sift_rehearsal_stock_bytes:
         "Bytes of droppable files that reach flash without the sifter, since the dry run began.",
-        |s| sifted(s, |sift| Some(sift.rehearsal.as_ref()?.stock_bytes)),
-    ),
-    gauge(
-        "flashsift_sift_rehearsal_kept_bytes",
+        |r| r.stock_bytes;
+    gauge rehearsal sift_rehearsal_kept_bytes:
         "The part of them that the sifter would have kept from flash; negative: it writes more.",
-        |s| sifted(s, |sift| Some(sift.rehearsal.as_ref()?.kept_bytes)),
-    ),
-    gauge(
-        "flashsift_sift_rehearsal_kept_ratio",
+        |r| r.kept_bytes;
+    gauge rehearsal sift_rehearsal_kept_ratio:
         "Estimate of the share that the sifter would keep; absent until there is enough data.",
-        |s| kept_share(s, 0),
-    ),
-    gauge(
-        "flashsift_sift_rehearsal_kept_ratio_low",
+        |r| r.kept_share.map(|share| share[0]);
+    gauge rehearsal sift_rehearsal_kept_ratio_low:
         "Lower end of the 95 % interval of flashsift_sift_rehearsal_kept_ratio.",
-        |s| kept_share(s, 1),
-    ),
-    gauge(
-        "flashsift_sift_rehearsal_kept_ratio_high",
+        |r| r.kept_share.map(|share| share[1]);
+    gauge rehearsal sift_rehearsal_kept_ratio_high:
         "Upper end of the 95 % interval of flashsift_sift_rehearsal_kept_ratio.",
-        |s| kept_share(s, 2),
-    ),
-    gauge(
-        "flashsift_sift_rehearsal_fetched_again_bytes",
+        |r| r.kept_share.map(|share| share[2]);
+    gauge rehearsal sift_rehearsal_fetched_again_bytes:
         "Bytes that would have been fetched again since the dry run began.",
-        |s| sifted(s, |sift| Some(sift.rehearsal.as_ref()?.fetched_again_bytes)),
-    ),
-    gauge(
-        "flashsift_sift_rehearsal_dropped_files",
-        "Files that would have been dropped since the dry run began.",
-        |s| sifted(s, |sift| Some(sift.rehearsal.as_ref()?.dropped)),
-    ),
-];
+        |r| r.fetched_again_bytes;
+    gauge rehearsal sift_rehearsal_dropped_files:
+        "Files that would have been dropped since the dry run began.", |r| r.dropped;
+}
 
 #[cfg(test)]
 mod tests;
