@@ -116,27 +116,20 @@ fn uncommon(before: &Saved, after: &Saved) -> Vec<(&'static str, &'static str)> 
     COUNT_MORE.into_iter().filter_map(in_one).collect()
 }
 
+const fn more(name: &'static str, fields: &'static [&'static str]) -> Measure {
+    Measure { name, fields, more_is_better: true, is_common: true }
+}
+
+const fn less(name: &'static str, fields: &'static [&'static str], is_common: bool) -> Measure {
+    Measure { name, fields, more_is_better: false, is_common }
+}
+
 const MEASURES: [Measure; 5] = [
-    Measure { name: "hits", fields: &["hits"], more_is_better: true, is_common: true },
-    Measure { name: "reads", fields: &["device_reads"], more_is_better: false, is_common: true },
-    Measure {
-        name: "writes",
-        fields: &["device_writes", "dirty_left", "nvm_left"],
-        more_is_better: false,
-        is_common: true,
-    },
-    Measure {
-        name: "non-sequential writes",
-        fields: &["nonsequential_writes"],
-        more_is_better: false,
-        is_common: false,
-    },
-    Measure {
-        name: "time on the device",
-        fields: &["elapsed_s"],
-        more_is_better: false,
-        is_common: false,
-    },
+    more("hits", &["hits"]),
+    less("reads", &["device_reads"], true),
+    less("writes", &["device_writes", "dirty_left", "nvm_left"], true),
+    less("non-sequential writes", &["nonsequential_writes"], false),
+    less("time on the device", &["elapsed_s"], false),
 ];
 
 impl Measure {
