@@ -1,7 +1,7 @@
 //! The text of the metrics, and the dashboard that shows them.
 
 use super::*;
-use crate::fs::types::{Device, RehearsalStatus};
+use crate::fs::types::{Device, RehearsalStatus, Writes};
 use flashsift_core::sift::live::{FileBytes, LiveCounts};
 use std::collections::{BTreeMap, BTreeSet};
 
