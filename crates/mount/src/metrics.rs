@@ -296,7 +296,7 @@ const METRICS: &[Metric] = &[
     counter("flashsift_sift_refused_bytes_total", "Bytes of these files.", |s| {
         sifted(s, |sift| Some(sift.counts.refused.bytes))
     }),
-    gauge("flashsift_sift_budget_bytes", "RAM of the sifter.", |s| {
+    gauge("flashsift_sift_budget_bytes", "Most RAM that the sifter's files take.", |s| {
         sifted(s, |sift| Some(sift.budget_bytes))
     }),
     gauge("flashsift_sift_held_files", "Files that the sifter has in RAM.", |s| {
