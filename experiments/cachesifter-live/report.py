@@ -174,6 +174,36 @@ def ceiled_table(rows):
     return table(["kept/again", *(f"`{sifter}-{mib}`" for mib, sifter in columns)], cells)
 
 
+def mounted_table(rows):
+    of = {(row["trace"], row["budget_mib"], row["sifter"]): row for row in rows}
+    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep")]
+    cells = []
+    for trace, split, mib in dict.fromkeys((row["trace"], row["split"], row["budget_mib"]) for row in rows):
+        keep = of[trace, mib, "keep"]
+        ratios = [(row["device_bytes"] / device(keep), row) for row in (of[trace, mib, name] for name in sifters)]
+        parts = [f"{100 * (ratios[0][1][part] - keep[part]) / device(keep):+.0f}".replace("-", "−")
+                 for part in ("other_bytes", "droppable_bytes", "own_bytes")]
+        cells.append([f"{trace}{', test' if split == 'test' else ''}, {mib}", f"{device(keep) / MIB:.0f}",
+                      *(f"{ratio:.2f}/{100 * row['fetched_again_share']:.0f}" for ratio, row in ratios), *parts])
+    return table(["RAM, MiB", "`keep`, MiB", *(f"`{name}`" for name in sifters), "others", "droppable", "own"], cells)
+
+
+def mounted_sum_table(rows):
+    of = {(row["trace"], row["budget_mib"], row["sifter"]): row for row in rows}
+    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep")]
+    cells = []
+    for mib in sorted({row["budget_mib"] for row in rows}):
+        for name in sifters:
+            mine = [row for row in rows if (row["budget_mib"], row["sifter"]) == (mib, name)]
+            ratios = [device(row) / device(of[row["trace"], mib, "keep"]) for row in mine]
+            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+            again = 100 * sum(row["fetched_again_share"] for row in mine) / len(mine)
+            above = sum(ratio > 1.005 for ratio in ratios)
+            cells.append([f"{mib} MiB, `{name}`", f"{mean:.2f}", f"{max(ratios):.2f}", f"{above} of {len(mine)}",
+                          f"{again:.1f} %"])
+    return table(["RAM, sifter", "of `keep`, geometric mean", "most", "above 1.00", "again, mean"], cells)
+
+
 def probe_table(rows, _):
     cells = []
     for (load, arm), mine in groups(rows).items():
@@ -304,6 +334,8 @@ def page(top):
     }
     made["ceiled_live"] = partial(ceiled_live_table, json_lines(top / "paced-ceiling.jsonl"))
     made["ceiled"] = partial(ceiled_table, json_lines(top / "ceiling.jsonl"))
+    mounted = json_lines(top / "mounted.jsonl")
+    made |= {"mounted": partial(mounted_table, mounted), "mounted_sum": partial(mounted_sum_table, mounted)}
     made["simulated"] = partial(simulated_table, rows, json_lines(top / "simulated.jsonl"))
     return fill((HERE / "RESULTS.md").read_text(), made | {"failures": partial(failures, failed)})
 

@@ -6,6 +6,7 @@
 #                                # all arms at the same time; adds them to RESULTS.md
 #   sudo run.sh ceiling          # 31 minutes: one such round, and simulations, for the ceiling on
 #                                # bytes fetched again; adds them to RESULTS.md
+#   run.sh mounted               # two minutes: simulations of mounts with and without a sifter
 #   sudo run.sh --quick          # three minutes: one round, shorter; writes no RESULTS.md
 #   sudo run.sh --loads pip      # one load (see --help); writes no RESULTS.md
 #   run.sh report                # RESULTS.md alone, from runs.jsonl, paced.jsonl, simulated.jsonl
@@ -36,6 +37,10 @@ at_pace() { # at_pace NAME ROUNDS ARM…: into NAME.jsonl
 if [ "${1:-}" = ceiling ]; then
   at_pace paced-ceiling 1 ext4 keep-16 controller-16 touch-16
   python3 "$here/ceiling.py" "$program" > "$here/ceiling.jsonl"
+  exec python3 "$here/report.py" "$here"
+fi
+if [ "${1:-}" = mounted ]; then
+  python3 "$here/mounted.py" "$program" > "$here/mounted.jsonl"
   exec python3 "$here/report.py" "$here"
 fi
 days=(testdata/days/browser-days-[15].parquet)

@@ -103,8 +103,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATTERN", requires = "sift")]
     droppable: Vec<String>,
 
-    /// Run each sifter as `flashsift mount --sift` does: with half of the sifter's memory, beside
-    /// `keep` for all other files, and with a limit on the bytes that are fetched again
+    /// Run each sifter as `flashsift mount --sift` does: in the sifter's memory, beside `keep` for
+    /// all other files, and with a limit on the bytes that are fetched again
     #[arg(long, requires = "sift")]
     as_mounted: bool,
 

@@ -222,7 +222,7 @@ metrics! {
     counter sift sift_refused_files_total:
         "Files that were written because drops had reached that limit.", |s| s.counts.refused.files;
     counter sift sift_refused_bytes_total: "Bytes of these files.", |s| s.counts.refused.bytes;
-    gauge sift sift_budget_bytes: "RAM of the sifter.", |s| s.budget_bytes;
+    gauge sift sift_budget_bytes: "Most RAM that the sifter's files take.", |s| s.budget_bytes;
     gauge sift sift_held_files: "Files that the sifter has in RAM.", |s| s.counts.held.files;
     gauge sift sift_held_bytes: "Bytes of files that the sifter has in RAM.",
         |s| s.counts.held.bytes;

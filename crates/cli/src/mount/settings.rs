@@ -3,10 +3,7 @@
 use super::sift;
 use crate::{size, usage::Usage};
 use anyhow::Context;
-use flashsift_core::{
-    duration::Exact,
-    sift::live::{AGAIN, SIFTER_PART},
-};
+use flashsift_core::{duration::Exact, sift::live::AGAIN};
 use flashsift_host::foreground::Source;
 use flashsift_mount::{SiftWish, metrics::address::Address};
 use serde::{Deserialize, Deserializer, de};
@@ -67,7 +64,7 @@ pub(super) struct Settings {
     sift_mode: Option<String>,
 
     #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes,
-        help = "The part of --budget that the sifter gets [default: half]")]
+        help = "Most RAM that the sifter's files take [default: all of --budget]")]
     #[serde(deserialize_with = "bytes")]
     sift_budget: Option<u64>,
 
@@ -283,7 +280,7 @@ impl Settings {
                     })?,
                     None => SiftWish::On,
                 },
-                budget_bytes: self.sift_budget.unwrap_or(budget_bytes / SIFTER_PART),
+                budget_bytes: self.sift_budget.unwrap_or(budget_bytes),
                 again: self.fetch_again.unwrap_or(AGAIN),
                 profiles: self.profiles,
                 drop: self.drop,

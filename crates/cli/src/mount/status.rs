@@ -112,7 +112,7 @@ fn of_sifter(sift: &SiftStatus) -> String {
     let counts = &sift.counts;
     let mode = match (sift.mode, &sift.rehearsal) {
         (_, Some(_)) => "dry run: nothing is dropped".to_owned(),
-        (LiveMode::Sift, None) => format!("on, in {} of RAM", size::bytes(sift.budget_bytes)),
+        (LiveMode::Sift, None) => format!("on, in up to {} of RAM", size::bytes(sift.budget_bytes)),
         (LiveMode::Keep, None) => "off".to_owned(),
         (LiveMode::Plain, None) => "off: new files go to flash at once".to_owned(),
     };

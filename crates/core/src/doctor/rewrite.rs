@@ -7,7 +7,7 @@ use crate::{
     page::PAGE_BYTES,
     sift::{
         Birth, Blocked, BoxedSift, Decision, Droppable, Keep, KeepConfig, Reason, Selection, Sift,
-        live::{Live, LiveSifter, SIFTER_PART},
+        live::{Live, LiveSifter},
         simulate::Sifted,
     },
     structure::Extents,
@@ -33,7 +33,7 @@ pub(super) fn mounted<'a>(
         }
         MountedWith::Controller => {
             let sifter = Selection::parse("controller").expect("it is in the list");
-            let chosen = LiveSifter::new(sifter, Droppable::caches(), MOUNT_BYTES / SIFTER_PART);
+            let chosen = LiveSifter::new(sifter, Droppable::caches(), MOUNT_BYTES);
             Box::new(Live::sifting(MOUNT_BYTES, chosen).expect("it needs no model"))
         }
     };
@@ -65,6 +65,12 @@ impl Sift for Within<'_> {
     }
     fn resize(&mut self, now: Micros, budget_bytes: u64) {
         self.inner.resize(now, budget_bytes);
+    }
+    fn held_bytes(&self) -> u64 {
+        self.inner.held_bytes()
+    }
+    fn oldest_us(&self, now: Micros) -> Option<Micros> {
+        self.inner.oldest_us(now)
     }
     fn next_deadline(&self) -> Option<Micros> {
         self.inner.next_deadline()

@@ -876,6 +876,16 @@ impl Sift for CacheSifter {
         self.keep_within(now);
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.transient_bytes + self.waiting_bytes
+    }
+
+    fn oldest_us(&self, now: Micros) -> Option<Micros> {
+        let waiting = || self.waiting.first().map(|(_, id)| *id);
+        let next = self.victim(now).or_else(waiting).or_else(|| self.newest_transient());
+        next.map(|id| self.files[&id].used_us)
+    }
+
     fn next_deadline(&self) -> Option<Micros> {
         let ticks = !self.waiting.is_empty() || self.active > 0;
         let reclaims = self.transient_bytes > self.low_bytes();

@@ -210,12 +210,6 @@ impl Keep {
         self.files.find(file).is_some()
     }
 
-    /// Returns the cost of the files that no decision moves out of RAM, bytes: their pages, and
-    /// [`FILE_COST_BYTES`] a file.
-    pub fn held_bytes(&self) -> u64 {
-        self.held_bytes
-    }
-
     /// Returns the pages that hold data, of a file with one name that no process has open, that
     /// flash lacks, and on which there is no decision. `None`: it is no such file.
     pub(crate) fn idle_pages(&self, file: FileId) -> Option<Extents> {
@@ -440,6 +434,16 @@ impl Keep {
         }
     }
 
+    /// Decides that the oldest file leaves RAM, one without a name last. Those on which there is a
+    /// decision already, or that flash refused, stay.
+    pub(crate) fn free_one(&mut self, now: Micros) {
+        self.now(now);
+        let lists = [List::Clean, List::Dirty, List::Unnamed];
+        if let Some(slot) = lists.into_iter().find_map(|list| self.files.oldest(list)) {
+            self.decide(slot, false, Reason::Space);
+        }
+    }
+
     /// Removes a file that is no longer in RAM.
     fn left(&mut self, slot: Slot) {
         let pending = self.pending(slot);
@@ -643,6 +647,16 @@ impl Sift for Keep {
         self.now(now);
         self.budget_bytes = budget_bytes;
         self.keep_within_budget();
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// A file of which flash has the current version costs no write: it is the oldest.
+    fn oldest_us(&self, _: Micros) -> Option<Micros> {
+        let dirty = || self.files.oldest(List::Dirty).map(|slot| self.files[slot].since_us);
+        self.files.oldest(List::Clean).map(|_| 0).or_else(dirty)
     }
 
     fn next_deadline(&self) -> Option<Micros> {

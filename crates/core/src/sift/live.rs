@@ -1,7 +1,13 @@
 //! The sifter of a mount: a sifter for the files that may be dropped, and [`Keep`] for all others.
 //!
-//! Each has RAM of its own. The sifter is the same object that a simulation runs. This machine adds
-//! what a user wants of a live one:
+//! The sifter is the same object that a simulation runs. Both have one RAM. If it is full, the
+//! oldest files of either leave until a sixteenth of it is free: of `keep`, those that were changed
+//! first; of the sifter, those that were used least recently, dropped or written as it decides. One
+//! of the two loses none while it holds less than a quarter of the RAM and the other one can lose
+//! some. When each had half of the RAM, files left it so much earlier that in simulation a mount
+//! with a sifter wrote up to 1.8 times as much as one without.
+//!
+//! This machine adds what a user wants of a live sifter:
 //!
 //! - It can be [switched](Live::switch) at any time. A file that is in RAM stays with the machine
 //!   that got it; new files go where the mode says.
@@ -10,8 +16,8 @@
 //! - The RAM can be [changed](Live::resize), as memory pressure demands.
 
 use super::{
-    Birth, Blocked, BoxedSift, Criterion, Decision, Droppable, Explanation, Intent, Keep,
-    KeepConfig, Reason, Selection, SetupError, Sift, SifterSetup, model::FileModel,
+    Birth, Blocked, BoxedSift, Criterion, Decision, Droppable, Explanation, FILE_COST_BYTES,
+    Intent, Keep, KeepConfig, Reason, Selection, SetupError, Sift, SifterSetup, model::FileModel,
 };
 use crate::event::{Action, Create, Event, FileId, Micros};
 use ceiling::Ceiling;
@@ -32,8 +38,10 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-/// Divisor of the RAM: the part that the sifter gets if nothing else is said.
-pub const SIFTER_PART: u64 = 2;
+/// Divisor of the RAM: when it is full, at least this part of it is freed.
+const FREED: u64 = 16;
+/// Divisor of the RAM: the part that the sifter, or `keep`, has for certain.
+const LEAST: u64 = 4;
 
 /// The fate of new files in a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -71,7 +79,7 @@ pub struct LiveSifter {
     pub droppable: Droppable,
     /// The models that its parameters name, by the text that names them.
     pub models: Vec<(String, Arc<FileModel>)>,
-    /// The part of the RAM that it gets, bytes.
+    /// The most RAM that its files take, bytes. It is not its own: other files may take it.
     pub budget_bytes: u64,
     /// Most bytes that may be fetched again, as a share of those of droppable files that plain ext4
     /// would write.
@@ -87,7 +95,7 @@ impl std::fmt::Debug for LiveSifter {
 }
 
 impl LiveSifter {
-    /// Returns a sifter without models for files with these names, with this part of the RAM.
+    /// Returns a sifter without models for files with these names, which take at most this RAM.
     pub fn new(sifter: Selection, droppable: Droppable, budget_bytes: u64) -> Self {
         let (models, again, knows_opens) = (Vec::new(), AGAIN, true);
         Self { sifter, droppable, models, budget_bytes, again, knows_opens }
@@ -189,8 +197,6 @@ pub struct Live {
     latecomers: Latecomers,
     counts: LiveCounts,
     ceiling: Ceiling,
-    /// A decision of the sifter that was looked at ahead of its turn.
-    ahead: Option<Decision>,
     journal: Journal,
     programs: Programs,
     by_directory: Tally,
@@ -214,7 +220,6 @@ impl Live {
             latecomers: Latecomers::default(),
             counts: LiveCounts::default(),
             ceiling: Ceiling::default(),
-            ahead: None,
             journal: Journal::default(),
             programs: Programs::default(),
             by_directory: Tally::default(),
@@ -237,6 +242,11 @@ impl Live {
     /// Returns the mode.
     pub fn mode(&self) -> LiveMode {
         self.mode
+    }
+
+    /// Returns the RAM for all files, bytes.
+    pub fn budget_bytes(&self) -> u64 {
+        self.budget_bytes
     }
 
     /// Returns the machine of the files that the sifter does not decide on.
@@ -318,16 +328,61 @@ impl Live {
     }
 
     fn sifters_part(&self, wanted_bytes: u64) -> u64 {
-        wanted_bytes.min(self.budget_bytes - self.budget_bytes / 4)
+        wanted_bytes.min(self.budget_bytes)
     }
 
     fn share_out(&mut self, now: Micros) {
         let wanted = self.chosen.as_ref().map_or(0, |chosen| chosen.budget_bytes);
-        let part = if self.sifter.is_some() { self.sifters_part(wanted) } else { 0 };
+        let part = self.sifters_part(wanted);
         if let Some(sifter) = &mut self.sifter {
             sifter.resize(now, part);
         }
-        self.keep.resize(now, self.budget_bytes - part);
+        self.keep.resize(now, self.budget_bytes);
+        self.keep_within_budget(now);
+    }
+
+    /// Returns the RAM of the sifter's files that no decision moves out, bytes.
+    fn sifted_bytes(&self) -> u64 {
+        self.sifter.as_ref().map_or(0, |sifter| sifter.held_bytes())
+    }
+
+    /// Decides that the oldest files leave RAM so that the others are within the budget. Alone,
+    /// `keep` does so itself.
+    fn keep_within_budget(&mut self, now: Micros) {
+        if self.sifter.is_some() && self.held_bytes() > self.budget_bytes {
+            let wanted = self.budget_bytes - self.budget_bytes / FREED;
+            while self.held_bytes() > wanted && self.free_one(now) {}
+        }
+    }
+
+    /// Whether the file that leaves RAM next is one of `keep`, and not one of the sifter.
+    fn keep_is_next(&self, now: Micros) -> bool {
+        let sifters = self.sifter.as_ref().and_then(|sifter| sifter.oldest_us(now));
+        let least = self.budget_bytes / LEAST;
+        match (self.keep.oldest_us(now), sifters) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            _ if self.keep.held_bytes() < least => false,
+            _ if self.sifted_bytes() < least => true,
+            (Some(kept_us), Some(sifted_us)) => kept_us <= sifted_us,
+        }
+    }
+
+    /// Decides that one more file leaves RAM. Returns whether one can.
+    fn free_one(&mut self, now: Micros) -> bool {
+        let before = self.held_bytes();
+        let keep_is_next = self.keep_is_next(now);
+        for is_keeps in [keep_is_next, !keep_is_next] {
+            match &mut self.sifter {
+                _ if is_keeps => self.keep.free_one(now),
+                Some(sifter) => sifter.need_space(now, 1),
+                None => {}
+            }
+            if self.held_bytes() < before {
+                return true;
+            }
+        }
+        false
     }
 
     /// Returns the files that the sifter decides on now.
@@ -469,9 +524,6 @@ impl Live {
 
     /// Polls the sifter. One that is on its way out drops nothing, any other up to the ceiling.
     fn poll_sifter(&mut self) -> Option<Decision> {
-        if let Some(ahead) = self.ahead.take() {
-            return Some(ahead);
-        }
         let mut decision = self.sifter.as_mut()?.poll()?;
         let sifter = self.sifter.as_ref()?;
         let Some((file, held)) =
@@ -480,7 +532,7 @@ impl Live {
             return Some(decision);
         };
         let mut explanation = sifter.explain(self.now, file);
-        if matches!(decision, Decision::Drop { .. }) {
+        if let Decision::Drop { why, .. } = decision {
             let refusal = match self.is_stale {
                 true => {
                     let rule = "The sifter was switched off before it dropped the file.";
@@ -496,7 +548,8 @@ impl Live {
                 }
             };
             if refusal.is_some() {
-                decision = Decision::WriteBack { file, keep_in_ram: false, why: Reason::Judged };
+                // The drop was for want of space: BACKING's page cache may have it for a while.
+                decision = Decision::WriteBack { file, keep_in_ram: false, why };
                 explanation = refusal;
             } else {
                 self.dropping.insert(file);
@@ -546,6 +599,7 @@ impl Sift for Live {
                 self.adopt(now, event);
             }
         }
+        self.keep_within_budget(now);
     }
 
     fn done(&mut self, now: Micros, file: FileId, result: Result<(), Blocked>) {
@@ -581,17 +635,33 @@ impl Sift for Live {
 
     fn need_space(&mut self, now: Micros, bytes: u64) {
         self.now = now;
-        if let Some(sifter) = &mut self.sifter {
-            sifter.need_space(now, bytes);
-            self.ahead = self.poll_sifter();
+        let (before, mut files) = (self.held_bytes(), 0);
+        let wanted = bytes.max(self.budget_bytes / FREED);
+        // The space is for pages, and the rest of what a file takes is none.
+        let freed = |live: &Self, files: u64| {
+            (before - live.held_bytes()).saturating_sub(files * FILE_COST_BYTES)
+        };
+        if self.sifter.is_some() {
+            while freed(self, files) < wanted && self.free_one(now) {
+                files += 1;
+            }
         }
-        if self.ahead.is_none() {
+        if files == 0 {
             self.keep.need_space(now, bytes);
         }
     }
 
     fn resize(&mut self, now: Micros, budget_bytes: u64) {
         Live::resize(self, now, budget_bytes);
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.keep.held_bytes() + self.sifted_bytes()
+    }
+
+    fn oldest_us(&self, now: Micros) -> Option<Micros> {
+        let sifter = self.sifter.as_ref().and_then(|sifter| sifter.oldest_us(now));
+        sifter.into_iter().chain(self.keep.oldest_us(now)).min()
     }
 
     fn next_deadline(&self) -> Option<Micros> {
@@ -605,6 +675,7 @@ impl Sift for Live {
             sifter.handle_deadline(now);
         }
         self.keep.handle_deadline(now);
+        self.keep_within_budget(now);
     }
 
     fn poll(&mut self) -> Option<Decision> {

@@ -104,6 +104,14 @@ pub trait Sift {
     /// Handles the deadline that has come. A call before the deadline does nothing.
     fn handle_deadline(&mut self, now: Micros);
 
+    /// Returns the RAM of the files that no decision moves out, bytes: their pages, and
+    /// [`FILE_COST_BYTES`] a file.
+    fn held_bytes(&self) -> u64;
+
+    /// Returns since when the file has waited that leaves RAM next if space is needed. `None`: no
+    /// file can leave, or only one that should be the last to do so.
+    fn oldest_us(&self, now: Micros) -> Option<Micros>;
+
     /// Returns the next decision.
     fn poll(&mut self) -> Option<Decision>;
 
@@ -148,6 +156,14 @@ impl<S: Sift + ?Sized> Sift for Box<S> {
 
     fn next_deadline(&self) -> Option<Micros> {
         (**self).next_deadline()
+    }
+
+    fn held_bytes(&self) -> u64 {
+        (**self).held_bytes()
+    }
+
+    fn oldest_us(&self, now: Micros) -> Option<Micros> {
+        (**self).oldest_us(now)
     }
 
     fn handle_deadline(&mut self, now: Micros) {

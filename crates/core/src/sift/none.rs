@@ -44,6 +44,14 @@ impl Sift for NoSifter {
 
     fn resize(&mut self, _: Micros, _: u64) {}
 
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+
+    fn oldest_us(&self, _: Micros) -> Option<Micros> {
+        None
+    }
+
     fn next_deadline(&self) -> Option<Micros> {
         None
     }

@@ -348,6 +348,14 @@ impl<J: Judge> Sift for OnPressure<J> {
         self.keep_within_budget(now);
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.shelf.held_bytes()
+    }
+
+    fn oldest_us(&self, now: Micros) -> Option<Micros> {
+        self.shelf.idle(now).next().map(|slot| self.shelf[slot].used_us)
+    }
+
     fn next_deadline(&self) -> Option<Micros> {
         None
     }

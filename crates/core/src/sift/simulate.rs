@@ -190,6 +190,16 @@ impl<S: Sift> Sifted<S> {
             .map(|file| file.size)
     }
 
+    /// Returns whether the simulation has this file, in RAM or as one that was dropped.
+    pub fn has(&self, file: FileId) -> bool {
+        self.files.contains_key(&file)
+    }
+
+    /// Returns the RAM that the pages of a file take, bytes.
+    pub fn ram_bytes_of(&self, file: FileId) -> u64 {
+        self.files.get(&file).map_or(0, File::allocated)
+    }
+
     /// Returns the decisions so far, if they are kept.
     pub fn log(&self) -> &[(Micros, Decision)] {
         self.log.as_deref().unwrap_or_default()

@@ -234,6 +234,14 @@ impl Sift for Tmpfs {
         }
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.shelf.held_bytes()
+    }
+
+    fn oldest_us(&self, _: Micros) -> Option<Micros> {
+        None
+    }
+
     fn next_deadline(&self) -> Option<Micros> {
         None
     }

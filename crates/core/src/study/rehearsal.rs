@@ -2,10 +2,10 @@
 //! no file is dropped.
 //!
 //! The same objects run as in [`sifting`](super::sifting): a sifter below the ceiling of a mount,
-//! with the files that it would have in RAM, and on either side the kernel's write-back of what is
-//! left. A droppable file counts if it is created during the rehearsal, or gets a droppable name
-//! while it waits in RAM. A dropped file that is opened again counts as fetched again, as a mount
-//! may not see its reads.
+//! beside `keep` and in the same RAM, and on either side the kernel's write-back of what is left.
+//! The files of both would be in RAM; those that may be dropped are counted. A droppable file
+//! counts if it is created during the rehearsal, or gets a droppable name while it waits in RAM. A
+//! dropped file that is opened again counts as fetched again, as a mount may not see its reads.
 //!
 //! The memory is bounded: the files that were dropped first are forgotten when there are more than
 //! 32,768, and the number of slices of time is at most [`SLICES_MAX`].
@@ -70,18 +70,18 @@ pub struct RehearsalResult {
 }
 
 impl Rehearsal {
-    /// Begins a rehearsal now.
+    /// Begins a rehearsal now, with this RAM for all files.
     ///
     /// # Errors
     /// The sifter cannot be built.
     pub fn new(
         now: Micros,
         chosen: LiveSifter,
+        budget_bytes: u64,
         settings: FlusherSettings,
     ) -> Result<Self, SetupError> {
-        let live = Live::sifting(2 * chosen.budget_bytes, chosen.clone())?;
-        let sifted =
-            Sifted::new(live, chosen.budget_bytes, Knows::OF_MOUNT).remembering(DROPPED_MAX);
+        let live = Live::sifting(budget_bytes, chosen.clone())?;
+        let sifted = Sifted::new(live, budget_bytes, Knows::OF_MOUNT).remembering(DROPPED_MAX);
         Ok(Self {
             chosen,
             began_us: now,
@@ -105,28 +105,29 @@ impl Rehearsal {
 
     /// Takes the next event of the mount, which its `keep` has handled.
     pub fn event(&mut self, event: &Event<'_>, keep: &Keep) {
+        self.close_slices(event.at_us);
         if let Some(late) = self.latecomers.after(event, keep, &self.chosen.droppable)
             && self.files.insert(late.file)
         {
-            self.close_slices(event.at_us);
+            let is_known = self.sifted.has(late.file);
             let create = late.create();
-            late.events(event, &create).for_each(|event| self.pass_on(&event));
+            for event in late.events(event, &create) {
+                self.stock.handle(&event);
+                // It was created before the rehearsal, or is no longer in its RAM.
+                if !is_known {
+                    self.sift(&event);
+                }
+            }
+            if is_known {
+                self.sift(event);
+            }
             return;
         }
-        match &event.action {
-            Action::Create(create) => {
-                if !self.chosen.droppable.has(&create.name) {
-                    return;
-                }
-                self.files.insert(create.file);
-            }
-            action => {
-                if action.file().is_some_and(|file| !self.files.contains(&file)) {
-                    return;
-                }
-            }
+        if let Action::Create(create) = &event.action
+            && self.chosen.droppable.has(&create.name)
+        {
+            self.files.insert(create.file);
         }
-        self.close_slices(event.at_us);
         self.pass_on(event);
         match event.action {
             Action::Open { file, open, created: false } => {
@@ -141,9 +142,19 @@ impl Rehearsal {
     }
 
     fn pass_on(&mut self, event: &Event<'_>) {
-        self.stock.handle(event);
-        let below = &mut self.below;
-        self.sifted.event(event, &mut |event| below.handle(event));
+        if counts(&self.files, event) {
+            self.stock.handle(event);
+        }
+        self.sift(event);
+    }
+
+    fn sift(&mut self, event: &Event<'_>) {
+        let Self { sifted, files, below, .. } = self;
+        sifted.event(event, &mut |event| {
+            if counts(files, event) {
+                below.handle(event);
+            }
+        });
     }
 
     /// Begins new slices up to this time.
@@ -192,10 +203,9 @@ impl Rehearsal {
         self.below.advance(now);
         self.charge();
         let counters = self.sifted.counters();
-        let waits = [
-            self.stock.dirty_pages() * PAGE_BYTES,
-            self.below.dirty_pages() * PAGE_BYTES + counters.ram_bytes,
-        ];
+        let in_ram: u64 = self.files.iter().map(|file| self.sifted.ram_bytes_of(*file)).sum();
+        let waits =
+            [self.stock.dirty_pages() * PAGE_BYTES, self.below.dirty_pages() * PAGE_BYTES + in_ram];
         let [stock_bytes, with_bytes] = [0, 1].map(|side| self.before[side] + waits[side]);
         let outcome = |side: usize| SiftOutcome {
             slices: self.slices.iter().map(|slice| slice[side]).collect(),
@@ -212,6 +222,15 @@ impl Rehearsal {
             dropped: counters.dropped.files,
         }
     }
+}
+
+/// Whether an event concerns one of these files, or none at all.
+fn counts(files: &HashSet<FileId, FixedState>, event: &Event<'_>) -> bool {
+    let file = match &event.action {
+        Action::Create(create) => Some(create.file),
+        action => action.file(),
+    };
+    file.is_none_or(|file| files.contains(&file))
 }
 
 fn add(one: SiftSlice, other: SiftSlice) -> SiftSlice {
@@ -234,7 +253,7 @@ mod tests {
         let (sifter, droppable) =
             (Selection::parse(sifter).unwrap(), Droppable::matching(&["/cache/*".into()]));
         let chosen = LiveSifter { again: 1.0, ..LiveSifter::new(sifter, droppable, 1 << 20) };
-        Rehearsal::new(0, chosen, FlusherSettings::default()).unwrap()
+        Rehearsal::new(0, chosen, 1 << 20, FlusherSettings::default()).unwrap()
     }
 
     /// An event of a mount whose `keep` has no file.

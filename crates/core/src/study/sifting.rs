@@ -10,7 +10,7 @@ use crate::{
     page::PAGE_BYTES,
     sift::{
         BoxedSift, Droppable, LastUses, Selection, SetupError, SifterSetup,
-        live::{Live, LiveSifter, SIFTER_PART},
+        live::{Live, LiveSifter},
         model::FileModel,
         simulate::{Counters, ExplainedDecision, Sifted},
     },
@@ -182,8 +182,8 @@ impl<'e> Sifting<'e> {
         self.models.push((name, Arc::new(model)));
     }
 
-    /// Runs each sifter as a mount does: beside `keep` for all other files, with half of the RAM,
-    /// and below this ceiling on bytes fetched again ([`Live`]). `none`, `keep` and sifters that
+    /// Runs each sifter as a mount does: beside `keep` for all other files, in the same RAM, and
+    /// below this ceiling on bytes fetched again ([`Live`]). `none`, `keep` and sifters that
     /// know the rest of the history run alone.
     pub fn run_as_mounted(&mut self, again: f64) {
         self.as_mounted = Some(again);
@@ -203,12 +203,11 @@ impl<'e> Sifting<'e> {
     fn build(&self, sifter: &Selection, ram_bytes: u64) -> Result<BoxedSift, SetupError> {
         let alone = sifter.is_offline() || ["none", "keep"].contains(&sifter.spec.name);
         if let Some(again) = self.as_mounted.filter(|_| !alone) {
-            let part = ram_bytes / SIFTER_PART;
             let chosen = LiveSifter {
                 models: self.models.clone(),
                 again,
                 knows_opens: self.about.knows.opens,
-                ..LiveSifter::new(sifter.clone(), self.droppable.clone(), part)
+                ..LiveSifter::new(sifter.clone(), self.droppable.clone(), ram_bytes)
             };
             return Ok(Box::new(Live::sifting(ram_bytes, chosen)?));
         }

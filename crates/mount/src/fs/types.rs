@@ -335,7 +335,7 @@ pub struct SiftStatus {
     /// The most of it. Above it no file is dropped.
     #[serde(default)]
     pub again_at_most: f64,
-    /// RAM of the sifter, bytes.
+    /// Most RAM that the sifter's files take, bytes.
     pub budget_bytes: u64,
     /// The user's patterns that no file has matched since the sifter was chosen, after a minute.
     #[serde(default)]

@@ -4,7 +4,8 @@
 //!
 //! - The bytes that came back are at most a share of the bytes of droppable files that plain ext4
 //!   would have written. Those are the bytes that have left RAM, without the ones fetched again.
-//! - The dropped bytes that may still come back are at most [`CAP`] times the RAM of the sifter.
+//! - The dropped bytes that may still come back are at most [`CAP`] times the RAM that the files of
+//!   the sifter may take.
 //! - No dropped file came back under this name.
 //!
 //! Each file is judged anew, so drops resume by themselves when the share has fallen.
@@ -35,7 +36,7 @@ use std::{collections::VecDeque, hash::BuildHasher};
 pub const AGAIN: f64 = 0.1;
 /// Drops whose names are remembered.
 const REMEMBERED: usize = 1 << 15;
-/// Most dropped bytes that may still come back, as a multiple of the sifter's RAM.
+/// Most dropped bytes that may still come back, as a multiple of the RAM that its files may take.
 const CAP: u64 = 8;
 /// Active time in which half of the outstanding bytes stop to be so, µs.
 const HALF_US: f64 = 600e6;
@@ -128,7 +129,8 @@ impl Ceiling {
         }
     }
 
-    /// Sets the share of the bytes that may be fetched again, and the RAM of the sifter.
+    /// Sets the share of the bytes that may be fetched again, and the RAM that the
+    /// sifter's files may take.
     pub(super) fn set(&mut self, again: f64, ram_bytes: u64) {
         (self.again, self.cap_bytes) = (again, CAP.saturating_mul(ram_bytes));
     }

@@ -312,6 +312,14 @@ impl Sift for Dropper {
 
     fn resize(&mut self, _: Micros, _: u64) {}
 
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+
+    fn oldest_us(&self, _: Micros) -> Option<Micros> {
+        None
+    }
+
     fn next_deadline(&self) -> Option<Micros> {
         None
     }
@@ -405,6 +413,14 @@ impl Sift for Dropless {
     fn need_space(&mut self, _: Micros, _: u64) {}
 
     fn resize(&mut self, _: Micros, _: u64) {}
+
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+
+    fn oldest_us(&self, _: Micros) -> Option<Micros> {
+        None
+    }
 
     fn next_deadline(&self) -> Option<Micros> {
         None

@@ -76,7 +76,8 @@ impl Decider {
                 Some(begun) if begun.is_of(&chosen) => Some(begun),
                 _ => {
                     let settings = stream.account_settings();
-                    Some(Box::new(Rehearsal::new(now, chosen, settings)?))
+                    let budget_bytes = stream.decisions.sift.budget_bytes();
+                    Some(Box::new(Rehearsal::new(now, chosen, budget_bytes, settings)?))
                 }
             },
             _ => None,
