@@ -5,5 +5,4 @@ mod failures;
 mod model;
 mod rights;
 mod same_decisions;
-mod waiting;
 mod writes;

@@ -28,7 +28,7 @@ impl Mapping {
         Self { at: at.cast(), len }
     }
 
-    pub(super) fn store(&self, at: usize, byte: u8) {
+    fn store(&self, at: usize, byte: u8) {
         assert!(at < self.len);
         // SAFETY: within the mapping; volatile, for others see it.
         unsafe { self.at.add(at).write_volatile(byte) }
@@ -40,7 +40,7 @@ impl Mapping {
         unsafe { self.at.add(at).read_volatile() }
     }
 
-    pub(super) fn sync(&self) {
+    fn sync(&self) {
         // SAFETY: the mapping's own range.
         unsafe { rustix::mm::msync(self.at.cast(), self.len, MsyncFlags::SYNC).unwrap() }
     }

@@ -21,11 +21,6 @@ impl Fs {
         if let Some(size) = changes.size {
             self.resize(self.decider.begin(tid), ino, size)?;
         }
-        if (changes.atime.is_some() || changes.mtime.is_some())
-            && let Some(waiting) = file_state.waiting()
-        {
-            self.mover.write_waiting(&waiting, false)?;
-        }
         self.delayed.join_group(ino, &file_state)?;
         let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
         let gate = file_state.gate.read();
@@ -58,11 +53,6 @@ impl Fs {
             if changes.mtime.is_some() {
                 table.dir_times.remove(&ino);
             }
-        }
-        if changes.mtime.is_some()
-            && let Some(waiting) = file_state.waiting()
-        {
-            waiting.times_were_set();
         }
         drop(place);
         drop(gate);

@@ -216,38 +216,6 @@ impl DelayedFile {
         (pages.base.is_none() || pages.changes.any()).then(|| pages.changes.bytes())
     }
 
-    /// Takes the changes, to be written to their place; `None`: there are none.
-    pub(super) fn take(&self) -> Option<Changes> {
-        let mut pages = self.pages.write();
-        pages.changes.any().then(|| pages.changes.take())
-    }
-
-    /// They could not be written.
-    pub(super) fn put_back(&self, taken: &Changes) {
-        self.pages.write().changes.put_back(taken);
-    }
-
-    /// The base has all that was taken: pages without a change since then leave RAM.
-    pub(super) fn leave_ram(&self, ram: &File) -> Result<()> {
-        self.pages.write().leave_ram(ram)
-    }
-
-    /// The base was changed otherwise: it has this size, and RAM has nothing of it.
-    pub(super) fn begin_anew(&self, ram: &File, base: Base, size: u64) -> Result<()> {
-        let mut pages = self.pages.write();
-        io(ram.set_len(0))?;
-        io(ram.set_len(size))?;
-        *pages = DelayedFile::with_base(self.delay_us, base, size).pages.into_inner();
-        Ok(())
-    }
-
-    /// Number of changed pages behind the end of the base.
-    pub(super) fn new_pages(&self) -> u64 {
-        let pages = self.pages.read();
-        let behind = pages.changes.below().div_ceil(PAGE_BYTES)..u64::MAX;
-        pages.changes.pages().parts(behind).map(|run| run.end - run.start).sum()
-    }
-
     /// Reads as many bytes as there are. `ram` is the file in RAM.
     pub(crate) fn read(&self, ram: &File, offset: u64, bytes: &mut [u8]) -> Result<usize> {
         let pages = self.pages.read();

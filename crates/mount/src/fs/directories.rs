@@ -16,7 +16,6 @@ use super::residence::Residence;
 use super::table::{self, InRam, LINKS, Table};
 use super::temporary::is_temporary;
 use super::types::{Attr, Caller, Entry, Ino, Name, Opened, ROOT};
-use super::waiting::Waiting;
 use flashsift_core::event::{Action, Create, FileId, FileOwner, MaybeOwned, OpenId};
 use flashsift_core::sift::{Birth, FILE_COST_BYTES};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
@@ -94,9 +93,6 @@ impl Fs {
         let (ino, id, file) =
             self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
         let file_state = table.share(ino, false).ok_or(Errno::STALE)?;
-        if table.is_in_ram(ino) {
-            file_state.set_may_wait(self.may_wait(&table, ino, opening));
-        }
         file_state.place_to_move().set_file(Some(Arc::new(file)));
         table.count_open(ino);
         let open = self.opened(at, ino, id, file_state, true);
@@ -497,17 +493,8 @@ impl Fs {
         permitted(to.0, to.1)?;
         let at = self.decider.begin(tid);
         self.delayed.bound_open_files();
-        let mut has_written = false;
         loop {
             let mut table = self.table();
-            // A crash must not leave the name to a part of the file's content.
-            if !has_written && let Some(waiting) = self.replaces_while_waiting(&mut table, from, to)
-            {
-                drop(table);
-                self.mover.write_waiting(&waiting, false)?;
-                has_written = true;
-                continue;
-            }
             if self.rename_delayed(&mut table, at, from, to, flags)? {
                 return Ok(());
             }
@@ -552,23 +539,6 @@ impl Fs {
             drop(table);
             self.mover.settle_now(&first)?;
         }
-    }
-
-    /// The changes that wait of a file on flash, which a rename would put in the place of another.
-    fn replaces_while_waiting(
-        &self,
-        table: &mut Namespace,
-        from: (Ino, &OsStr),
-        to: (Ino, &OsStr),
-    ) -> Option<Arc<Waiting>> {
-        if table.waiting().is_empty() || table.in_ram(from.0, from.1).is_some() {
-            return None;
-        }
-        let source = table.in_backing(from.0, from.1).ok()??;
-        let waiting = table.waiting().get(&table.known_as(source.st_ino))?.waiting()?;
-        let replaces =
-            table.in_ram(to.0, to.1).is_some() || table.in_backing(to.0, to.1).ok()?.is_some();
-        (replaces && waiting.unsaved().is_some()).then_some(waiting)
     }
 
     fn rename_in_ram(

@@ -206,8 +206,7 @@ impl Failing {
     fn prune(&mut self, table: &Table) {
         self.0.retain(|ino, error| {
             let directory = error.step == Step::SyncDirectory;
-            let waits = table.waiting().contains_key(ino);
-            table.node(*ino).is_some_and(|node| directory || waits || node.residence().is_in_ram())
+            table.node(*ino).is_some_and(|node| directory || node.residence().is_in_ram())
         });
     }
 }
