@@ -336,7 +336,7 @@ mod tests {
         assert!(Windows::new(first, first).is_some());
         assert_eq!(Windows::new(second, first), None);
         for bad in [
-            FeatureConfig { units: 61, ..second },
+            FeatureConfig { units: 101, ..second },
             FeatureConfig { unit_us: 1, ..second },
             FeatureConfig { units: 60, unit_us: u32::MAX },
         ] {

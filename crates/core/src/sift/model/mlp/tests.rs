@@ -101,7 +101,7 @@ fn models_that_cannot_run_as_trained_are_refused() {
     for (key, value, error) in [
         ("schema", "999", "features of version 999"),
         ("phase", "3", "`phase`"),
-        ("units", "61", "`units`"),
+        ("units", "101", "`units`"),
         ("unit_us", "0", "`unit_us`"),
         ("threshold", "NaN", "`threshold`"),
         ("threshold", "1.5", "`threshold`"),
