@@ -4,7 +4,7 @@
 #   sudo run.sh                # all parts: about an hour
 #   sudo run.sh cost           # the time that --live takes beside 20,000 reads a second: cost.csv
 #   sudo run.sh clock          # how long programs take at each maximum, and proposals: clock.csv
-#   sudo run.sh clock --tune --only chromium   # what the product's own clock finds: tuned.json
+#   sudo run.sh clock --tune --only chromium   # what `tune readahead --clock` finds: tuned.json
 #   sudo run.sh kinds          # what --live does on each file system: kinds.json
 #   sudo run.sh ends           # what signals leave: ends.json
 #   run.sh report              # RESULTS.md alone
