@@ -1,6 +1,7 @@
 //! The state machine, which takes one point at a time. Each part of it is a file below `machine/`.
 
 mod accesses;
+mod direct;
 mod files;
 mod folios;
 mod mappings;
@@ -21,6 +22,7 @@ use super::{
     tasks::{Tasks, Thread, is_interpreter},
 };
 use crate::events::{Skip, Skipped};
+use direct::DirectAccesses;
 use flashsift_core::{
     event::{Action, Create, Event, FileId, FileOwner, MaybeOwned, OpenId},
     page::PAGE_BYTES,
@@ -115,9 +117,7 @@ pub struct TracepointMachine {
     dirs: HashSet<Inode>,
     tasks: Tasks,
     threads: HashMap<u32, Thread, foldhash::fast::FixedState>,
-    /// Threads that access a file past the page cache, and whether by writing: the access may end
-    /// in another thread.
-    direct: HashMap<Inode, (u32, bool)>,
+    direct: DirectAccesses,
     maps: Maps,
     descriptors: Descriptors,
     files: Files,
@@ -160,7 +160,7 @@ impl TracepointMachine {
             dirs: HashSet::new(),
             tasks: Tasks::default(),
             threads: HashMap::default(),
-            direct: HashMap::new(),
+            direct: DirectAccesses::default(),
             maps: Maps::default(),
             descriptors: Descriptors::default(),
             files: Files::default(),
@@ -406,15 +406,17 @@ impl TracepointMachine {
             }
             What::DirectStep { inode, offset, len, write } => {
                 self.thread(tid).direct_write = write;
-                self.direct.insert(inode, (tid, write));
-                if self.direct_steps && len > 0 && !self.thread(tid).direct_call {
+                if !self.direct_steps {
+                    self.direct.step(tid, inode, (offset, len), write);
+                } else if len > 0 && !self.thread(tid).direct_call {
                     let file = self.file(inode);
                     let open = self.open_of(tid, file, write);
                     self.access(tid, file, open, (offset, len), write, true);
                 }
             }
             What::DirectEnd { inode, end, moved } => {
-                let (by, write) = self.direct.remove(&inode).unwrap_or((tid, false));
+                let start = end.saturating_sub(u64::try_from(moved).unwrap_or(0));
+                let (by, write) = self.direct.end(inode, start).unwrap_or((tid, false));
                 if let Ok(len @ 1..) = u64::try_from(moved)
                     && !self.thread(by).direct_call
                 {
@@ -424,7 +426,7 @@ impl TracepointMachine {
                     }
                     // In another thread, the call that began the access is over or not recorded.
                     let open = if by == tid { self.open_of(tid, file, write) } else { None };
-                    self.access(by, file, open, (end.saturating_sub(len), len), write, true);
+                    self.access(by, file, open, (start, len), write, true);
                 }
             }
             What::Sync { inode, data_only } => {
