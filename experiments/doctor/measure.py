@@ -254,7 +254,8 @@ def perform(remedy, key):
     """Do what the remedy says, as it is printed: `commands` or `undo`."""
     # Its directory exists on a machine that has run for a while.
     for path in re.findall(rf"{MOUNT}/\S+", remedy["commands"][-1]):
-        Path(path.strip("'")).mkdir(parents=True, exist_ok=True)
+        path = Path(path.strip("'"))
+        (path.parent if path.suffix else path).mkdir(parents=True, exist_ok=True)
     for command in remedy[key]:
         command = command if shutil.which("sudo") else command.replace("sudo ", "")
         subprocess.run(["/bin/sh", "-c", command], check=True)
