@@ -114,15 +114,17 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Loop devices of a process.
-fn loops(pid: u32) -> usize {
+/// Loop devices of a process, below /sys/block.
+fn loops(pid: u32) -> Vec<PathBuf> {
     let name = format!("flashsift-twin-{pid} ");
-    let backing = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("loop/backing_file"));
-    fs::read_dir("/sys/block")
-        .unwrap()
-        .filter_map(|entry| backing(entry.unwrap()).ok())
-        .filter(|backing| backing.contains(&name))
-        .count()
+    let backing = |device: &Path| fs::read_to_string(device.join("loop/backing_file"));
+    let devices = fs::read_dir("/sys/block").unwrap().map(|entry| entry.unwrap().path());
+    devices.filter(|device| backing(device).is_ok_and(|file| file.contains(&name))).collect()
+}
+
+/// The share of dirty pages that the kernel keeps for a device, in percent.
+fn share(device: &Path) -> String {
+    fs::read_to_string(device.join("bdi/min_ratio")).unwrap()
 }
 
 // Promises: Prove 2.
@@ -144,7 +146,7 @@ fn a_killed_proof_leaves_no_device_and_no_setting() {
         let mut ended = false;
         wait_until("two devices", || {
             ended = child.try_wait().unwrap().is_some();
-            ended || loops(child.id()) == 2
+            ended || loops(child.id()).len() == 2
         });
         if !ended {
             break child;
@@ -157,9 +159,12 @@ fn a_killed_proof_leaves_no_device_and_no_setting() {
         thread::sleep(Duration::from_millis(100));
     };
     assert!(before.is_none() || read().as_deref() == Some("3700\n"), "{before:?}");
+    let devices = loops(child.id());
+    wait_until("a share of dirty pages", || devices.iter().all(|device| share(device) != "0\n"));
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_until("a device is left", || loops(child.id()) == 0);
+    wait_until("a device is left", || loops(child.id()).is_empty());
+    wait_until("a share is left", || devices.iter().all(|device| share(device) == "0\n"));
     wait_until("the setting is left", || read() == before);
 }
 

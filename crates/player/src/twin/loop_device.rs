@@ -108,6 +108,12 @@ impl LoopDevice {
         Ok(Counters { written_bytes: at(6) * 512, writes: at(4), flushes: at(15) })
     }
 
+    /// The file that holds the share of all dirty pages that the kernel keeps for this device,
+    /// percent.
+    pub(super) fn share(&self) -> PathBuf {
+        self.stat.with_file_name("bdi/min_ratio")
+    }
+
     /// Waits until nothing on the device is mounted.
     pub(super) fn wait_unmounted(&self) -> Result<(), Error> {
         const LONGEST: Duration = Duration::from_secs(120);

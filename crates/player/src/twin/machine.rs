@@ -1,4 +1,4 @@
-//! Settings of the whole machine, changed for one pass. A helper process writes the old values back
+//! Settings of the whole machine or of a device, changed for one pass. A helper process writes the old values back
 //! when its input ends: at the end of the pass, and also if this process is killed. A restart of
 //! the machine forgets them anyway.
 
@@ -26,7 +26,7 @@ exit $failed"#;
 pub(super) struct Changed(Child);
 
 impl Changed {
-    /// Changes settings: files below `/proc/sys`, and values. The helper holds `lock`, too, so that
+    /// Changes settings: files below `/proc/sys` or `/sys`, and values. The helper holds `lock`, too, so that
     /// no other twin begins before it has restored them.
     pub(super) fn new(settings: &[(PathBuf, u64)], lock: &File) -> Result<Option<Self>, Error> {
         if settings.is_empty() {
@@ -47,8 +47,14 @@ impl Changed {
         })?;
         let this = Self(helper);
         for (path, value) in settings {
-            fs::write(path, value.to_string())
-                .map_err(|error| Error::at(path, "changing", error))?;
+            fs::write(path, value.to_string()).map_err(|error| match error.raw_os_error() {
+                Some(libc::EINVAL) if path.ends_with("bdi/min_ratio") => Error::Refused(format!(
+                    "{}: the kernel keeps {value} % of dirty pages for no further device: wait \
+                     until other twins have ended, or prove fewer settings at once",
+                    path.display()
+                )),
+                _ => Error::at(path, "changing", error),
+            })?;
             let kept =
                 fs::read_to_string(path).map_err(|error| Error::at(path, "reading", error))?;
             if kept.trim() != value.to_string() {

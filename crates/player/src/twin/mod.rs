@@ -26,6 +26,7 @@ use crate::Error;
 use arm::Mounted;
 use content::Content;
 use estimate::{Ratio, ratio};
+use flashsift_host::flusher::Flusher;
 use loop_device::LoopDevice;
 use rustix::{
     fs::{FlockOperation, flock},
@@ -146,9 +147,11 @@ pub fn run(
         }
     }
     let held = alone(passes.iter().any(|(machine, _)| !machine.is_empty()))?;
-    let at_once = arms_at_once(script)?;
+    let flusher = flashsift_host::flusher::settings()
+        .map_err(|error| Error::system("settings of the kernel's flusher", error))?;
     let mut split: Vec<Pass<'_>> = Vec::new();
     for (machine, arms) in passes {
+        let at_once = arms_at_once(script, most_dirty(script, flusher, machine), flusher)?;
         split.extend(arms.chunks(at_once).map(|part| (machine, part.to_vec())));
     }
     let passes = split;
@@ -159,7 +162,12 @@ pub fn run(
         let done_s = script.end_us() as f64 / 1e6 * pass as f64;
         let _restored_at_the_end = machine::Changed::new(machine, &held)?;
         let mut watch = |now_s: f64| watch.stop(done_s + now_s, all_s);
-        all.extend(run_pass(script, plan, &arms, pass, &mut watch)?);
+        let percent = share_percent(
+            most_dirty(script, flusher, machine),
+            flusher.background_bytes,
+            arms.len(),
+        );
+        all.extend(run_pass(script, plan, &arms, pass, (percent, &held), &mut watch)?);
     }
     // The order of the settings.
     let place = |arm: &ArmResult| {
@@ -211,10 +219,31 @@ fn alone(changes_machine: bool) -> Result<File, Error> {
     Ok(file)
 }
 
+/// Returns the most bytes of an arm that are dirty at one time, under settings of the machine.
+fn most_dirty(script: &Script, flusher: Flusher, machine: &[(PathBuf, u64)]) -> u64 {
+    let set = |name| machine.iter().find(|(path, _)| path.ends_with(name)).map(|(_, value)| value);
+    let us = |name, old| set(name).map_or(old, |value: &u64| value.saturating_mul(10_000));
+    let expire_us = us("dirty_expire_centisecs", flusher.expire_us);
+    let tick_us = us("dirty_writeback_centisecs", flusher.tick_us);
+    // Without a tick nothing is written because of its age.
+    let age_us = if tick_us == 0 { u64::MAX } else { expire_us.saturating_add(tick_us) };
+    script.most_dirty_bytes(age_us)
+}
+
+/// Returns the share of the kernel's limit that is to be kept for each device, percent. By itself
+/// the kernel divides the limit by what each device wrote lately, and writes pages of a device at
+/// once that has more: in life there is one such device, here other disks and arms would take from
+/// it. All arms get the same, and together leave a tenth for other devices.
+fn share_percent(dirty_bytes: u64, background_bytes: u64, arms: usize) -> u64 {
+    // A quarter more, as the flusher comes late.
+    let wanted = dirty_bytes.saturating_mul(125).div_ceil(background_bytes.max(1));
+    wanted.min(90 / arms.max(1) as u64).max(1)
+}
+
 /// Returns how many arms may run at once: so many that their memory suffices, and that their dirty
 /// pages together stay below the limit above which the kernel begins to write early. In life, only
 /// one of them would be there.
-fn arms_at_once(script: &Script) -> Result<usize, Error> {
+fn arms_at_once(script: &Script, dirty_bytes: u64, flusher: Flusher) -> Result<usize, Error> {
     let needed = memory_bytes(script);
     let text = std::fs::read_to_string("/proc/meminfo")
         .map_err(|error| Error::system("/proc/meminfo: reading", error))?;
@@ -232,9 +261,7 @@ fn arms_at_once(script: &Script) -> Result<usize, Error> {
             gib(available / 4 * 3)
         )));
     }
-    let flusher = flashsift_host::flusher::settings()
-        .map_err(|error| Error::system("settings of the kernel's flusher", error))?;
-    let clean = flusher.background_bytes / script.burst_bytes.max(1);
+    let clean = flusher.background_bytes / dirty_bytes.max(1);
     Ok(fit.min(clean.max(1)).min(usize::MAX as u64) as usize)
 }
 
@@ -289,6 +316,7 @@ fn run_pass(
     plan: &Plan,
     settings: &[(&Setting, bool)],
     pass: usize,
+    (percent, held): (u64, &File),
     watch: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Vec<ArmResult>, Error> {
     let mut arms = Vec::new();
@@ -298,6 +326,8 @@ fn run_pass(
         }
         arms.push(Arm::new(script, plan, setting, n as u64)?);
     }
+    let shares: Vec<_> = arms.iter().map(|arm| (arm.device.share(), percent)).collect();
+    let _restored_at_the_end = machine::Changed::new(&shares, held)?;
     let shared = Shared {
         begin: Barrier::new(arms.len() + 1),
         stop: AtomicBool::new(false),

@@ -98,9 +98,6 @@ pub struct InitialFile {
 /// A part of a file that is there before either has content or only blocks.
 pub const CHUNK_BYTES: u64 = 1 << 20;
 
-/// The age at which the kernel writes dirty pages by default, and the interval of its flusher.
-pub const BURST_US: u64 = 35_000_000;
-
 /// A whole trace.
 #[derive(Debug, Default)]
 pub struct Script {
@@ -114,14 +111,29 @@ pub struct Script {
     pub written_bytes: u64,
     /// The largest sum of file sizes at one time, bytes.
     pub peak_bytes: u64,
-    /// The most bytes written within [`BURST_US`]: dirty at one time, at most, unless they are
-    /// older because of the settings.
-    pub burst_bytes: u64,
     /// The trace says which syncs there were.
     pub has_syncs: bool,
 }
 
 impl Script {
+    /// Returns the most bytes that are dirty at one time where the kernel writes pages at this age.
+    pub fn most_dirty_bytes(&self, age_us: u64) -> u64 {
+        let bytes = |step: &Step| match step.op {
+            FileOp::Write(_, span, _) | FileOp::Store(_, span) => span.len,
+            _ => 0,
+        };
+        let (mut first, mut now, mut most) = (0, 0u64, 0);
+        for step in &self.steps {
+            now = now.saturating_add(bytes(step));
+            while self.steps[first].at_us.saturating_add(age_us) < step.at_us {
+                now -= bytes(&self.steps[first]);
+                first += 1;
+            }
+            most = most.max(now);
+        }
+        most
+    }
+
     /// Bytes of content that the files which are there before need.
     pub fn initial_content_bytes(&self) -> u64 {
         let chunks = |file: &InitialFile| file.changed.len() as u64 * CHUNK_BYTES;
@@ -187,7 +199,6 @@ impl ScriptBuilder {
                 mem::take(&mut file.changed).into_iter().filter(|n| *n < chunks).collect();
         }
         self.script.directories = self.directories;
-        self.script.burst_bytes = burst_bytes(&self.script.steps);
         self.script
     }
 
@@ -454,24 +465,6 @@ impl ScriptBuilder {
         self.most_grown_bytes = self.most_grown_bytes.max(self.grown_bytes);
         state.size = size;
     }
-}
-
-/// Returns the most bytes of writes within [`BURST_US`].
-fn burst_bytes(steps: &[Step]) -> u64 {
-    let bytes = |step: &Step| match step.op {
-        FileOp::Write(_, span, _) | FileOp::Store(_, span) => span.len,
-        _ => 0,
-    };
-    let (mut first, mut now, mut most) = (0, 0u64, 0);
-    for step in steps {
-        now = now.saturating_add(bytes(step));
-        while steps[first].at_us + BURST_US < step.at_us {
-            now -= bytes(&steps[first]);
-            first += 1;
-        }
-        most = most.max(now);
-    }
-    most
 }
 
 impl Sink for ScriptBuilder {
