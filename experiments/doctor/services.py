@@ -281,8 +281,8 @@ def all_bytes(counts):
 
 
 def bytes_of(name, counts):
-    """File data of one service, with all journal and metadata. The data of the others varies from run to
-    run: a checkpoint of a write-ahead log falls into it or not."""
+    """File data of one service, with all journal and metadata. The data of the others varies from
+    run to run: a checkpoint of a write-ahead log falls into it or not."""
     return counts["by_service"][name] + counts["metadata_written_bytes"]
 
 

@@ -1,6 +1,6 @@
-//! Settings of the whole machine or of a device, changed for one pass. A helper process writes the old values back
-//! when its input ends: at the end of the pass, and also if this process is killed. A restart of
-//! the machine forgets them anyway.
+//! Settings of the whole machine or of a device, changed for one pass. A helper process writes the
+//! old values back when its input ends: at the end of the pass, and also if this process is killed.
+//! A restart of the machine forgets them anyway.
 
 use crate::Error;
 use std::{
@@ -26,8 +26,8 @@ exit $failed"#;
 pub(super) struct Changed(Child);
 
 impl Changed {
-    /// Changes settings: files below `/proc/sys` or `/sys`, and values. The helper holds `lock`, too, so that
-    /// no other twin begins before it has restored them.
+    /// Changes settings: files below `/proc/sys` or `/sys`, and values. The helper holds `lock`,
+    /// too, so that no other twin begins before it has restored them.
     pub(super) fn new(settings: &[(PathBuf, u64)], lock: &File) -> Result<Option<Self>, Error> {
         if settings.is_empty() {
             return Ok(None);

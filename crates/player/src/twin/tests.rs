@@ -218,8 +218,8 @@ fn a_rename_over_a_file_is_one_operation() {
     assert!(matches!(last[..], [FileOp::Replaced(FileId(1), _), FileOp::Rename(..)]), "{last:?}");
 }
 
-/// The kernel lets a device have the share of all dirty pages that it has of recent writes. Beside a
-/// busy disk two of five arms were written 24 MiB early, and seemed worse by 34 %.
+/// The kernel lets a device have the share of all dirty pages that it has of recent writes. Beside
+/// a busy disk two of five arms were written early, 48 MiB more, and seemed worse by 34 %.
 #[test]
 fn each_device_is_kept_its_share_of_dirty_pages() {
     // The most that are dirty, the kernel's limit, arms.
