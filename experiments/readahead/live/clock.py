@@ -235,7 +235,8 @@ def main():
              "--sustained", "256MiB", "--rest", "1s", "-o", folder / "card.toml")
         text = re.sub(r"/dev/loop\d+", "the slow device", (folder / "card.toml").read_text())
         text = re.sub(r"^#.*\n+", "", text, flags=re.MULTILINE)
-        profile.write_text(text)
+        if not args.tune:
+            profile.write_text(text)
         print("profile", [line for line in text.splitlines() if re.match("(read|transfer)_us = ", line)],
               file=sys.stderr, flush=True)
         card.format()

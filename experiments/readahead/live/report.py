@@ -223,6 +223,20 @@ def short(at_rate, measured):
     return "".join(map(item, items))
 
 
+def tuned():
+    """The table of `tune readahead --clock`."""
+    rows = []
+    for name, found in json_of("tuned.json").items():
+        for size in found["sizes"]:
+            is_present = size["kib"] == found["present_kib"]
+            mark = " (proposed)" if size["kib"] == found["proposed_kib"] else " (now)" if is_present else ""
+            saved = [f"{size[key]:.2f}" for key in ("saving_s", "saving_low_s", "saving_high_s")]
+            rows.append([name, f"{size['kib']}{mark}", f"{median(size['seconds']):.2f}",
+                         *(["", ""] if is_present else [minus(f"{saved[0]} ({saved[1]} to {saved[2]})"),
+                                                        f"{size['rounds_won']} of {len(size['seconds'])}"]), found["date"]])
+    return table(["program", "maximum, KiB", "median, s", "saves, s", "rounds won", "date"], rows, 2)
+
+
 def machine():
     about = json_of("machine.json")
     return paragraphs(
@@ -245,7 +259,8 @@ def main():
     measured = clock()
     signals, after = ends()
     tables = {name: measured[name] for name in ("times", "counts", "chosen", "anew", "models")}
-    tables |= {"at_rate": at_rate, "free": free, "kinds": kinds(), "ends": signals}
+    tables |= {"at_rate": at_rate, "free": free, "kinds": kinds(), "ends": signals,
+               "tuned": tuned()}
     texts = {
         "machine": machine(), "short": short(at_rate, measured), "device": device(measured["rounds"]),
         "fitted": paragraphs("The device's time in the runs (in which it had requests) fits "
