@@ -176,6 +176,36 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "old-logs",
+        what: "four logs that were there before: a line of 100 bytes a second to each, 500 seconds",
+        required: 0.2,
+        knobs: &Side::SETTINGS,
+        prepare: old_logs,
+        perform: |stage| append_to_old_logs(stage, stage.count(500, 120), false),
+        ..ROW
+    },
+    Row {
+        name: "rotated-logs",
+        what: "the same, and each log is rotated once, as by logrotate",
+        required: 0.2,
+        knobs: &Side::SETTINGS,
+        prepare: old_logs,
+        perform: |stage| append_to_old_logs(stage, stage.count(500, 120), true),
+        ..ROW
+    },
+    Row {
+        name: "journal",
+        what: "a file of 8 MiB that was there before, mapped: as journald, an entry of 300 bytes a \
+               second behind the others, two stores before them, and `ftruncate` to the same size; \
+               an fsync after 5 minutes, 500 seconds",
+        required: 0.2,
+        knobs: &Side::SETTINGS,
+        programs: &["python3"],
+        prepare: |dir| Ok(fs::write(dir.join("system.journal"), vec![0_u8; JOURNAL_BYTES])?),
+        perform: |stage| journal(stage, stage.count(500, 120)),
+        ..ROW
+    },
+    Row {
         name: "neighbour",
         what: "120 files of 20 kB, one a second, while another program rewrites 2 MiB a second on \
                the same file system",
@@ -466,6 +496,59 @@ fn log(stage: &Stage, lines: u32) -> anyhow::Result<()> {
         log.write_all(format!("{line:010} {:>88}\n", "a line of a log").as_bytes())?;
         clock.wait_until(line);
     }
+    Ok(())
+}
+
+const OLD_LOGS: [&str; 4] = ["syslog", "auth.log", "kern.log", "access.log"];
+const JOURNAL_BYTES: usize = 8 << 20;
+
+fn old_logs(dir: &Path) -> anyhow::Result<()> {
+    for (number, log) in OLD_LOGS.iter().enumerate() {
+        fs::write(dir.join(log), content(number as u32, 150_000))?;
+    }
+    Ok(())
+}
+
+fn append_to_old_logs(stage: &Stage, lines: u32, rotates: bool) -> anyhow::Result<()> {
+    let open = |log: &str| {
+        OpenOptions::new().append(true).create(true).open(stage.dir.join(log)).map_err(Into::into)
+    };
+    let mut logs = OLD_LOGS.map(open).into_iter().collect::<anyhow::Result<Vec<File>>>()?;
+    let clock = Clock::start();
+    for line in 1..=lines {
+        for (number, log) in logs.iter_mut().enumerate() {
+            log.write_all(format!("{line:010} {:>88}\n", "a line of a log").as_bytes())?;
+            if rotates && line == lines * (number as u32 + 1) / 5 {
+                let name = OLD_LOGS[number];
+                fs::rename(stage.dir.join(name), stage.dir.join(format!("{name}.1")))?;
+                *log = open(name)?;
+            }
+        }
+        clock.wait_until(line);
+    }
+    Ok(())
+}
+
+fn journal(stage: &Stage, entries: u32) -> anyhow::Result<()> {
+    const STORES: &str = r#"
+import mmap, os, sys, time
+path, entries = sys.argv[1], int(sys.argv[2])
+journal = os.open(path, os.O_RDWR)
+size = os.fstat(journal).st_size
+mapped, end, start = mmap.mmap(journal, size), 1 << 20, time.monotonic()
+for entry in range(1, entries + 1):
+    mapped[end : end + 300] = b"%010d" % entry * 30
+    mapped[64:72] = b"%08d" % entry
+    mapped[8192 + entry % 4096 * 16 : 8200 + entry % 4096 * 16] = b"%08d" % entry
+    end += 300
+    os.ftruncate(journal, size)
+    if entry % 300 == 0:
+        os.fsync(journal)
+    time.sleep(max(0, start + entry - time.monotonic()))
+"#;
+    let mut writer = Command::new("python3");
+    writer.args(["-c", STORES]).arg(stage.dir.join("system.journal")).arg(entries.to_string());
+    ensure!(writer.status()?.success(), "the writer of the journal failed");
     Ok(())
 }
 

@@ -792,7 +792,8 @@ fn status_shows_what_reached_flash_and_what_ext4_would_write() {
     assert!(writes["device"]["written_bytes"].as_u64().unwrap() >= 65536, "{status}");
     assert_eq!(writes["model"]["expire_ms"].as_u64().unwrap() % 10, 0);
     // From now on the kernel writes past the daemon.
-    fs::OpenOptions::new().append(true).open(seen.join("synced")).unwrap().write_all(b"y").unwrap();
+    let mut open = fs::OpenOptions::new();
+    open.read(true).write(true).open(seen.join("synced")).unwrap().write_all(b"y").unwrap();
     let after = bed.status(&seen);
     let unseen = after["writes"]["unseen_opens"].as_u64().unwrap();
     assert_eq!(unseen, u64::from(after["passthrough"] == true));

@@ -124,6 +124,16 @@ pub fn is_synced_database(path: &str) -> bool {
     )
 }
 
+/// Extensions of files that their programs keep mapped and overwrite in place, mostly without a
+/// sync: journald's journals, and the databases of RRDtool.
+const MAPPED: [&str; 3] = ["journal", "journal~", "rrd"];
+
+/// Returns whether a program keeps the file with this path mapped, and writes it without a sync.
+pub fn is_kept_mapped(path: &str) -> bool {
+    let extension = file_name(path).rsplit_once('.').map(|(_, extension)| extension);
+    extension.is_some_and(|found| MAPPED.contains(&found))
+}
+
 /// Returns whether the path leads through a directory whose name contains `cache` in any case:
 /// `cache`, `code_cache`, `.cache`, Chromium's `Code Cache` and `GPUCache`. The file's own name
 /// does not count.
@@ -318,6 +328,21 @@ mod tests {
         }
     }
     use proptest::prelude::*;
+
+    // Promises: Mount 80.
+    #[test]
+    fn names_reveal_files_that_are_kept_mapped() {
+        for (path, is) in [
+            ("/log/journal/1/system.journal", true),
+            ("user-1000@1-2.journal~", true),
+            ("/var/lib/cpu.rrd", true),
+            ("a.db-journal", false),
+            ("a.journal/x", false),
+            ("journal", false),
+        ] {
+            assert_eq!(is_kept_mapped(path), is, "{path}");
+        }
+    }
 
     // Promises: Describe 15, Mount 10.
     #[test]

@@ -366,6 +366,7 @@ fn start(
         settled: options.settled.clone(),
         delayed: options.delayed.iter().map(|(of, time)| (of.clone(), micros(*time))).collect(),
         noatime: partly,
+        writes_wait: !options.even_if_used,
         flusher: flusher_settings(),
         ..Config::default()
     };

@@ -32,6 +32,7 @@ mod temporary;
 mod temps;
 pub(crate) mod types;
 mod volume;
+mod waiting;
 mod writes;
 mod xattrs;
 
@@ -51,6 +52,8 @@ use self::types::{Attr, Config, Ino, Status};
 use self::writes::{BlockDevice, figures};
 use flashsift_core::delayed::groups::Groups;
 use flashsift_core::event::Event;
+use flashsift_core::names::Patterns;
+use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::sift::account::Account;
 use flashsift_core::sift::{KeepConfig, live::Live};
 use parking_lot::{Mutex, MutexGuard};
@@ -87,6 +90,10 @@ pub struct Fs {
     device: Option<BlockDevice>,
     pub(crate) delayed: Arc<Delayed>,
     pub(crate) mover: Mover,
+    /// Whether appends to files on flash may wait, and overwrites, but for those that match. Where
+    /// blocks are smaller than pages, a page that waited costs more than what was overwritten.
+    writes_wait: [bool; 2],
+    write_through: Patterns,
     /// Opens of files, and their time in microseconds.
     pub(crate) open_times: [AtomicU64; 2],
 }
@@ -121,6 +128,8 @@ impl Fs {
         let names = Arc::new(Mutex::new(names));
         let counters = Arc::new(Mutex::new(Status { schema: 1, ..Status::default() }));
         let lose_us = config.lose_at_most_us;
+        let block_bytes = rustix::fs::fstatvfs(&backing.root)?.f_frsize;
+        let writes_wait = [config.writes_wait, config.writes_wait && block_bytes >= PAGE_BYTES];
         let delayed =
             Delayed::new(groups, &config.settled, lose_us, names.clone(), counters.clone());
         let delayed = Arc::new(delayed);
@@ -138,6 +147,8 @@ impl Fs {
             decider,
             delayed,
             mover,
+            writes_wait,
+            write_through: Patterns::new(&config.settled),
             open_times: Default::default(),
         })
     }
@@ -207,7 +218,8 @@ impl Fs {
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
         let files = self.table().named_in_ram().len() as u64;
-        let bytes = if files == 0 { 0 } else { self.store.content()?.0 };
+        let waits = self.mover.waiting_bytes().0 > 0;
+        let bytes = if files == 0 && !waits { 0 } else { self.store.content()?.0 };
         let in_ram = self.reservation.needed(files, bytes).div_ceil(all.f_frsize.max(1));
         all.f_bfree = all.f_bfree.saturating_sub(in_ram);
         all.f_bavail = all.f_bavail.saturating_sub(in_ram);
@@ -264,6 +276,7 @@ impl Fs {
         status.files_in_ram = table.named_in_ram().len() as u64;
         status.failures = self.mover.failures(&table);
         drop(table);
+        (status.waiting_files, status.waiting_bytes) = self.mover.waiting_bytes();
         status.failing_files = status.failures.len() as u64;
         status.failures.truncate(FAILURES_SHOWN);
         status.failing = status

@@ -381,7 +381,7 @@ impl Filesystem for Adapter {
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let begun = Instant::now();
         self.answer("open", || {
-            let (open, opened) = match self.fs.open(request.pid(), ino.0) {
+            let (open, opened) = match self.fs.open_as(request.pid(), ino.0, flags.0) {
                 Ok(opened) => opened,
                 Err(error) => return reply.error(number(error)),
             };

@@ -5,4 +5,5 @@ mod failures;
 mod model;
 mod rights;
 mod same_decisions;
+mod waiting;
 mod writes;

@@ -25,6 +25,10 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
     if let Some(allowed) = status.allowed_bytes {
         line("", format!("memory is short: at most {} for now", size::bytes(allowed)));
     }
+    if status.waiting_files > 0 {
+        let (waiting, bytes) = (files(status.waiting_files), size::bytes(status.waiting_bytes));
+        line("waiting", format!("{bytes} of changes in RAM, of {waiting} on flash"));
+    }
     if !status.foreground.is_empty() {
         line("foreground", status.foreground.clone());
     }

@@ -246,6 +246,8 @@ fn a_name_that_the_kernel_remembers_as_missing_opens_no_private_file() {
         let group = if name == "shared" { BOB } else { ANN };
         std::os::unix::fs::chown(mounted.below(name), Some(ANN), Some(group)).unwrap();
         let (success, said) = shell(&mounted, bob, tried);
+        // An append may wait in RAM.
+        mounted.settle();
         let now = fs::read_to_string(mounted.below(name)).unwrap();
         match name {
             "shared" => assert!(success && now == "secretx\n", "{said}"),

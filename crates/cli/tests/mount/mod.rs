@@ -11,6 +11,7 @@ mod requests;
 mod seen;
 mod sifting;
 mod slow_flash;
+mod waiting;
 mod write_back;
 
 use crate::places::{Places, is_mounted, make_image, mount_image, skip};

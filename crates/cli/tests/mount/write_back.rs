@@ -28,7 +28,7 @@ impl Mapping {
         Self { at: at.cast(), len }
     }
 
-    fn store(&self, at: usize, byte: u8) {
+    pub(super) fn store(&self, at: usize, byte: u8) {
         assert!(at < self.len);
         // SAFETY: within the mapping; volatile, for others see it.
         unsafe { self.at.add(at).write_volatile(byte) }
@@ -40,7 +40,7 @@ impl Mapping {
         unsafe { self.at.add(at).read_volatile() }
     }
 
-    fn sync(&self) {
+    pub(super) fn sync(&self) {
         // SAFETY: the mapping's own range.
         unsafe { rustix::mm::msync(self.at.cast(), self.len, MsyncFlags::SYNC).unwrap() }
     }

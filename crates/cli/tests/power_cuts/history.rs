@@ -251,7 +251,8 @@ impl<'a> Application<'a> {
     }
 
     /// Whether the file that a step changed is in BACKING now, with the change: a file that stays
-    /// in RAM may have an older copy there.
+    /// in RAM may have an older copy there. Bytes that are written to a file there may wait in RAM,
+    /// and come there later.
     fn in_place(&self, step: &Step) -> bool {
         use Step::*;
         let (Create(name)
@@ -268,13 +269,14 @@ impl<'a> Application<'a> {
             return always;
         }
         let file = self.names[name];
+        let may_wait = matches!(step, Overwrite(..) | Append(_));
         self.names.iter().filter(|(_, other)| **other == file).any(|(name, _)| {
             let mut value = [0; 32];
             let below = self.place.backing.join(name);
             let same = |seen: Vec<u8>| fs::read(&below).is_ok_and(|there| there == seen);
             rustix::fs::getxattr(&below, ATTRIBUTE, &mut value)
                 .is_ok_and(|len| value[..len] == *file.to_string().as_bytes())
-                && fs::read(self.place.top.join(name)).is_ok_and(same)
+                && (may_wait || fs::read(self.place.top.join(name)).is_ok_and(same))
         })
     }
 }

@@ -72,7 +72,7 @@ impl Daemon {
         let status = self.fs.status();
         format!(
             "{} ({})",
-            show::counted(status.files_in_ram, "file"),
+            show::counted(status.files_in_ram + status.waiting_files, "file"),
             show::bytes(status.ram_bytes)
         )
     }

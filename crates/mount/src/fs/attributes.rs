@@ -21,6 +21,13 @@ impl Fs {
         if let Some(size) = changes.size {
             self.resize(self.decider.begin(tid), ino, size)?;
         }
+        if changes.mode.is_some_and(|mode| mode & 0o6000 != 0) {
+            // BACKING clears these bits when another user writes.
+            file_state.set_may_wait([false; 2]);
+        }
+        if file_state.waiting().is_some() && with_stripped(changes, &self.attr(ino)?).has_any() {
+            self.mover.write_waiting_first(ino, &file_state)?;
+        }
         self.delayed.join_group(ino, &file_state)?;
         let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
         let gate = file_state.gate.read();
@@ -60,6 +67,13 @@ impl Fs {
         let attr = table.attr_of(ino);
         table.release(ino, file_state);
         attr
+    }
+}
+
+impl Changes {
+    /// Whether it is more than a new size.
+    fn has_any(&self) -> bool {
+        self.mode.or(self.uid).or(self.gid).is_some() || self.atime.or(self.mtime).is_some()
     }
 }
 

@@ -135,11 +135,7 @@ impl DelayedFile {
 
     /// A file that BACKING has, with nothing of it in RAM.
     pub(super) fn with_base(delay_us: Micros, base: Base, size: u64) -> DelayedFile {
-        let mut missing = Extents::default();
-        missing.insert(pages_of(size));
-        let changes = Changes::of_size(size);
-        let pages = Pages { base: Some(base), missing, changes, ..Pages::default() };
-        DelayedFile { delay_us, pages: RwLock::new(pages) }
+        DelayedFile { delay_us, pages: RwLock::new(Pages::with_base(base, size)) }
     }
 
     /// Records a sync. Returns for how long it may be delayed; `None`: there is nothing to sync.
@@ -218,31 +214,7 @@ impl DelayedFile {
 
     /// Reads as many bytes as there are. `ram` is the file in RAM.
     pub(crate) fn read(&self, ram: &File, offset: u64, bytes: &mut [u8]) -> Result<usize> {
-        let pages = self.pages.read();
-        let size = io(ram.metadata())?.len();
-        let end = size.min(offset.saturating_add(bytes.len() as u64));
-        if offset >= end {
-            return Ok(0);
-        }
-        let bytes = &mut bytes[..(end - offset) as usize];
-        if pages.missing.is_empty() {
-            return read_all(ram, offset, bytes);
-        }
-        let touched = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
-        let within = |run: Range<u64>| {
-            let from = (run.start * PAGE_BYTES).max(offset);
-            let to = (run.end * PAGE_BYTES).min(end);
-            ((from - offset) as usize..(to - offset) as usize, from)
-        };
-        for run in pages.missing.gaps(touched.clone()) {
-            let (part, from) = within(run);
-            read_all(ram, from, &mut bytes[part])?;
-        }
-        for run in pages.missing.parts(touched) {
-            let (part, from) = within(run);
-            pages.read_base(from, &mut bytes[part])?;
-        }
-        Ok(bytes.len())
+        self.pages.read().read(ram, offset, bytes)
     }
 
     /// Performs a change of the file in RAM, which it may need parts of the base for.
@@ -252,48 +224,92 @@ impl DelayedFile {
         change: Change,
         act: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let mut pages = self.pages.write();
-        let before = io(ram.metadata())?.len();
-        match change {
-            Change::Write { offset, len } | Change::Allocate { offset, len, .. } => {
-                let torn: Vec<u64> = pages.changes.torn_by(offset, len).collect();
-                torn.into_iter().try_for_each(|page| pages.fill(ram, page, before))?;
-            }
-            Change::Resize(size) if size < before && !size.is_multiple_of(PAGE_BYTES) => {
-                pages.fill(ram, size / PAGE_BYTES, before)?;
-            }
-            Change::Resize(_) => {}
-        }
-        let done = act();
-        pages.version += 1;
-        let after = io(ram.metadata())?.len();
-        let pages = &mut *pages;
-        match change {
-            Change::Write { offset, len } => {
-                if let Ok(done) = &done {
-                    pages.wrote(ram, offset, done.covered(len).min(len), len, after)?;
-                }
-            }
-            Change::Resize(_) => pages.resized(after),
-            Change::Allocate { offset, len, flags } => {
-                let zeroes =
-                    flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
-                if after != before {
-                    pages.resized(after);
-                }
-                if zeroes && done.is_ok() {
-                    let len = len.min(after.saturating_sub(offset));
-                    pages.changes.wrote(offset, len);
-                    pages.missing.remove(pages_touched(offset, len));
-                }
-                pages.changes.touched();
-            }
-        }
-        done
+        self.pages.write().change(ram, change, act)
     }
 }
 
 impl Pages {
+    /// A file that the base has, with nothing of it in RAM.
+    pub(super) fn with_base(base: Base, size: u64) -> Pages {
+        let mut missing = Extents::default();
+        missing.insert(pages_of(size));
+        let changes = Changes::of_size(size);
+        Pages { base: Some(base), missing, changes, ..Pages::default() }
+    }
+
+    /// Reads as many bytes as there are. `ram` is the file in RAM.
+    pub(super) fn read(&self, ram: &File, offset: u64, bytes: &mut [u8]) -> Result<usize> {
+        let size = io(ram.metadata())?.len();
+        let end = size.min(offset.saturating_add(bytes.len() as u64));
+        if offset >= end {
+            return Ok(0);
+        }
+        let bytes = &mut bytes[..(end - offset) as usize];
+        if self.missing.is_empty() {
+            return read_all(ram, offset, bytes);
+        }
+        let touched = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+        let within = |run: Range<u64>| {
+            let from = (run.start * PAGE_BYTES).max(offset);
+            let to = (run.end * PAGE_BYTES).min(end);
+            ((from - offset) as usize..(to - offset) as usize, from)
+        };
+        for run in self.missing.gaps(touched.clone()) {
+            let (part, from) = within(run);
+            read_all(ram, from, &mut bytes[part])?;
+        }
+        for run in self.missing.parts(touched) {
+            let (part, from) = within(run);
+            self.read_base(from, &mut bytes[part])?;
+        }
+        Ok(bytes.len())
+    }
+
+    /// Performs a change of the file in RAM, which it may need parts of the base for.
+    pub(super) fn change<T: Covered>(
+        &mut self,
+        ram: &File,
+        change: Change,
+        act: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let before = io(ram.metadata())?.len();
+        match change {
+            Change::Write { offset, len } | Change::Allocate { offset, len, .. } => {
+                let torn: Vec<u64> = self.changes.torn_by(offset, len).collect();
+                torn.into_iter().try_for_each(|page| self.fill(ram, page, before))?;
+            }
+            Change::Resize(size) if size < before && !size.is_multiple_of(PAGE_BYTES) => {
+                self.fill(ram, size / PAGE_BYTES, before)?;
+            }
+            Change::Resize(_) => {}
+        }
+        let done = act();
+        self.version += 1;
+        let after = io(ram.metadata())?.len();
+        match change {
+            Change::Write { offset, len } => {
+                if let Ok(done) = &done {
+                    self.wrote(ram, offset, done.covered(len).min(len), len, after)?;
+                }
+            }
+            Change::Resize(_) => self.resized(after),
+            Change::Allocate { offset, len, flags } => {
+                let zeroes =
+                    flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
+                if after != before {
+                    self.resized(after);
+                }
+                if zeroes && done.is_ok() {
+                    let len = len.min(after.saturating_sub(offset));
+                    self.changes.wrote(offset, len);
+                    self.missing.remove(pages_touched(offset, len));
+                }
+                self.changes.touched();
+            }
+        }
+        done
+    }
+
     /// Reads from the base; behind its end are zeros.
     fn read_base(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let base = self.base.as_ref();
@@ -358,12 +374,13 @@ impl Pages {
         }
         // Behind the end on flash there is nothing to read.
         missing.remove(self.changes.below().div_ceil(PAGE_BYTES)..u64::MAX);
-        for run in missing.iter() {
+        // Set first: if RAM keeps some of them, they are read from the base nevertheless.
+        self.missing = missing;
+        for run in self.missing.iter() {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let (at, end) = (run.start * PAGE_BYTES, run.end * PAGE_BYTES);
             rustix::fs::fallocate(ram, flags, at, end - at)?;
         }
-        self.missing = missing;
         Ok(())
     }
 }

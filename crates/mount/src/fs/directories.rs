@@ -12,7 +12,7 @@ use super::decider::At;
 use super::delayed_file::DelayedFile;
 use super::namespace::Namespace;
 use super::open_files::asks_for_sync;
-use super::residence::Residence;
+use super::residence::{FileState, Residence};
 use super::table::{self, InRam, LINKS, Table};
 use super::temporary::is_temporary;
 use super::types::{Attr, Caller, Entry, Ino, Name, Opened, ROOT};
@@ -42,6 +42,28 @@ impl Created<'_> {
         let mode = Some(mode.as_raw_mode() & 0o7777);
         Create { file: self.file, name, owner: Some(owner), mode, sync: self.sync }
     }
+}
+
+/// Files on flash of which changes wait, and which a rename would put in the place of another.
+fn replaces_while_waiting(
+    table: &mut Namespace,
+    from: (Ino, &OsStr),
+    to: (Ino, &OsStr),
+    flags: RenameFlags,
+) -> Vec<(Ino, Arc<FileState>)> {
+    if table.waiting().is_empty() {
+        return Vec::new();
+    }
+    let [source, target] = [from, to].map(|(dir, name)| match table.in_ram(dir, name) {
+        Some(in_ram) => Some(in_ram.ino),
+        None => {
+            let stat = table.in_backing(dir, name).ok()??;
+            Some(table.known_as(stat.st_ino))
+        }
+    });
+    let exchanged = target.filter(|_| flags.contains(RenameFlags::EXCHANGE));
+    let moved = source.filter(|_| target.is_some()).into_iter().chain(exchanged);
+    moved.filter_map(|ino| Some((ino, table.waiting().get(&ino)?.clone()))).collect()
 }
 
 /// Checks that this name may be created.
@@ -93,6 +115,9 @@ impl Fs {
         let (ino, id, file) =
             self.make_file(&mut table, at, caller, parent, name, mode, asks_for_sync(flags))?;
         let file_state = table.share(ino, false).ok_or(Errno::STALE)?;
+        if table.is_in_ram(ino) {
+            file_state.set_may_wait(self.may_wait(&table, ino, opening));
+        }
         file_state.place_to_move().set_file(Some(Arc::new(file)));
         table.count_open(ino);
         let open = self.opened(at, ino, id, file_state, true);
@@ -493,8 +518,21 @@ impl Fs {
         permitted(to.0, to.1)?;
         let at = self.decider.begin(tid);
         self.delayed.bound_open_files();
+        let mut has_written = false;
         loop {
             let mut table = self.table();
+            // A crash must not leave the name to a part of the file's content.
+            if !has_written {
+                has_written = true;
+                let waiting = replaces_while_waiting(&mut table, from, to, flags);
+                drop(table);
+                for (ino, file_state) in waiting {
+                    let done = self.mover.write_waiting_first(ino, &file_state);
+                    self.table().release(ino, file_state);
+                    done?;
+                }
+                table = self.table();
+            }
             if self.rename_delayed(&mut table, at, from, to, flags)? {
                 return Ok(());
             }

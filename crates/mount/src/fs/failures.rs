@@ -206,7 +206,9 @@ impl Failing {
     fn prune(&mut self, table: &Table) {
         self.0.retain(|ino, error| {
             let directory = error.step == Step::SyncDirectory;
-            table.node(*ino).is_some_and(|node| directory || node.residence().is_in_ram())
+            let waits = table.waiting().get(ino).and_then(|state| state.waiting());
+            let waits = waits.is_some_and(|waiting| waiting.unsaved().is_some());
+            table.node(*ino).is_some_and(|node| directory || waits || node.residence().is_in_ram())
         });
     }
 }

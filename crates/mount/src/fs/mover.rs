@@ -23,6 +23,7 @@ mod in_place;
 mod performing;
 mod placing;
 mod removal;
+mod waiting;
 
 use super::backing::{Backing, OpenDir, keep_time};
 use super::decider::Decider;
@@ -43,6 +44,7 @@ use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 /// Copies of a changing file that are tried before its writers have to wait.
@@ -162,6 +164,12 @@ pub(crate) struct Mover {
     handed_over: Mutex<VecDeque<(Micros, Ino)>>,
     /// Time from a file's being handed over to its name, µs.
     unnamed_us: Micros,
+    /// Time for which changes of a file on flash wait, µs.
+    waits_us: Micros,
+    /// When changes may be to be written that wait, µs; the largest number: none waits.
+    waiting_due_us: AtomicU64,
+    /// The pause after the next failure to write them, µs; 0: the first one's.
+    waiting_pause_us: AtomicU64,
 }
 
 impl Mover {
@@ -185,6 +193,9 @@ impl Mover {
             kept: Mutex::default(),
             handed_over: Mutex::default(),
             unnamed_us: (lose_at_most_us / WINDOW).min(UNNAMED_US),
+            waits_us: lose_at_most_us - lose_at_most_us / WINDOW,
+            waiting_due_us: AtomicU64::new(Micros::MAX),
+            waiting_pause_us: AtomicU64::new(0),
         }
     }
 
@@ -207,6 +218,7 @@ impl Mover {
         self.decider.handle_deadline(now_us);
         let done = self.perform();
         let done = done.and(self.settle_handed_over(self.decider.now().max(now_us)));
+        let done = done.and(self.write_due(self.decider.now().max(now_us)));
         // A failure is logged there, and the epoch is tried again.
         let _ = self.delayed.end_due_epoch(self.decider.now().max(now_us));
         // The times of directories that the kernel still knows can wait: files come and go there,
@@ -236,6 +248,11 @@ impl Mover {
     ///
     /// The files that could not be written back, which stay in RAM.
     pub(crate) fn write_back_all(&self) -> Result<(), WriteBackFailures> {
+        // Files that cannot be written back do not keep these from it.
+        self.write_back_files().and(self.write_all_waiting())
+    }
+
+    fn write_back_files(&self) -> Result<(), WriteBackFailures> {
         self.delayed.end_epoch(Ending::Asked).map_err(WriteBackError::of_all(Step::Epoch))?;
         let all: Vec<Ino> = {
             let table = self.table();
@@ -338,7 +355,11 @@ impl Mover {
         self.decider.need_space(bytes);
         let done = self.perform();
         // A file that cannot be written back does not keep the others from freeing space.
-        match self.counters.lock().settled > before || self.store.usage()?.0 < used {
+        let has_freed = || -> Result<bool, Errno> {
+            Ok(self.counters.lock().settled > before || self.store.usage()?.0 < used)
+        };
+        // Pages of files on flash are few, and cost more than others: they are overwritten.
+        match has_freed()? || (self.write_all_waiting().is_ok() && has_freed()?) {
             true => Ok(()),
             false => Err(done.err().map_or(Errno::NOSPC, Into::into)),
         }

@@ -110,13 +110,20 @@ impl Namespace {
     fn full_attr_of(&mut self, ino: Ino) -> Result<Attr> {
         let node = self.node(ino).ok_or(Errno::STALE)?;
         let open = node.file_state().and_then(|file_state| file_state.place().file().cloned());
+        let waiting = node.file_state().and_then(|file_state| file_state.waiting());
         let links = node.names.len() as u32;
         match node.residence().clone() {
             Residence::Ram(_) | Residence::HandedOver | Residence::Delayed(_) => {
                 Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) })
             }
             Residence::Gone(attr) => Ok(match open {
-                Some(file) => Attr { nlink: 0, ..Attr::new(ino, &rustix::fs::fstat(&file)?) },
+                Some(file) => {
+                    let mut attr = Attr { nlink: 0, ..Attr::new(ino, &rustix::fs::fstat(&file)?) };
+                    if let Some(waiting) = waiting {
+                        waiting.show(&mut attr);
+                    }
+                    attr
+                }
                 None => *attr,
             }),
             Residence::Flash(backing_ino) => {
@@ -125,6 +132,9 @@ impl Namespace {
                     None => self.stat_by_name(ino, backing_ino)?,
                 };
                 let mut attr = Attr::new(ino, &stat);
+                if let Some(waiting) = waiting {
+                    waiting.show(&mut attr);
+                }
                 attr.nlink -= self.hidden_names(backing_ino).min(attr.nlink);
                 if ino == ROOT && attr.nlink > 2 {
                     // The name in our own directory is not shown.
@@ -218,6 +228,15 @@ impl Namespace {
             let found = rustix::fs::fstat(&file)?.st_ino == backing_ino;
             Ok((file, found))
         })
+    }
+
+    /// Lets go of a file on flash of which nothing waits in RAM any more, if it is not open.
+    pub(crate) fn end_waiting(&mut self, ino: Ino) {
+        if self.let_go_of_waiting(ino)
+            && let Some(file) = self.file(ino)
+        {
+            self.decider.leaves_ram(file);
+        }
     }
 
     /// Records that files in RAM came to this directory or left it.

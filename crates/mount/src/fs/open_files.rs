@@ -3,15 +3,19 @@
 use super::Fs;
 use super::caller::{User, as_user};
 use super::decider::At;
+use super::delayed::open_share;
 use super::delayed_file::{Change, Covered};
-use super::mover::Job;
+use super::mover::{Job, Mover};
 use super::namespace::Namespace;
 use super::opens::Open;
 use super::reservation::EXTENT_BYTES;
 use super::residence::{FileState, Place, Residence};
+use super::store::Scratch;
 use super::table::Node;
 use super::types::{Access, Ino, Opened, errno};
+use super::waiting::{self, Waiting};
 use flashsift_core::event::{Action, FileId, OpenId};
+use flashsift_core::names::{is_kept_mapped, is_synced_database};
 use flashsift_core::page::PAGE_BYTES;
 use flashsift_core::sift::live::ContentKey;
 use flashsift_core::structure::extents::pages_touched;
@@ -23,15 +27,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 impl Fs {
-    /// Opens a regular file. The caller checks the permissions.
+    /// Opens a regular file for reading and writing. The caller checks the permissions.
     ///
     /// # Errors
     ///
     /// `ESTALE`: the file is gone from BACKING. The errors of opening it there.
     pub fn open(&self, tid: u32, ino: Ino) -> Result<(OpenId, Opened)> {
+        self.open_as(tid, ino, OFlags::RDWR.bits() as i32)
+    }
+
+    /// The same with these flags of `open`.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn open_as(&self, tid: u32, ino: Ino, flags: i32) -> Result<(OpenId, Opened)> {
         let at = self.decider.begin_open(tid);
         let mut table = self.table();
-        let (file_state, opened) = self.hold(&mut table, ino)?;
+        let flags = OFlags::from_bits_retain(flags as u32);
+        let (file_state, opened) = self.hold(&mut table, ino, flags)?;
         match self.identity(&mut table, at, ino, &file_state) {
             Ok(file) => Ok((self.opened(at, ino, file, file_state, false), opened)),
             Err(error) => {
@@ -73,8 +87,16 @@ impl Fs {
     }
 
     /// The file is open once more, if only for this program itself.
-    fn hold(&self, table: &mut Namespace, ino: Ino) -> Result<(Arc<FileState>, Opened)> {
+    fn hold(
+        &self,
+        table: &mut Namespace,
+        ino: Ino,
+        flags: OFlags,
+    ) -> Result<(Arc<FileState>, Opened)> {
         let file_state = self.delayed.file_state(table, ino)?;
+        if table.node(ino).is_some_and(|node| node.opens == 0) {
+            file_state.set_may_wait(self.may_wait(table, ino, flags));
+        }
         let mut place = file_state.place_to_move();
         let node = table.node(ino).ok_or(Errno::STALE)?;
         let (is, opens) = (node.residence().clone(), node.opens);
@@ -85,7 +107,10 @@ impl Fs {
                 _ => self.store.open(ino)?,
             }));
         }
-        let opened = if place.residence().is_in_ram() || file_state.is_in_group() {
+        let opened = if place.residence().is_in_ram()
+            || file_state.is_in_group()
+            || (opens == 0 && file_state.may_wait(true))
+        {
             Opened::InRam
         } else {
             Opened::Settled { first: opens == 0 && table.names_are_durable(ino) }
@@ -93,6 +118,49 @@ impl Fs {
         drop(place);
         table.count_open(ino);
         Ok((file_state, opened))
+    }
+
+    /// Which writes to a file that is on flash, or gets there while it is open, may wait: appends,
+    /// and others. `flags` are those of its first open. If any may, every access to it is to be
+    /// seen. A file that is open for reading as well is likely to be read, which the kernel does
+    /// faster.
+    pub(super) fn may_wait(&self, table: &Namespace, ino: Ino, flags: OFlags) -> [bool; 2] {
+        let [appends_wait, others_wait] = self.writes_wait;
+        let Some(node) = table.node(ino).filter(|_| appends_wait) else { return [false; 2] };
+        let is_mapped = || {
+            others_wait
+                && node.names.iter().any(|(_, name)| is_kept_mapped(&name.to_string_lossy()))
+        };
+        if node.residence().is_in_ram()
+            || node.file_state().is_some_and(|it| it.waiting().is_some())
+        {
+            return [true, is_mapped()];
+        }
+        if self.is_write_through(table, node) {
+            return [false; 2];
+        }
+        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+        let only_writes = flags.contains(OFlags::WRONLY) && !flags.contains(OFlags::APPEND);
+        let others = (others_wait && only_writes) || is_mapped();
+        [writes && (others || flags.contains(OFlags::APPEND)), writes && others]
+    }
+
+    /// Space in RAM for the changes of a file on flash, if they may wait.
+    fn begin_waiting(&self, ino: Ino, file: &File) -> Option<Scratch> {
+        if !waiting::may_wait(file) || self.backing.is_synchronous() {
+            return None;
+        }
+        let table = self.table();
+        let node = table.node(ino)?;
+        let is_on_flash = matches!(node.residence(), Residence::Flash(_));
+        let may = is_on_flash && !self.is_write_through(&table, node);
+        (may && table.waiting().len() < open_share()).then(|| self.store.scratch().ok())?
+    }
+
+    /// Whether a file never lives in RAM because of a name.
+    fn is_write_through(&self, table: &Namespace, node: &Node) -> bool {
+        let mut paths = node.names.iter().map(|(dir, name)| table.path(*dir, name));
+        paths.any(|path| is_synced_database(&path) || self.write_through.matches(&path))
     }
 
     /// Whether an open with these flags of `open` may change its file: BACKING may be read-only, or
@@ -206,6 +274,7 @@ impl Fs {
         if let Some(file_state) = table.node(ino).and_then(Node::file_state) {
             file_state.place_to_move().set_file(None);
         }
+        table.end_waiting(ino);
         table.release_unused(ino);
         let Some(node) = table.node(ino) else { return };
         if node.residence().is_in_ram() && node.names.is_empty() {
@@ -238,15 +307,18 @@ impl Fs {
         let at = self.decider.begin(access.tid);
         let it = self.at_open(open)?;
         let (file, stays) = it.file_state.open()?;
+        let waiting = it.file_state.waiting().filter(|_| stays.is_none());
         // On flash a read does not wait for a slow write, so a read may follow a truncation that it
         // overlaps.
-        let _order = stays.is_some().then(|| it.file_state.order.read());
+        let in_order = stays.is_some() || waiting.is_some();
+        let _order = in_order.then(|| it.file_state.order.read());
         let delayed = stays.as_ref().and_then(|place| place.residence().delayed().cloned());
-        let mut read = match &delayed {
-            Some(delayed) => delayed.read(&file, offset, bytes)?,
-            None => 0,
+        let (mut read, all) = match (&delayed, &waiting) {
+            (Some(delayed), _) => (delayed.read(&file, offset, bytes)?, true),
+            (None, Some(waiting)) => (waiting.read(offset, bytes)?, true),
+            (None, None) => (0, false),
         };
-        while delayed.is_none() && read < bytes.len() {
+        while !all && read < bytes.len() {
             match file.read_at(&mut bytes[read..], offset + read as u64) {
                 Ok(0) => break,
                 Ok(more) => read += more,
@@ -286,6 +358,8 @@ impl Fs {
         if !access.cached {
             self.backing.refuse_if_read_only()?;
         }
+        let appends = OFlags::from_bits_retain(access.flags as u32).contains(OFlags::APPEND);
+        let waits = !sync && !access.is_direct() && it.file_state.may_wait(appends);
         let mut written = 0;
         while written < bytes.len() {
             let rest = &bytes[written..];
@@ -303,8 +377,8 @@ impl Fs {
             let end = offset.saturating_add(rest.len() as u64);
             let write = |file: &File| file.write_at(rest, offset).map_err(|error| errno(&error));
             let change = Change::Write { offset, len: rest.len() as u64 };
-            let of = (it.ino, &*it.file_state);
-            match self.change_bytes(user, of, change, rest.len() as u64, end, write, saw) {
+            let of = (it.ino, &it.file_state);
+            match self.change_bytes(user, of, change, waits, rest.len() as u64, end, write, saw) {
                 Ok(more) => written += more,
                 Err(Errno::INTR) => (),
                 Err(Errno::NOSPC) if self.continues_on_flash(user, &it) => (),
@@ -343,13 +417,15 @@ impl Fs {
 
     /// Changes a file's bytes where the file is at the moment, and then runs `saw` with the file's
     /// order still held. If RAM is full, the oldest files are written back first; if flash is full,
-    /// the change fails. The space on flash is that user's.
+    /// the change fails. The space on flash is that user's. If the file is on flash, the change
+    /// `waits` in RAM, as far as it can.
     #[expect(clippy::too_many_arguments, reason = "a change, and what it needs")]
     fn change_bytes<T: Covered>(
         &self,
         user: User,
-        (ino, file_state): (Ino, &FileState),
+        (ino, file_state): (Ino, &Arc<FileState>),
         change: Change,
+        mut waits: bool,
         bytes: u64,
         end: u64,
         act: impl Fn(&File) -> Result<T>,
@@ -366,10 +442,27 @@ impl Fs {
             }
             done
         };
+        // `None`: RAM has no space.
+        let on_flash = |file: &Arc<File>, waits: bool, ram: Option<Scratch>| {
+            let _order = file_state.order.write();
+            let mut waiting = file_state.waiting();
+            if let (Some(ram), None) = (ram, &waiting) {
+                waiting = Waiting::begin(file.clone(), ram).ok().map(Arc::new);
+                file_state.set_waiting(waiting.clone());
+            }
+            let done = match waiting {
+                Some(waiting) => waiting.change(change, waits, self.decider.now(), &act),
+                None => Some(act(file)),
+            };
+            if let Some(Ok(done)) = &done {
+                emit(file, done);
+            }
+            done
+        };
         if let Change::Write { offset, len } = change {
             self.reserve_extent(ino, file_state, offset, len)?;
         }
-        let mut asked_for_room = false;
+        let (mut asked_for_room, mut begins) = (false, false);
         loop {
             self.delayed.join_group(ino, file_state)?;
             let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
@@ -381,7 +474,24 @@ impl Fs {
                     // It has just left RAM.
                     continue;
                 }
-                return as_user(user, || in_order(&file, None));
+                let is_new = file_state.waiting().is_none();
+                let is_write = matches!(change, Change::Write { .. });
+                waits = waits
+                    && end <= self.backing.largest_file
+                    && self.reservation.take(bytes).is_ok();
+                let ram = (waits && is_write && is_new).then(|| self.begin_waiting(ino, &file));
+                if matches!(ram, Some(None)) {
+                    file_state.set_may_wait([false; 2]);
+                }
+                let ram = ram.flatten();
+                begins |= ram.is_some();
+                let Some(done) = as_user(user, || Ok(on_flash(&file, waits, ram)))? else {
+                    waits = !asked_for_room && self.mover.make_room(bytes).is_ok();
+                    asked_for_room = true;
+                    continue;
+                };
+                self.waits_now(ino, file_state, begins);
+                return done;
             };
             if end > self.backing.largest_file {
                 return Err(Errno::FBIG);
@@ -418,6 +528,27 @@ impl Fs {
             // Its pages are free only when it is closed, if it leaves RAM now.
             drop(file);
             self.mover.make_room(bytes)?;
+        }
+    }
+
+    /// A file on flash has changed: the change may wait, for the first time if it `begins`.
+    fn waits_now(&self, ino: Ino, file_state: &Arc<FileState>, begins: bool) {
+        let Some(waiting) = file_state.waiting() else { return };
+        if begins {
+            let mut table = self.table();
+            table.begin_waiting(ino, file_state);
+            if let Some(file) = table.file(ino) {
+                self.decider.is_in_ram(file);
+            }
+        }
+        if let Some(since_us) = waiting.since_us() {
+            self.mover.waits_since(since_us);
+        }
+        let allowed_bytes = self.allowed_bytes.load(Ordering::Relaxed);
+        let is_short = allowed_bytes < self.budget_bytes && self.held_bytes() > allowed_bytes;
+        if is_short || Mover::is_much_waiting(&waiting, allowed_bytes) {
+            // If this fails, they wait on: a sync has the error, or their time.
+            let _ = self.mover.write_waiting(&waiting, false);
         }
     }
 
@@ -469,13 +600,19 @@ impl Fs {
     pub(crate) fn resize(&self, at: At, ino: Ino, size: u64) -> Result<()> {
         // The process that has it open may be about to close it.
         let mut table = self.table();
-        let (file_state, _) = self.hold(&mut table, ino)?;
+        let (file_state, _) = self.hold(&mut table, ino, OFlags::empty())?;
         let file = self.identity(&mut table, at, ino, &file_state);
         drop(table);
         let done = file.and_then(|file| {
-            let cut = |file: &File| rustix::fs::ftruncate(file, size);
-            let of = (ino, &*file_state);
-            self.change_bytes(User::ROOT, of, Change::Resize(size), 0, size, cut, |_, ()| {
+            let cut = |file: &File| {
+                if rustix::fs::fstat(file)?.st_size as u64 > size {
+                    // Its new content must not be lost for longer than the one that it replaces.
+                    file_state.overwrites_go_on();
+                }
+                rustix::fs::ftruncate(file, size)
+            };
+            let of = (ino, &file_state);
+            self.change_bytes(User::ROOT, of, Change::Resize(size), true, 0, size, cut, |_, ()| {
                 self.decider.emit(at, Action::Truncate { file, size })
             })
         });
@@ -512,6 +649,9 @@ impl Fs {
         }
         let was_in_ram = open.file_state.is_in_ram();
         self.mover.settle_synced(&[open.ino])?;
+        if let Some(waiting) = open.file_state.waiting() {
+            self.mover.write_waiting(&waiting, true)?;
+        }
         // Not held meanwhile: a sync may take long, and a file on flash does not move.
         let (file, in_ram) = {
             let (file, stays) = open.file_state.open()?;
@@ -567,12 +707,12 @@ impl Fs {
             self.emit_allocated(at, it.file, flags, (offset, len), *sizes)
         };
         let change = Change::Allocate { offset, len, flags };
-        let of = (it.ino, &*it.file_state);
-        let done = self.change_bytes(user, of, change, takes, end, allocate, saw);
+        let of = (it.ino, &it.file_state);
+        let done = self.change_bytes(user, of, change, false, takes, end, allocate, saw);
         if done == Err(Errno::OPNOTSUPP) && it.file_state.is_in_ram() {
             // tmpfs knows only some of what BACKING may know.
             self.mover.settle(&[Job::later(it.ino)])?;
-            return self.change_bytes(user, of, change, takes, end, allocate, saw).map(drop);
+            return self.change_bytes(user, of, change, false, takes, end, allocate, saw).map(drop);
         }
         done.map(drop)
     }
@@ -605,9 +745,14 @@ impl Fs {
     pub fn seek(&self, open: OpenId, offset: u64, hole: bool) -> Result<u64> {
         let it = self.at_open(open)?;
         let (file, stays) = it.file_state.open()?;
-        if stays.is_some_and(|place| place.residence().delayed().is_some()) {
+        let waiting = it.file_state.waiting().filter(|_| stays.is_none());
+        let is_delayed = stays.is_some_and(|place| place.residence().delayed().is_some());
+        if is_delayed || waiting.is_some() {
             // A hole in RAM may be data in BACKING. Everything counts as data.
-            let size = rustix::fs::fstat(&file)?.st_size as u64;
+            let size = match waiting {
+                Some(waiting) => waiting.size(),
+                None => rustix::fs::fstat(&file)?.st_size as u64,
+            };
             return match offset < size {
                 true => Ok(if hole { size } else { offset }),
                 false => Err(Errno::NXIO),

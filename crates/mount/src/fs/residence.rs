@@ -16,6 +16,7 @@
 
 use super::delayed_file::DelayedFile;
 use super::types::Attr;
+use super::waiting::Waiting;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::{Errno, Result};
 use std::fs::File;
@@ -31,7 +32,8 @@ pub(crate) enum Residence {
     HandedOver,
     /// In the store, as a file of a group: the pages that its base in BACKING lacks.
     Delayed(Arc<DelayedFile>),
-    /// In BACKING, with this number, where it stays, unless it is adopted by a group.
+    /// In BACKING, with this number, where it stays, unless it is adopted by a group. Changes of
+    /// its content may wait in RAM ([`FileState::waiting`]).
     Flash(u64),
     /// The last name is gone. Holds the attributes from then. As long as the file is open, BACKING
     /// has its bytes.
@@ -221,9 +223,43 @@ pub(crate) struct FileState {
     /// Its syncs may be delayed: it belongs to a group, or joins one at its next change. The kernel
     /// does not write to it without us.
     in_group: AtomicBool,
+    /// Changes that BACKING's file lacks. It is locked after the order.
+    waiting: RwLock<Option<Arc<Waiting>>>,
+    /// Whether appends to the file on flash may wait, and other writes: the kernel does not write
+    /// to it without us.
+    may_wait: [AtomicBool; 2],
 }
 
 impl FileState {
+    /// The changes of a file on flash that wait in RAM.
+    pub(crate) fn waiting(&self) -> Option<Arc<Waiting>> {
+        self.waiting.read().clone()
+    }
+
+    /// Changes wait from now on, or no more. The order is held, or nothing is open.
+    pub(crate) fn set_waiting(&self, waiting: Option<Arc<Waiting>>) {
+        *self.waiting.write() = waiting;
+    }
+
+    /// Whether a write may wait once the file is on flash.
+    pub(crate) fn may_wait(&self, appends: bool) -> bool {
+        let [append, overwrite] = &self.may_wait;
+        let of = if appends { append } else { overwrite };
+        of.load(Ordering::Relaxed)
+    }
+
+    /// Only appends may wait until the file is closed by all.
+    pub(crate) fn overwrites_go_on(&self) {
+        self.may_wait[1].store(false, Ordering::Relaxed);
+    }
+
+    /// Sets which writes may wait: appends, and all others.
+    pub(crate) fn set_may_wait(&self, may: [bool; 2]) {
+        for (one, may) in self.may_wait.iter().zip(may) {
+            one.store(may, Ordering::Relaxed);
+        }
+    }
+
     /// Whether it belongs to a group.
     pub(crate) fn is_in_group(&self) -> bool {
         self.in_group.load(Ordering::Relaxed)

@@ -101,7 +101,11 @@ impl Fs {
             // A failure is logged there, and the epoch is tried again.
             let _ = self.delayed.end_epoch(Ending::Asked);
         }
-        self.mover.perform()
+        let done = self.mover.perform();
+        match self.held_bytes() > bytes {
+            true => done.and(self.mover.write_all_waiting()),
+            false => done,
+        }
     }
 
     /// The RAM that files take now, bytes; 0 if it cannot be read.

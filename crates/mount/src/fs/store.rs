@@ -36,8 +36,29 @@ pub struct Store {
     /// The directory is the top of a file system that holds nothing else.
     has_own_file_system: bool,
     /// Number of files in the tmpfs.
-    files: AtomicU64,
+    files: Arc<AtomicU64>,
+    /// Number of files without a name so far.
+    scratches: AtomicU64,
     handed_over: RwLock<HashMap<Ino, HandedOver>>,
+}
+
+/// A file in RAM without a name, which ends with its last descriptor.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    file: File,
+    files: Arc<AtomicU64>,
+}
+
+impl Scratch {
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.files.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A file that BACKING's page cache holds.
@@ -102,7 +123,8 @@ impl Store {
             dir,
             path,
             has_own_file_system: true,
-            files: AtomicU64::new(0),
+            files: Arc::default(),
+            scratches: AtomicU64::new(0),
             handed_over: RwLock::default(),
         }
     }
@@ -134,6 +156,16 @@ impl Store {
             return Err(error);
         }
         Ok(File::from(file))
+    }
+
+    /// Creates a file without a name.
+    pub(crate) fn scratch(&self) -> Result<Scratch> {
+        let name = format!("scratch-{}", self.scratches.fetch_add(1, Ordering::Relaxed));
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.dir, &name, flags, Mode::RUSR | Mode::WUSR)?;
+        rustix::fs::unlinkat(&self.dir, &name, AtFlags::empty())?;
+        self.files.fetch_add(1, Ordering::Relaxed);
+        Ok(Scratch { file: File::from(file), files: self.files.clone() })
     }
 
     /// Opens a file for reading and writing regardless of its mode; permissions are checked above.

@@ -56,6 +56,8 @@ pub(crate) struct Table {
     named_in_ram: BTreeSet<Ino>,
     /// Files of groups in RAM.
     delayed: BTreeMap<Ino, Arc<DelayedFile>>,
+    /// Files on flash with changes that may wait in RAM.
+    waiting: BTreeMap<Ino, Arc<FileState>>,
     dirs: HashMap<Ino, Arc<OpenDir>>,
     /// By BACKING's number, when files got names that may not be durable yet.
     named_at: HashMap<u64, Instant>,
@@ -155,6 +157,7 @@ impl Table {
             dir_times: HashMap::new(),
             named_in_ram: BTreeSet::new(),
             delayed: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             dirs: HashMap::new(),
             named_at: HashMap::new(),
             temps: Temps::default(),
@@ -187,6 +190,44 @@ impl Table {
     /// Files of groups in RAM.
     pub(crate) fn delayed(&self) -> &BTreeMap<Ino, Arc<DelayedFile>> {
         &self.delayed
+    }
+
+    /// Files on flash with changes that may wait in RAM.
+    pub(crate) fn waiting(&self) -> &BTreeMap<Ino, Arc<FileState>> {
+        &self.waiting
+    }
+
+    /// Changes of this file on flash wait in RAM from now on.
+    pub(crate) fn begin_waiting(&mut self, ino: Ino, file_state: &Arc<FileState>) {
+        if self.nodes.contains_key(&ino) && file_state.waiting().is_some() {
+            self.waiting.insert(ino, file_state.clone());
+        }
+    }
+
+    /// Lets go of a file that is not open, if nothing of it waits, or if it is gone. Returns
+    /// whether it did.
+    pub(crate) fn let_go_of_waiting(&mut self, ino: Ino) -> bool {
+        let Some(node) = self.nodes.get(&ino).filter(|node| node.opens == 0) else { return false };
+        let Some(waiting) = self.waiting.get(&ino).and_then(|state| state.waiting()) else {
+            return false;
+        };
+        match node.residence() {
+            Residence::Flash(backing_ino) if waiting.unsaved().is_none() => {
+                if let Some((shown, settled)) = waiting.shown_ctime()
+                    && let Some((before_ns, settled_ns)) = ns(shown).zip(ns(settled))
+                {
+                    let backing_ino = *backing_ino;
+                    self.shown.insert(backing_ino, Shown { ino, before_ns, settled_ns });
+                }
+            }
+            Residence::Gone(_) => {}
+            _ => return false,
+        }
+        if let Some(state) = self.waiting.remove(&ino) {
+            state.set_waiting(None);
+        }
+        self.release_unused(ino);
+        true
     }
 
     /// The pages of a file in RAM that belongs to a group.
@@ -644,6 +685,7 @@ impl Table {
             self.shown.remove(&backing_ino);
         }
         self.moves(ino, place, Residence::Gone(Arc::new(Attr { nlink: 0, ..attr })), file);
+        self.let_go_of_waiting(ino);
         self.drop_unused(ino);
     }
 
@@ -655,8 +697,11 @@ impl Table {
     /// Removes the node if neither the kernel nor the table needs it.
     pub(crate) fn drop_unused(&mut self, ino: Ino) {
         let Some(node) = self.nodes.get(&ino) else { return };
-        let used =
-            node.lookups > 0 || node.opens > 0 || node.holds > 0 || node.residence().is_in_ram();
+        let used = node.lookups > 0
+            || node.opens > 0
+            || node.holds > 0
+            || node.residence().is_in_ram()
+            || self.waiting.contains_key(&ino);
         if used || self.dir_times.contains_key(&ino) {
             return;
         }
@@ -759,6 +804,17 @@ impl Table {
         }
         for ino in self.named_in_ram.iter().chain(self.delayed.keys()) {
             assert!(self.nodes.contains_key(ino), "{ino} is known");
+        }
+        for (ino, state) in &self.waiting {
+            let node = &self.nodes[ino];
+            assert!(node.file_state().is_some_and(|known| Arc::ptr_eq(known, state)), "{ino}");
+            assert!(state.waiting().is_some(), "changes of {ino} wait");
+            let is_there = match node.residence() {
+                Residence::Flash(_) => true,
+                Residence::Gone(_) => node.opens > 0,
+                _ => false,
+            };
+            assert!(is_there, "{ino} is on flash");
         }
     }
 }

@@ -86,7 +86,7 @@ const MODULES: &[&str] = &[
     // Names, numbers, and the system calls of one kind.
     "types beneath flash_state caller volume temporary drops copying recovery",
     // A file, and the places where files are kept.
-    "delayed_file residence opens decider writes backing store reservation table failures",
+    "store delayed_file waiting residence opens decider writes backing reservation table failures",
     // The objects.
     "namespace temps delayed mover",
     // The file system and its operations.

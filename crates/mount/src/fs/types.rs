@@ -46,6 +46,9 @@ pub struct Config {
     /// Whether reads of files on flash leave `atime` unchanged. This works for our own user's files
     /// only.
     pub noatime: bool,
+    /// Whether appends and overwrites of files on flash may wait in RAM: nothing else changes
+    /// BACKING.
+    pub writes_wait: bool,
     /// The clock of events and decisions.
     pub clock: Clock,
     /// How the kernel writes dirty pages, for the estimate in [`Writes`].
@@ -69,6 +72,7 @@ impl Default for Config {
             settled: Vec::new(),
             delayed: Vec::new(),
             noatime: false,
+            writes_wait: true,
             clock: Clock::Boottime,
             flusher: FlusherSettings::default(),
         }
@@ -207,7 +211,7 @@ impl Access {
 /// The kind of an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// It lives in RAM: every access is to be seen.
+    /// It lives in RAM, or changes of it may wait there: every access is to be seen.
     InRam,
     /// It lives on flash. `first`: nothing else had it open.
     Settled {
@@ -265,6 +269,12 @@ pub struct Status {
     pub settled: u64,
     /// Bytes that write-back copied.
     pub settled_bytes: u64,
+    /// Files on flash that were appended to or overwritten, and have changes that wait in RAM.
+    #[serde(default)]
+    pub waiting_files: u64,
+    /// Their changed pages, bytes. A crash now would lose them, and the files in RAM.
+    #[serde(default)]
+    pub waiting_bytes: u64,
     /// Number of files that were created and deleted in RAM: they never reached flash.
     pub never_written: u64,
     /// Number of copies that were repeated because the file had changed meanwhile.

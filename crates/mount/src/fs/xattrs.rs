@@ -6,6 +6,7 @@ use super::caller::{User, as_user, keeps_setgid};
 use super::copying::{XATTR_BYTES, xattr_names, xattr_value};
 use super::mover::Job;
 use super::reservation::ATTRIBUTES_BYTES;
+use super::table::Node;
 use super::types::{Caller, Changes, Ino};
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
@@ -131,6 +132,12 @@ impl Fs {
     ) -> Result<()> {
         let flags = XattrFlags::from_bits_retain(flags as u32);
         let adds = BYTES_EACH + name.len() + value.len();
+        if name == "security.capability"
+            && let Some(file_state) = self.table().node(ino).and_then(Node::file_state)
+        {
+            // BACKING removes it when the file is written to.
+            file_state.set_may_wait([false; 2]);
+        }
         self.change_xattr(user, ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))
     }
 
@@ -153,6 +160,7 @@ impl Fs {
     ) -> Result<()> {
         self.backing.refuse_if_read_only()?;
         let file_state = self.delayed.file_state(&mut self.table(), ino)?;
+        self.mover.write_waiting_first(ino, &file_state)?;
         let done = loop {
             let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());
             let gate = file_state.gate.read();

@@ -32,7 +32,8 @@ enum Step {
     Unlink(DirAndName),
     Rmdir(DirAndName),
     Rename(DirAndName, DirAndName, u8),
-    Open(DirAndName),
+    /// To read and write, to append, or to write.
+    Open(DirAndName, u8),
     /// The handle, of those that are open.
     Release(usize),
     Write(usize, u64, u8, u16),
@@ -65,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => place().prop_map(Step::Unlink),
         2 => place().prop_map(Step::Rmdir),
         9 => (place(), place(), 0u8..8).prop_map(|(from, to, flags)| Step::Rename(from, to, flags)),
-        3 => place().prop_map(Step::Open),
+        4 => (place(), 0u8..3).prop_map(|(at, how)| Step::Open(at, how)),
         3 => any::<usize>().prop_map(Step::Release),
         6 => (any::<usize>(), 0u64..10_000, any::<u8>(), 1u16..9000)
             .prop_map(|(handle, at, byte, len)| Step::Write(handle, at, byte, len)),
@@ -89,8 +90,10 @@ struct File {
     mode: u32,
     xattrs: BTreeMap<String, Vec<u8>>,
     links: u32,
-    /// It must be in BACKING as it is here.
+    /// It must be in BACKING as it is here, or as in one of `versions`.
     settled: bool,
+    /// The contents since changes of it on flash wait in RAM; empty: none wait.
+    versions: Vec<Vec<u8>>,
     /// As it is called on the other side.
     ino: Ino,
     /// Bytes that were read.
@@ -130,6 +133,8 @@ struct Model {
     dirs: Vec<Option<(Ino, Option<DirAndName>)>>,
     links: usize,
     handles: Vec<(usize, OpenId)>,
+    /// The flags of opens that do not read.
+    flags: BTreeMap<OpenId, OFlags>,
     hidden: BTreeMap<DirAndName, usize>,
 }
 
@@ -196,6 +201,7 @@ impl Both {
             dirs,
             links: 0,
             handles: Vec::new(),
+            flags: BTreeMap::new(),
             hidden: BTreeMap::new(),
         };
         let epochs = delayed.then(|| vec![Contents::new()]);
@@ -382,30 +388,43 @@ impl Both {
                 }
             }
             Step::Rename(from, to, flags) => self.rename(from, to, flags)?,
-            Step::Open(at) => {
+            Step::Open(at, how) => {
                 let Some(file) = self.file_at(at) else { return Ok(()) };
                 self.look_up(at)?;
-                let (open, _) = self.fs.open(TID, self.model.files[file].ino)?;
+                let flags =
+                    [OFlags::RDWR, OFlags::WRONLY | OFlags::APPEND, OFlags::WRONLY][how as usize];
+                let ino = self.model.files[file].ino;
+                let (open, _) = self.fs.open_as(TID, ino, flags.bits() as i32)?;
                 self.model.handles.push((file, open));
+                self.model.flags.insert(open, flags);
             }
             Step::Release(handle) => {
                 if !self.model.handles.is_empty() {
                     let at = handle % self.model.handles.len();
                     let (_, open) = self.model.handles.swap_remove(at);
+                    self.model.flags.remove(&open);
                     self.fs.release(TID, open);
                 }
             }
             Step::Write(handle, at, byte, len) => {
                 let Some((file, open)) = self.handle(handle) else { return Ok(()) };
+                let flags = self.model.flags.get(&open).copied().unwrap_or(OFlags::RDWR);
                 let file = &mut self.model.files[file];
                 // Zeros are only where nothing was written.
                 let bytes = vec![byte | 1; len as usize];
-                assert_eq!(self.fs.write(access(byte == 0), open, at, &bytes)?, bytes.len());
+                let mut how = access(byte == 0);
+                how.flags |= flags.bits() as i32;
+                let at = if flags.contains(OFlags::APPEND) { file.data.len() as u64 } else { at };
+                file.versions.push(file.data.clone());
+                assert_eq!(self.fs.write(how, open, at, &bytes)?, bytes.len());
                 let end = at as usize + bytes.len();
                 if file.data.len() < end {
                     file.data.resize(end, 0);
                 }
                 file.data[at as usize..end].copy_from_slice(&bytes);
+                if byte == 0 {
+                    file.versions.clear();
+                }
                 file.settled |= byte == 0 && file.links > 0;
             }
             Step::Read(handle) => {
@@ -427,6 +446,10 @@ impl Both {
                     &Changes { size: Some(size), ..Changes::default() },
                 )?;
                 assert_eq!(attr.size, size);
+                match file.data.len() > size as usize {
+                    true => file.versions.clear(),
+                    false => file.versions.push(file.data.clone()),
+                }
                 file.data.resize(size as usize, 0);
             }
             Step::Chmod(at, mode) => {
@@ -467,11 +490,13 @@ impl Both {
                 self.fs.fallocate(access(false), open, u64::from(at), u64::from(len), PUNCH)?;
                 let end = file.data.len().min(at as usize + len as usize);
                 file.data[end.min(at as usize)..end].fill(0);
+                file.versions.clear();
             }
             Step::Fsync(handle) => {
                 let Some((file, open)) = self.handle(handle) else { return Ok(()) };
                 self.fs.fsync(TID, open, false)?;
                 self.model.files[file].settled = true;
+                self.model.files[file].versions.clear();
                 self.model.files[file].syncs += 1;
                 self.names_settled();
             }
@@ -500,6 +525,7 @@ impl Both {
                 let handles = std::mem::take(&mut self.model.handles);
                 for (file, open) in handles {
                     if checkpointed(&self.model.files[file]) {
+                        self.model.flags.remove(&open);
                         self.fs.release(TID, open);
                     } else {
                         self.model.handles.push((file, open));
@@ -509,6 +535,7 @@ impl Both {
                 assert_eq!(self.fs.status().files_in_ram, 0);
                 for file in &mut self.model.files {
                     file.settled |= file.links > 0;
+                    file.versions.clear();
                 }
                 self.names_settled();
             }
@@ -756,10 +783,14 @@ impl Both {
                     let file = &self.model.files[*file];
                     let there = std::fs::read(&path).ok();
                     let allowed = match self.model.hidden.get(at) {
-                        _ if file.settled => vec![Some(&file.data)],
+                        _ if file.settled => {
+                            file.versions.iter().chain([&file.data]).map(Some).collect()
+                        }
                         // It may still be open, and written to.
                         Some(hidden) => {
-                            vec![Some(&self.model.files[*hidden].data), Some(&file.data)]
+                            let hidden = &self.model.files[*hidden];
+                            let all = hidden.versions.iter().chain([&hidden.data, &file.data]);
+                            all.map(Some).collect()
                         }
                         None => vec![None, Some(&file.data)],
                     };
@@ -794,6 +825,7 @@ impl Both {
         self.fs.settle_all().map_err(|failed| failed.errno())?;
         for file in &mut self.model.files {
             file.settled = true;
+            file.versions.clear();
         }
         self.model.hidden.clear();
         self.check_backing();
@@ -821,7 +853,7 @@ fn a_lost_event_is_noticed() {
         Step::Fsync(0),
         Step::Release(0),
         Step::Rename((0, 0), (0, 1), 0),
-        Step::Open((0, 1)),
+        Step::Open((0, 1), 0),
         Step::Write(0, 10, 7, 10),
         Step::Rename((0, 1), (0, 2), 7),
         Step::Unlink((0, 2)),

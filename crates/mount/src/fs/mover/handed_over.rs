@@ -70,9 +70,11 @@ impl Mover {
         Ok(Outcome::Kept)
     }
 
-    /// When the next file that was handed over is to get its name, µs.
+    /// When the next file that was handed over is to get its name, or changes are to be written
+    /// that wait, µs.
     pub(crate) fn next_name_us(&self) -> Option<u64> {
-        self.handed_over.lock().front().map(|(due_us, _)| *due_us)
+        let named = self.handed_over.lock().front().map(|(due_us, _)| *due_us);
+        named.into_iter().chain(self.next_waiting_us()).min()
     }
 
     /// Gives names to files that were handed over long enough ago.
