@@ -21,12 +21,13 @@ pub(super) struct DirectAccesses(HashMap<Inode, VecDeque<Begun>, foldhash::fast:
 
 impl DirectAccesses {
     /// A step of an access, from `offset` to the end of the access: its first one, or the next one.
+    /// The kernel tells the length of a step at the beginning of a file as 0.
     pub(super) fn step(&mut self, tid: u32, inode: Inode, (offset, len): (u64, u64), write: bool) {
         let end = offset.saturating_add(len);
         let begun = self.0.entry(inode).or_default();
         let goes_on =
             |one: &Begun| (one.tid, one.end, one.write) == (tid, end, write) && one.start < offset;
-        if len == 0 || begun.iter().any(goes_on) {
+        if begun.iter().any(goes_on) {
             return;
         }
         if begun.len() == MOST {
@@ -35,11 +36,11 @@ impl DirectAccesses {
         begun.push_back(Begun { tid, start: offset, end, write });
     }
 
-    /// The end of the access that began at this byte. Returns the thread that began it, and whether
-    /// it is a write.
+    /// The end of the access that began at this byte, the latest one if there are several. Returns
+    /// the thread that began it, and whether it is a write.
     pub(super) fn end(&mut self, inode: Inode, start: u64) -> Option<(u32, bool)> {
         let begun = self.0.get_mut(&inode)?;
-        let at = begun.iter().position(|one| one.start == start)?;
+        let at = begun.iter().rposition(|one| one.start == start)?;
         let one = begun.remove(at)?;
         if begun.is_empty() {
             self.0.remove(&inode);
