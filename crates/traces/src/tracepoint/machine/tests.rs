@@ -261,7 +261,7 @@ fn a_process_is_in_its_own_control_group_or_its_parents() {
 /// A program begins four direct writes of a file before the first one ends, each in two steps, and
 /// another thread sees the ends in another order. One access of a file was remembered, so that the
 /// other three counted as reads of no program: `doctor` saw 1.2 of 4.7 MiB that fio wrote through
-/// io_uring, and lost pages of MariaDB.
+/// io_uring.
 #[test]
 fn direct_accesses_of_one_file_overlap() {
     let mut machine = TracepointMachine::new(false);
