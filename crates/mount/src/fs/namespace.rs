@@ -116,25 +116,19 @@ impl Namespace {
             Residence::Ram(_) | Residence::HandedOver | Residence::Delayed(_) => {
                 Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) })
             }
-            Residence::Gone(attr) => Ok(match open {
-                Some(file) => {
-                    let mut attr = Attr { nlink: 0, ..Attr::new(ino, &rustix::fs::fstat(&file)?) };
-                    if let Some(waiting) = waiting {
-                        waiting.show(&mut attr);
-                    }
-                    attr
+            Residence::Gone(attr) => Ok(match (waiting, open) {
+                (Some(waiting), _) => Attr { nlink: 0, ..waiting.attr(ino)? },
+                (None, Some(file)) => {
+                    Attr { nlink: 0, ..Attr::new(ino, &rustix::fs::fstat(&file)?) }
                 }
-                None => *attr,
+                (None, None) => *attr,
             }),
             Residence::Flash(backing_ino) => {
-                let stat = match open {
-                    Some(file) => rustix::fs::fstat(&file)?,
-                    None => self.stat_by_name(ino, backing_ino)?,
+                let mut attr = match (waiting, open) {
+                    (Some(waiting), _) => waiting.attr(ino)?,
+                    (None, Some(file)) => Attr::new(ino, &rustix::fs::fstat(&file)?),
+                    (None, None) => Attr::new(ino, &self.stat_by_name(ino, backing_ino)?),
                 };
-                let mut attr = Attr::new(ino, &stat);
-                if let Some(waiting) = waiting {
-                    waiting.show(&mut attr);
-                }
                 attr.nlink -= self.hidden_names(backing_ino).min(attr.nlink);
                 if ino == ROOT && attr.nlink > 2 {
                     // The name in our own directory is not shown.

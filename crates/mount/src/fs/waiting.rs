@@ -16,7 +16,7 @@
 use super::copying::in_parts;
 use super::delayed_file::{Base, Change, Covered, Left, Pages};
 use super::store::Scratch;
-use super::types::{Attr, Names, Time, io};
+use super::types::{Attr, Ino, Names, Time, io};
 use flashsift_core::delayed::changes::Changes;
 use flashsift_core::event::Micros;
 use flashsift_core::page::PAGE_BYTES;
@@ -314,14 +314,17 @@ impl Waiting {
         Some((state.shown_ctime(settled), settled))
     }
 
-    /// Changes the attributes of the file in BACKING to those that applications see.
-    pub(super) fn show(&self, attr: &mut Attr) {
+    /// The attributes that applications see. BACKING is asked under the state, so that they are
+    /// those before a write-out or those after it.
+    pub(super) fn attr(&self, ino: Ino) -> Result<Attr> {
         let state = self.state.lock();
+        let mut attr = Attr::new(ino, &rustix::fs::fstat(&self.base)?);
         attr.size = state.size;
         attr.blocks += state.new_pages * (PAGE_BYTES / 512);
         if let Some(modified) = state.modified.filter(|_| state.unsaved().is_some()) {
             attr.mtime = modified;
         }
         attr.ctime = state.shown_ctime(attr.ctime);
+        Ok(attr)
     }
 }
