@@ -327,8 +327,8 @@ Together, the block layer counts {mib(found["before"]["data_written_bytes"])} Mi
 {mib(written["journal_bytes"] + written["metadata_bytes"])}. The same load a second time writes
 {mib(again - before)} MiB more in all. journald writes the more the longer its load takes, since it syncs
 each second; so it wrote more beside the others than alone, which an earlier page took for an error.
-MariaDB writes its log by direct requests of 512 bytes, which an earlier version counted as pages.
-Where its row differs, it is by 0.04 MiB, of which the cause is not known.
+MariaDB writes its log by direct requests of 512 bytes, which an earlier version counted as pages, and a
+later one without the zeros with which the kernel fills a block of the log at its first request.
 
 The remedies of these services with a promise that `doctor --apply` can perform, at most three, each alone.
 *Saved* is beside the mean of the two runs without any: file data of this service, with all journal and

@@ -110,6 +110,16 @@ pub enum Action<'a> {
         /// Bytes of the folio that lie in the file; 0: the folio is not known.
         len: u64,
     },
+    /// The direct write before it began a block that held nothing, or the last one of the file. Such
+    /// a write makes the kernel fill the rest of the block with zeros: they reach the device, too.
+    Filled {
+        /// File written to.
+        file: FileId,
+        /// First byte of the zeros.
+        offset: u64,
+        /// Bytes of them.
+        len: u64,
+    },
     /// The file now ends at `size`. Cached pages entirely beyond it are dropped, dirty ones
     /// unwritten.
     Truncate {
@@ -272,6 +282,7 @@ impl Action<'_> {
             | Action::Unbind { file, .. }
             | Action::Place { file, .. }
             | Action::Folio { file, .. }
+            | Action::Filled { file, .. }
             | Action::Gone { file } => Some(*file),
             Action::Create(create) => Some(create.file),
             Action::SyncAll
@@ -303,6 +314,7 @@ impl Action<'_> {
             Action::SyncAll => Action::SyncAll,
             Action::SyncDirectory { path } => Action::SyncDirectory { path: path.into_owned() },
             Action::Folio { file, offset, len } => Action::Folio { file, offset, len },
+            Action::Filled { file, offset, len } => Action::Filled { file, offset, len },
             Action::Truncate { file, size } => Action::Truncate { file, size },
             Action::Punch { file, offset, len } => Action::Punch { file, offset, len },
             Action::Create(create) => Action::Create(MaybeOwned::owned(create.to_static())),

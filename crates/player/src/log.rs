@@ -47,6 +47,7 @@ fn meaning(action: &Action) -> Meaning {
         | Action::Process { .. }
         | Action::Place { .. }
         | Action::Cause { .. }
+        | Action::Filled { .. }
         | Action::ControlGroup { .. }
         | Action::MemoryPressure { .. }
         | Action::TimeToLive { .. }

@@ -91,6 +91,7 @@ impl Sink for Anonymize<'_> {
                 | Action::Sync { .. }
                 | Action::SyncAll
                 | Action::Folio { .. }
+                | Action::Filled { .. }
                 | Action::Truncate { .. }
                 | Action::Punch { .. }
                 | Action::Size { .. }

@@ -449,7 +449,8 @@ fn checked(action: &Action, len_max: u64) -> Result<(), Skip> {
         Action::Read { offset, len, .. }
         | Action::Write { offset, len, .. }
         | Action::Direct { offset, len, .. }
-        | Action::Folio { offset, len, .. } => return checked_access(offset, len, len_max),
+        | Action::Folio { offset, len, .. }
+        | Action::Filled { offset, len, .. } => return checked_access(offset, len, len_max),
         Action::Punch { offset, len, .. } => (offset, len),
         Action::Place { offset, len, at, .. } => (offset.max(at), len),
         // The length may be `u64::MAX`: to the end of the file.

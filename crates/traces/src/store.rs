@@ -144,6 +144,7 @@ kinds! {
     SyncDirectory "sync-directory",
     Folio "folio",
     TimeToLive "time-to-live",
+    Filled "filled",
 }
 
 /// Number of kinds in schema 2.
@@ -588,6 +589,9 @@ impl<'a> Row<'a> {
             Action::Folio { file, offset, len } => {
                 Self { file: file.0, offset, len, ..Self::of_kind(Kind::Folio) }
             }
+            Action::Filled { file, offset, len } => {
+                Self { file: file.0, offset, len, ..Self::of_kind(Kind::Filled) }
+            }
             Action::Truncate { file, size } => {
                 Self { file: file.0, offset: size, ..Self::of_kind(Kind::Truncate) }
             }
@@ -692,6 +696,7 @@ impl<'a> Row<'a> {
             Kind::SyncAll => Action::SyncAll,
             Kind::SyncDirectory => Action::SyncDirectory { path: name(0)? },
             Kind::Folio => Action::Folio { file, offset, len },
+            Kind::Filled => Action::Filled { file, offset, len },
             Kind::Truncate => Action::Truncate { file, size: offset },
             Kind::Punch => Action::Punch { file, offset, len },
             Kind::Open => Action::Open { file, open, created: flag },
@@ -1068,6 +1073,7 @@ pub(crate) fn sample() -> Vec<u8> {
         Action::SyncDirectory { path: "/data".into() },
         Action::Write { open: None, file, offset: 4096, len: 4096, sync: false },
         Action::Folio { file, offset: 0, len: 16_384 },
+        Action::Filled { file, offset: 4608, len: 3584 },
         Action::Close { open, file },
         Action::Rename { file, names: Renamed::owned("/data/a", "/data/b") },
         Action::Link { file, name: "/data/d/c".into() },

@@ -401,6 +401,7 @@ impl TrackEventWriter {
             | Action::Link { .. }
             | Action::Place { .. }
             | Action::Folio { .. }
+            | Action::Filled { .. }
             | Action::Cause { .. }
             | Action::MemoryLines { .. }
             | Action::TimeToLive { .. }

@@ -319,7 +319,7 @@ fn schema_3_opens_without_places() {
     let is_new = |action: &Action<'_>| {
         matches!(action, Action::Place { .. } | Action::Cause { .. } | Action::MemoryLines { .. })
             || matches!(action, Action::SyncDirectory { .. } | Action::Folio { .. })
-            || matches!(action, Action::TimeToLive { .. })
+            || matches!(action, Action::TimeToLive { .. } | Action::Filled { .. })
             || matches!(action, Action::Write { open: None, .. })
     };
     events.retain(|event| !is_new(&event.action));
@@ -391,7 +391,7 @@ fn the_sample_holds_each_kind_of_event() {
         loaded(&(flashsift_traces::format::named("parquet").unwrap().sample)()).unwrap();
     let kinds: HashSet<_> =
         events.iter().map(|event| std::mem::discriminant(&event.action)).collect();
-    assert_eq!(kinds.len(), 26);
+    assert_eq!(kinds.len(), 27);
     assert!(outcome.about.epoch_us.is_some() && outcome.about.boot_us.is_some());
 }
 

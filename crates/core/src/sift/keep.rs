@@ -583,6 +583,7 @@ impl Sift for Keep {
             | Action::Place { .. }
             | Action::SyncDirectory { .. }
             | Action::Folio { .. }
+            | Action::Filled { .. }
             | Action::Foreground { .. } => {}
         }
     }

@@ -668,6 +668,7 @@ impl File {
             | Action::Write { .. }
             | Action::Direct { .. }
             | Action::Folio { .. }
+            | Action::Filled { .. }
             | Action::Sync { .. } => false,
             Action::Bind { .. }
             | Action::Link { .. }

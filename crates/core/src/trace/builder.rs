@@ -379,6 +379,7 @@ impl TraceBuilder {
             | Action::Write { .. }
             | Action::Direct { .. }
             | Action::Folio { .. }
+            | Action::Filled { .. }
             | Action::Place { .. }
             | Action::Close { .. }
             | Action::Link { .. }

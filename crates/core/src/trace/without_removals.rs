@@ -41,6 +41,7 @@ impl WithoutRemovals {
             | Action::Direct { file, .. }
             | Action::Sync { file, .. }
             | Action::Folio { file, .. }
+            | Action::Filled { file, .. }
             | Action::Size { file, .. }
             | Action::Close { file, .. }
             | Action::Bind { file, .. }

@@ -256,6 +256,12 @@ impl Flusher {
                 let bytes = bytes - saved_by_sectors(offset, len).min(bytes);
                 self.reached(file, dirtier, pages, bytes, FlushReason::Direct);
             }
+            Action::Filled { file, offset, len } => {
+                self.advance(event.at_us);
+                let pages = cut(pages_touched(offset, len));
+                let bytes = len.min((pages.end - pages.start) * PAGE_BYTES);
+                self.log_reached(file, dirtier, pages, bytes, FlushReason::Direct);
+            }
             Action::Sync { file, offset, len, .. } => {
                 self.advance(event.at_us);
                 self.write_pages(file, pages_touched(offset, len), FlushReason::Synced);
@@ -424,8 +430,19 @@ impl Flusher {
         bytes: u64,
         why: FlushReason,
     ) {
+        *self.written.get_mut(why) += pages.end - pages.start;
+        self.log_reached(file, dirtier, pages, bytes, why);
+    }
+
+    fn log_reached(
+        &mut self,
+        file: FileId,
+        dirtier: u32,
+        pages: Range<u64>,
+        bytes: u64,
+        why: FlushReason,
+    ) {
         let (first_page, pages) = (pages.start, pages.end - pages.start);
-        *self.written.get_mut(why) += pages;
         let Some(log) = self.log.as_mut().filter(|_| pages > 0) else { return };
         let entry = Reached { at_us: self.now_us, file, dirtier, first_page, pages, bytes, why };
         match log.last_mut() {
@@ -563,6 +580,14 @@ mod tests {
         assert_eq!(bytes(&[(100, 1)]), (1, 512), "no part of a sector");
         assert_eq!(bytes(&[(511, 2)]), (1, 1024));
         assert_eq!(bytes(&[(7, 0)]), (0, 0));
+        // The first write of a block that held nothing.
+        let mut flusher = Flusher::new(FlusherSettings::default()).with_log();
+        let filled = Action::Filled { file: FileId(1), offset: 4608, len: 3584 };
+        for action in [direct(4096, 512), filled] {
+            flusher.handle(&Event { at_us: 0, pid: 0, tid: 0, action });
+        }
+        assert_eq!(flusher.written().direct, 1);
+        assert_eq!(flusher.drain_log().map(|reached| reached.bytes).sum::<u64>(), 4096);
     }
 
     proptest! {

@@ -218,6 +218,7 @@ pub(crate) fn lives(events: &[Event<'static>], folder: &Path) -> Lives {
             | Action::SyncAll
             | Action::SyncDirectory { .. }
             | Action::Folio { .. }
+            | Action::Filled { .. }
             | Action::Process { .. }
             | Action::Size { .. }
             | Action::RenameDirectory { .. }

@@ -414,19 +414,29 @@ impl TracepointMachine {
                     self.access(tid, file, open, (offset, len), write, true);
                 }
             }
+            What::Blank { inode, offset, len } => self.direct.blank(tid, inode, (offset, len)),
             What::DirectEnd { inode, end, moved } => {
                 let start = end.saturating_sub(u64::try_from(moved).unwrap_or(0));
-                let (by, write) = self.direct.end(inode, start).unwrap_or((tid, false));
+                let begun = self.direct.end(inode, start);
+                let (by, write) = begun.as_ref().map_or((tid, false), |one| (one.tid, one.write));
                 if let Ok(len @ 1..) = u64::try_from(moved)
                     && !self.thread(by).direct_call
                 {
                     let file = self.file(inode);
+                    let reaches_end = self.files[file].size.is_some_and(|size| size <= end);
                     if write {
                         self.files[file].reaches(end);
                     }
                     // In another thread, the call that began the access is over or not recorded.
                     let open = if by == tid { self.open_of(tid, file, write) } else { None };
                     self.access(by, file, open, (start, len), write, true);
+                    if let Some(begun) = begun
+                        && let Some(block_bytes) = self.block_bytes(inode.dev)
+                    {
+                        for zeros in begun.filled(end, reaches_end, block_bytes) {
+                            self.filled(by, file, zeros);
+                        }
+                    }
                 }
             }
             What::Sync { inode, data_only } => {

@@ -178,6 +178,15 @@ pub enum What {
         /// The step is a write.
         write: bool,
     },
+    /// The blocks of the last step in this thread that hold nothing so far, or some of them.
+    Blank {
+        /// File.
+        inode: Inode,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
     /// An access that bypasses the page cache ended.
     DirectEnd {
         /// File.

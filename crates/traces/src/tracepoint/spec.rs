@@ -130,6 +130,20 @@ pub const ALL: &[TracepointSpec] = &[
             },
         )
     },
+    TracepointSpec {
+        filter: Some("type == 3 || flags & 1"), // IOMAP_UNWRITTEN, IOMAP_F_NEW
+        ..spec(
+            "iomap",
+            "iomap_iter_dstmap",
+            Need::Direct,
+            &["dev", "ino", "offset", "length", "type", "flags"],
+            |v| {
+                let (offset, len, kind, flags) =
+                    (v.number(2), v.number(3), v.number(4), v.number(5));
+                (kind == 3 || flags & 1 != 0).then(|| What::Blank { inode: inode(v), offset, len })
+            },
+        )
+    },
     ext4("ext4_da_write_begin", Need::Writes, &["dev", "ino", "pos", "len"], write_begin),
     ext4("ext4_write_begin", Need::Writes, &["dev", "ino", "pos", "len"], write_begin),
     ext4("ext4_da_write_end", Need::Writes, &["dev", "ino", "pos", "copied"], write_end),

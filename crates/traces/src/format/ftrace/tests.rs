@@ -34,6 +34,11 @@ const PRINTED: &[(&str, &str)] = &[
         "dev {dev:colon} ino {ino:0x} pos {pos:0x} length {length:0x} status 0 flags WRITE|DIRECT \
          ({flags:0x}) ops ext4_iomap_ops [ext4] caller __iomap_dio_rw+0x222/0x7e0",
     ),
+    (
+        "iomap_iter_dstmap",
+        "dev {dev:colon} ino {ino:0x} bdev 7:0 addr 0x2000400 offset {offset:0x} length \
+         {length:0x} type UNWRITTEN ({type:0x}) flags NEW ({flags:0x})",
+    ),
     ("ext4_da_write_begin", "dev {dev:comma} ino {ino:d} pos {pos:d} len {len:d}"),
     ("ext4_write_begin", "dev {dev:comma} ino {ino:d} pos {pos:d} len {len:d} flags 0"),
     ("ext4_da_write_end", "dev {dev:comma} ino {ino:d} pos {pos:d} len 4096 copied {copied:d}"),

@@ -66,7 +66,7 @@ fn shown(known: &Known, field: &'static str) -> (&'static str, How) {
         ("filemap", _, "last_index") => ("ofs", How::LastPage),
         ("writeback", _, "name") => ("bdi", How::Until(": ")),
         ("iomap", "iomap_dio_complete", "pos") => ("offset", How::Number),
-        ("iomap", _, "flags") => ("flags", How::Bracketed),
+        ("iomap", _, "flags" | "type") => (field, How::Bracketed),
         ("ext4", "ext4_es_remove_extent", "lblk") => ("es", How::First),
         ("ext4", "ext4_es_remove_extent", "len") => ("es", How::Second),
         ("ext4", "ext4_fallocate_enter", "mode") => ("mode", How::Words(FALLOCATE)),

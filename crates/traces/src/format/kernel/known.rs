@@ -193,6 +193,8 @@ pub(in crate::format) static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
             "writeback_dirty_folio" | "writeback_dirty_page" => Source::Dirtied,
             "f2fs_dataread_end" => Source::F2fsReadEnd,
             "f2fs_file_write_iter" => Source::F2fsWriteIter,
+            // It adds to an access.
+            "iomap_iter_dstmap" => Source::None,
             _ if spec.system == "ext4" && spec.need == Need::Writes => Source::Ext4Write,
             _ if matches!(spec.need, Need::Reads | Need::Writes | Need::Direct | Need::Mapped) => {
                 Source::Alone

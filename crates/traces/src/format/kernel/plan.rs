@@ -183,6 +183,7 @@ fn inode(what: &What) -> Option<Inode> {
         | What::WriteBegin { inode, .. }
         | What::WriteEnd { inode, .. }
         | What::CallDirect { inode }
+        | What::Blank { inode, .. }
         | What::CallEnd { inode, .. }
         | What::Fault { inode, .. }
         | What::Added { inode, .. }

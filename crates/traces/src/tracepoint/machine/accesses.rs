@@ -12,6 +12,7 @@ use flashsift_core::{
     event::{Action, OpenId},
     page::PAGE_BYTES,
 };
+use std::ops::Range;
 
 /// Number of pages that the kernel finds at once in a read. A smaller batch ended early.
 const BATCH_PAGES: u64 = 15;
@@ -205,6 +206,14 @@ impl TracepointMachine {
                 false => Action::Read { open, file, offset, len },
             },
         );
+    }
+
+    /// The kernel filled these bytes with zeros for the direct write before.
+    pub(super) fn filled(&mut self, tid: u32, file: u32, zeros: Range<u64>) {
+        if !zeros.is_empty() && self.is_in_scope(tid, file) {
+            let (file, len) = (self.id(tid, file), zeros.end - zeros.start);
+            self.emit(tid, Action::Filled { file, offset: zeros.start, len });
+        }
     }
 
     pub(super) fn leave(&mut self, tid: u32, result: i64) {
