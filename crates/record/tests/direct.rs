@@ -121,8 +121,17 @@ fn direct_writes_reach_the_device_with_the_zeros_around_them() {
             })
             .collect::<String>()
     };
-    // And one that covers two blocks in part.
-    let more = "dd if=/dev/zero of=kept bs=3k count=1 seek=5 oflag=direct conv=notrunc status=none";
+    // Some cover two blocks in part: both empty; the second one empty, as when MariaDB's log goes
+    // on; the first one empty.
+    let more =
+        [("kept", 15 << 10, "3k"), ("there", 8192 - 512, "1k"), ("kept", 12_288 - 512, "1k")]
+            .map(|(file, at, len)| {
+                format!(
+                    "dd if=/dev/zero of={file} bs={len} count=1 seek={at} oflag=direct,seek_bytes \
+                    conv=notrunc status=none\n"
+                )
+            })
+            .concat();
     let script = format!("set -e\n{}{more}", writes.iter().map(write).collect::<String>());
     let mut command = Command::new("sh");
     command.args(["-c", &script]).current_dir(&folder);
@@ -140,7 +149,7 @@ fn direct_writes_reach_the_device_with_the_zeros_around_them() {
             _ => {}
         }
     }
-    let sectors = writes.iter().map(|(_, sectors)| sectors.len() as u64).sum::<u64>() + 6;
+    let sectors = writes.iter().map(|(_, sectors)| sectors.len() as u64).sum::<u64>() + 6 + 2 + 2;
     assert_eq!(bytes[0], 512 * sectors);
     assert_eq!(bytes[0] + bytes[1], 512 * (after[3] - before[3]), "{bytes:?}");
 }

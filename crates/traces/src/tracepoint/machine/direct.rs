@@ -42,8 +42,12 @@ pub(super) struct DirectAccesses(HashMap<Inode, VecDeque<Begun>, foldhash::fast:
 
 impl DirectAccesses {
     /// A step of an access, from `offset` to the end of the access: its first one, or the next one.
-    /// The kernel tells the length of a step at the beginning of a file as 0.
+    /// Linux 6.18 tells the length as 0 at the beginning of a file, and for each step but the first
+    /// one; the last one begins at the end of the access.
     pub(super) fn step(&mut self, tid: u32, inode: Inode, (offset, len): (u64, u64), write: bool) {
+        if len == 0 && offset > 0 {
+            return;
+        }
         let end = offset.saturating_add(len);
         let begun = self.0.entry(inode).or_default();
         let goes_on =
