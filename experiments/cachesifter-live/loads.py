@@ -2,9 +2,13 @@
 
     loads.py NAME DIRECTORY SEED SCALE
 
-Think times are cut to a 200th, except those of `chromium-at-pace`. It prints a JSON object:
-bytes that the server sent, and the time of each step in ms. A step is a page load of a browser,
-a download of the feed, an installation of pip, or a look at all files.
+Think times are cut to a 200th, except those of the loads at a person's pace. It prints a JSON
+object: bytes that the server sent, and the time of each step in ms. A step is a page load of a
+browser, a download of the feed, an installation of pip, or a look at all files.
+
+A warm load first browses for days in DIRECTORY, of which the pauses are cut out. Then it prints
+`warm`, waits for the path at which it finds the same files from then on, and goes on at the pace of
+a person. It tells what came after that alone.
 """
 
 import contextlib
@@ -27,6 +31,11 @@ SPEED = 200
 PACE = 1
 SESSIONS = 3
 DAYS_MINUTES = {"chromium": 10, "firefox": 6}
+# The hours between the sessions that warm a profile, and those between the sessions that count.
+WARMING_H, WARM_H = (0, 1, 18, 4, 20, 2), (8, 0, 0)
+SESSION_MINUTES = 12
+# The pauses that are kept: of those in which the profile becomes warm, and of those that count.
+WARMING_PAUSE_S, WARM_PAUSE_S = 0.05, 60
 VISITS = 45
 FEED_MINUTES = 8
 PACKAGES, INSTALLATIONS, INSTALLED, PACKAGE_KIB = 60, 5, 6, (64, 2048)
@@ -72,6 +81,31 @@ def days(name, tab, speed=SPEED):
     return lambda directory, seed, scale: load(
         directory, seed, scale, "--browser", name, "--returns", *["0"] * SESSIONS,
         "--minutes", lambda scale: str(max(1, round(DAYS_MINUTES[name] * scale))))
+
+
+def warm(directory, seed, scale):
+    """Chromium with the profile of a person who has used it for two days."""
+    steps, counted = [], []
+    timed(browser._Tab, steps)
+    plain = browser_days.days.sessions
+
+    def sessions(run):
+        for number, session in enumerate(plain(run)):
+            if number == len(WARMING_H):
+                print("warm", file=sys.__stdout__, flush=True)
+                run.directory = Path(sys.stdin.readline().strip()) / "browser"
+                run.options.keep_pause = WARM_PAUSE_S
+                counted.append(run.requests.summary())
+                steps.clear()
+            yield session
+
+    browser_days.days.sessions = sessions
+    minutes = SESSION_MINUTES * (len(WARMING_H) + len(WARM_H)) * scale
+    hours = [str(hours) for hours in (*WARMING_H, *WARM_H)]
+    told = called(browser_days.main, directory / "browser", seed, steps, "--browser", "chromium", "--returns", *hours,
+                  "--minutes", str(minutes), "--keep-pause", str(WARMING_PAUSE_S), speed=PACE)
+    return {**told, "served_bytes": told["served_bytes"] - counted[0]["bytes"],
+            "requests": told["requests"] - counted[0]["requests"], "warming_requests": counted[0]["requests"]}
 
 
 def people(directory, seed, scale):
@@ -172,6 +206,7 @@ ALL = {
     "chromium": days("chromium", browser._Tab),
     "chromium-at-pace": days("chromium", browser._Tab, PACE),
     "chromium-people": people,
+    "chromium-warm": warm,
     "firefox": days("firefox", firefox._Tab),
     "feed": feeding,
     "pip": pip,

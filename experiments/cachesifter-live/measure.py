@@ -45,6 +45,7 @@ LOADS = {
     "chromium-people": (200, ("ext4", "keep-16", "controller-64", "controller-16", "drop-all-16", f"{TRAINED}-16")),
     "chromium-at-pace": (250, ("ext4", "keep-64", f"{TRAINED}-64", "keep-16", "controller-16", "drop-all-16",
                                "touch-16", f"{TRAINED}-16")),
+    "chromium-warm": (270, ("ext4", "keep-16", "controller-16", "drop-all-16", "touch-16")),
     "firefox": (300, ("ext4", "keep-16", "controller-16", "drop-all-16")),
     "feed": (350, ("ext4", "tmpfs", "keep-16", "controller-16", "drop-all-16", "touch-16")),
     "pip": (400, ("ext4", "keep-16", "controller-16", "drop-all-16")),
@@ -52,9 +53,12 @@ LOADS = {
     "pressure": (600, ("ext4", "keep-64", "controller-64", "controller-16")),
 }
 # In a process of its own for each arm, all at the same time: see run.sh.
-PACED = ("chromium-at-pace",)
+PACED = ("chromium-at-pace", "chromium-warm")
+# They begin before they are counted.
+WARM = ("chromium-warm",)
 SIMULATED = ("chromium", "feed", "punisher")
-NEEDS = {"chromium": "chromium", "chromium-at-pace": "chromium", "chromium-people": "chromium", "firefox": "firefox-esr", "pressure": "chromium"}
+NEEDS = {"chromium": "chromium", "chromium-at-pace": "chromium", "chromium-people": "chromium",
+         "chromium-warm": "chromium", "firefox": "firefox-esr", "pressure": "chromium"}
 
 
 def patterns():
@@ -154,11 +158,14 @@ class Bench:
             (volume.point / "probe").write_bytes(b"")
             call("fallocate", "-l", "512M", volume.point / "probe")
             call("dd", "if=/dev/zero", f"of={volume.point / 'probe'}", "bs=1M", "count=512", "conv=notrunc,fsync")
-        volume.sync()
-        before = volume.bytes_written(), volume.requests_written()
         over.mkdir(exist_ok=True)
         with contextlib.ExitStack() as stack:
             stack.callback(over.rmdir)
+            process = stack.enter_context(self._begun(load, files, seed, limit)) if load in WARM else None
+            if process and process.stdout.readline() != "warm\n":
+                raise RuntimeError(f"{load}: {process.communicate()[1].strip()[-1500:]}")
+            volume.sync()
+            before = volume.bytes_written(), volume.requests_written()
             mount = None
             if arm == "tmpfs":
                 call("mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", over)
@@ -168,10 +175,14 @@ class Bench:
                 mount = stack.enter_context(Mount(self.options.flashsift, arm, files, over, self.options.models, more))
                 if limit:
                     (limit / "cgroup.procs").write_text(str(mount.pid))
+            if process:
+                # Before the mount.
+                stack.enter_context(self._ending(process))
             if limit:
                 probe = Probe(volume, limit, seed)
             began = time.monotonic()
-            row = self._load(load, files if arm == "ext4" else over, seed, limit)
+            at = files if arm == "ext4" else over
+            row = self._ended(load, process or stack.enter_context(self._begun(load, at, seed, limit)), at)
             row["wall_s"] = round(time.monotonic() - began, 2)
             if probe:
                 row["probe"] = probe.end()
@@ -182,17 +193,24 @@ class Bench:
         volume.sync()
         return row, before
 
-    def _load(self, load, directory, seed, limit):
-        words = [sys.executable, "-B", HERE / "loads.py", load, directory, seed, self.options.scale]
-        process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, preexec_fn=lambda: join(limit))
+    @staticmethod
+    @contextlib.contextmanager
+    def _ending(process):
+        """Ends the process, and with it the programs that it started."""
         try:
-            out, err = process.communicate(timeout=PACED_TIMEOUT_S if load in PACED else TIMEOUT_S)
-        except BaseException:
-            # It ends the programs that it started.
+            yield process
+        finally:
             process.terminate()
             process.wait()
-            raise
+
+    def _begun(self, load, directory, seed, limit):
+        words = [sys.executable, "-B", HERE / "loads.py", load, directory, seed, self.options.scale]
+        return self._ending(subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                             stderr=subprocess.PIPE, text=True, preexec_fn=lambda: join(limit)))
+
+    @staticmethod
+    def _ended(load, process, directory):
+        out, err = process.communicate(f"{directory}\n", timeout=PACED_TIMEOUT_S if load in PACED else TIMEOUT_S)
         if process.returncode:
             raise RuntimeError(f"{load}: {err.strip()[-1500:]}")
         return json.loads(out.splitlines()[-1])

@@ -333,6 +333,7 @@ def page(top):
         for table in (facts, loads, short, device_table, paper_table, sifter_table, price_table, daemon_table, probe_table)
     }
     made["ceiled_live"] = partial(ceiled_live_table, json_lines(top / "paced-ceiling.jsonl"))
+    made["warm"] = partial(ceiled_live_table, json_lines(top / "warm.jsonl"))
     made["ceiled"] = partial(ceiled_table, json_lines(top / "ceiling.jsonl"))
     mounted = json_lines(top / "mounted.jsonl")
     made |= {"mounted": partial(mounted_table, mounted), "mounted_sum": partial(mounted_sum_table, mounted)}

@@ -6,6 +6,8 @@
 #                                # all arms at the same time; adds them to RESULTS.md
 #   sudo run.sh ceiling          # 31 minutes: one such round, and simulations, for the ceiling on
 #                                # bytes fetched again; adds them to RESULTS.md
+#   sudo run.sh warm             # about 45 minutes: one such round of browsers with the profile of two
+#                                # days; adds it to RESULTS.md
 #   run.sh mounted               # two minutes: simulations of mounts with and without a sifter
 #   sudo run.sh --quick          # three minutes: one round, shorter; writes no RESULTS.md
 #   sudo run.sh --loads pip      # one load (see --help); writes no RESULTS.md
@@ -25,18 +27,22 @@ out=$work/results
 mkdir -p "$out"
 models=()
 trap : INT # Python handles it, and this shell ends after it.
-at_pace() { # at_pace NAME ROUNDS ARM…: into NAME.jsonl
-  for arm in "${@:3}"; do
+at_pace() { # at_pace NAME LOAD ROUNDS ARM…: into NAME.jsonl
+  for arm in "${@:4}"; do
     mkdir -p "$work/$1/$arm"
     python3 "$here/measure.py" --flashsift "$program" --out "$work/$1/$arm" \
-      --images "$work/images" "${models[@]}" --loads chromium-at-pace --arms "$arm" --rounds "$2" &
+      --images "$work/images" "${models[@]}" --loads "$2" --arms "$arm" --rounds "$3" &
   done
   wait
   cat "$work/$1"/*/runs.jsonl > "$here/$1.jsonl"
 }
 if [ "${1:-}" = ceiling ]; then
-  at_pace paced-ceiling 1 ext4 keep-16 controller-16 touch-16
+  at_pace paced-ceiling chromium-at-pace 1 ext4 keep-16 controller-16 touch-16
   python3 "$here/ceiling.py" "$program" > "$here/ceiling.jsonl"
+  exec python3 "$here/report.py" "$here"
+fi
+if [ "${1:-}" = warm ]; then
+  at_pace warm chromium-warm 1 ext4 keep-16 controller-16 touch-16 drop-all-16
   exec python3 "$here/report.py" "$here"
 fi
 if [ "${1:-}" = mounted ]; then
@@ -57,7 +63,7 @@ if (( ${#models[@]} == 2 )); then models=(--models "${models[@]}"); else models=
 if [ "${1:-}" = paced ]; then
   arms=(ext4 keep-64 keep-16 controller-16 drop-all-16 touch-16)
   if (( ${#models[@]} )); then arms+=(cachesifter-64 cachesifter-16); fi
-  at_pace paced "${2:-1}" "${arms[@]}"
+  at_pace paced chromium-at-pace "${2:-1}" "${arms[@]}"
   exec python3 "$here/report.py" "$here"
 fi
 python3 "$here/measure.py" --flashsift "$program" --out "$out" \
