@@ -333,7 +333,7 @@ def report(alone, before, again, examined, tried):
         saved = base - all_bytes(after)
         rows.append([remedy["number"], remedy["title"], mib(promised), f"{mib(low)} to {mib(high)}", mib(saved),
                      inside(low, saved, high), "yes" if undone else "**no**"])
-    kept = markdown(["", "remedy", "promised", "95 % interval", "saved", "", "undone"], rows, (0, 1, 5, 6)).replace("|  |", "| |", 2)
+    kept = markdown(["", "remedy", "promised", "in its halves", "saved", "", "undone"], rows, (0, 1, 5, 6)).replace("|  |", "| |", 2)
     listed = "\n".join(f"{one['number']}. {one['title']}" + (
         f": {mib(one['saving']['bytes_a_day'] * a_day)} MiB ({100 * one['saving']['share']:.1f} %)" if one.get("saving")
         else "") for one in examined["remedies"])

@@ -268,8 +268,11 @@ def error(said, truth):
 
 
 def promise(remedy, a_day):
-    """Bytes that a remedy saves in so much of a day, and the ends of the interval."""
-    return [remedy["saving"][key] * a_day for key in ("bytes_a_day", "low_bytes_a_day", "high_bytes_a_day")]
+    """Bytes that a remedy saves in so much of a day, and those by its worse and its better half."""
+    saving = remedy["saving"]
+    promised = saving["bytes_a_day"] * a_day
+    halves = sorted((saving["first_half_share"], saving["second_half_share"]))
+    return [promised, *(promised * share / saving["share"] for share in halves)]
 
 
 def inside(low, saved, high):
@@ -310,7 +313,7 @@ def report(found):
         saved = sum(without) / 2 - bytes_of(name, after)
         tried.append([remedy["number"], remedy["title"], mib(promised), f"{mib(low)} to {mib(high)}", mib(saved),
                       inside(low, saved, high)])
-    remedies_tried = markdown(["", "remedy", "promised", "95 % interval", "saved", ""], tried, (0, 1, 5)).replace("|  |", "| |", 2)
+    remedies_tried = markdown(["", "remedy", "promised", "in its halves", "saved", ""], tried, (0, 1, 5)).replace("|  |", "| |", 2)
     written = examined["written"]
     kept = sorted(name for name in found["values"] if found["applied"][name] != found["values"][name])
     survived = [name for name in kept if found["restarted"][name] == found["applied"][name]]

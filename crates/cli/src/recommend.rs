@@ -39,8 +39,8 @@ use tracing::info;
   flashsift recommend trace.xz --policy linux2q --json
   sudo flashsift recommend trace.parquet --prove      and measure the best
 
-A change is recommended if the 95 % bootstrap interval of its saving over 20
-slices of time is above zero and if it wins nine of ten slices.")]
+A change is recommended if it saves 1 % or more in each half of the trace, and
+in nine of ten of the slices of time in which it makes a difference.")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: Input,
@@ -271,34 +271,21 @@ fn cost(objective: Objective, value: f64) -> String {
     }
 }
 
-/// A signed share in percent.
-fn percent(share: f64) -> String {
-    let percent = format!("{:.1}", (share * 100.0).abs());
-    match percent.as_str() {
-        "0.0" => percent,
-        _ if share < 0.0 => format!("−{percent}"),
-        _ => percent,
-    }
-}
-
-fn interval(judgement: &Judgement) -> String {
-    let [low, high] = [judgement.interval.0, judgement.interval.1].map(|at| judgement.share(at));
-    format!("{} to {}", percent(low), percent(high))
-}
-
 fn saving(judged: &Judged) -> String {
     let Judgement { wins, slices, .. } = judged.judgement;
-    let share = percent(judged.judgement.share(judged.judgement.saving));
-    format!("saves {share} % ({} %), in {wins} of {slices} slices", interval(&judged.judgement))
+    format!("saves {}, in {wins} of {slices} slices", saved(&judged.judgement))
+}
+
+/// A saving, and what both halves say of it.
+fn saved(judgement: &Judgement) -> String {
+    let share = size::percent(judgement.share(judgement.saving));
+    format!("{share} % ({})", size::halves(judgement.halves))
 }
 
 /// How much memory saves how much, and how much is enough.
 fn knee_words(knee: &AdvisedKnee, objective: Objective) -> String {
     let sized = |pages: u32| size::memory(pages.into());
-    let saved = |judgement: &Judgement| {
-        let share = percent(judgement.share(judgement.saving));
-        text::unbroken(&format!("{share} % ({} %)", interval(judgement)))
-    };
+    let saved = |judgement: &Judgement| text::unbroken(&saved(judgement));
     let ((most_pages, most), (knee_pages, at_knee)) = (&knee.most, &knee.knee);
     let less = match objective {
         Objective::Bytes => "this workload writes",
@@ -337,11 +324,12 @@ fn render(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Str
     out += &line(
         "slices",
         &format!(
-            "{SLICES} of {}; slices without requests do not count",
+            "{SLICES} of {}; slices in which a change makes no difference do not count for it",
             size::duration(advice.slice_us)
         ),
     );
-    let header = ["change", "saves %", "95 % interval", "slices won"].map(str::to_owned).to_vec();
+    let header = ["change", "saves %", "1st half", "2nd half", "slices won"];
+    let header = header.map(str::to_owned).to_vec();
     let row = |judged: &Judged| {
         let judgement = &judged.judgement;
         let name = match judgement.recommends() {
@@ -349,13 +337,19 @@ fn render(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Str
             false => judged.name.clone(),
         };
         let won = format!("{} of {}", judgement.wins, judgement.slices);
-        vec![name, percent(judgement.share(judgement.saving)), interval(judgement), won]
+        let [first, second] = judgement.halves.map(size::percent);
+        vec![name, size::percent(judgement.share(judgement.saving)), first, second, won]
     };
     let rows: Vec<_> = std::iter::once(header).chain(advice.judged.iter().map(row)).collect();
     out += "\n";
     out += &crate::table::plain(&rows, &[0]);
     out += "\n";
-    for judged in &recommended {
+    // Of the times those to choose; the others stand in the table.
+    let proposed_times = advice.proposed_times().map(|n| &advice.judged[n]);
+    let is_variant = |judged: &Judged| {
+        judged.times.is_some() && proposed_times.is_some_and(|times| times.name != judged.name)
+    };
+    for judged in recommended.iter().filter(|judged| !is_variant(judged)) {
         let set = judged.times.map(|_| judged.name.replace("expire=", "dirty-expire="));
         let set = set.map_or(String::new(), |set| format!(". Set: tune writeback --set {set}"));
         let text = format!(
@@ -368,8 +362,8 @@ fn render(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Str
     }
     if recommended.is_empty() {
         // Without the rule, a nearest change that saves a quarter in 16 of 20 slices puzzles.
-        let rule = "No change is worth it. It must save in nine of ten slices, of at least 10 that \
-                    have requests, and its interval must be above zero.";
+        let rule = "No change is worth it. It must save 1 % in each half of the trace, and in nine \
+                    of ten of the slices in which it makes a difference, at least 10.";
         out += &line("advice", rule);
         if let Some(nearest) = advice.nearest() {
             let text = format!("{} {}. Price: {}.", nearest.name, saving(nearest), nearest.price);
@@ -379,12 +373,20 @@ fn render(recommender: &Recommender<'_>, advice: &Advice, columns: usize) -> Str
         out +=
             &text::labelled("", 0, "Each change is judged alone: savings do not add up.", columns);
     }
+    if let Some(times) = proposed_times {
+        let words = format!(
+            "of all within 1 % of the best, {} loses least; tune writeback and doctor propose the \
+             same",
+            times.name
+        );
+        out += &line("times", &words);
+    }
     for knee in &advice.knees {
         out += &line(&knee.system, &knee_words(knee, advice.objective));
     }
     if advice.has_short_slices() {
-        let note = "The trace is short: slices of less than a minute depend on their neighbours, so \
-                    the intervals are too narrow. Record 20 minutes or more.";
+        let note = "The trace is short: slices of less than a minute depend on their neighbours. \
+                    Record 20 minutes or more.";
         out += &text::labelled("", 0, note, columns);
     }
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -420,10 +422,12 @@ struct Recommendation<'a> {
     baseline: BaselineRecord,
     slices: usize,
     slice_us: u64,
-    /// Neighbouring slices depend on each other: the intervals are too narrow.
+    /// Neighbouring slices depend on each other.
     short_slices: bool,
     recommended: Vec<&'a str>,
     nearest: Option<&'a str>,
+    /// The recommended times that `tune writeback` and `doctor` propose.
+    proposed_times: Option<&'a str>,
     changes: Vec<ChangeRecord<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     knees: Vec<KneeRecord<'a>>,
@@ -444,11 +448,11 @@ struct ChangeRecord<'a> {
     options: &'a str,
     price: &'a str,
     saving: f64,
-    saving_low: f64,
-    saving_high: f64,
     saving_share: f64,
+    first_half_share: f64,
+    second_half_share: f64,
     slices_won: usize,
-    /// Slices in which the change or the baseline sends requests.
+    /// Slices in which the change makes a difference.
     slices: usize,
     recommended: bool,
 }
@@ -491,9 +495,9 @@ impl<'a> Record<'a> {
             options: &judged.options,
             price: &judged.price,
             saving: judged.judgement.saving,
-            saving_low: judged.judgement.interval.0,
-            saving_high: judged.judgement.interval.1,
             saving_share: judged.judgement.share(judged.judgement.saving),
+            first_half_share: judged.judgement.halves[0],
+            second_half_share: judged.judgement.halves[1],
             slices_won: judged.judgement.wins,
             slices: judged.judgement.slices,
             recommended: judged.judgement.recommends(),
@@ -517,6 +521,7 @@ impl<'a> Record<'a> {
             short_slices: advice.has_short_slices(),
             recommended: advice.recommended().map(|judged| judged.name.as_str()).collect(),
             nearest: advice.nearest().map(|judged| judged.name.as_str()),
+            proposed_times: advice.proposed_times().map(|n| &*advice.judged[n].name),
             changes: advice.judged.iter().map(change).collect(),
             knees: advice.knees.iter().map(KneeRecord::from).collect(),
             not_tried: not_tried.map(|(change, reason)| NotTried { change, reason }).collect(),

@@ -125,6 +125,18 @@ pub(crate) fn parse_frames(text: &str) -> Result<u32, String> {
     frames.ok_or_else(|| format!("a cache has 1 to {FRAMES_MAX} frames"))
 }
 
+/// A saved share in percent, with the minus sign of typography.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = format!("{:.1}", (share * 100.0).abs());
+    if share < 0.0 && percent != "0.0" { format!("−{percent}") } else { percent }
+}
+
+/// The shares that are saved in both halves of a time.
+pub(crate) fn halves(shares: [f64; 2]) -> String {
+    let [first, second] = shares.map(percent);
+    format!("{first} % in the first half, {second} % in the second")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

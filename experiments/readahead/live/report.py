@@ -230,11 +230,14 @@ def tuned():
         for size in found["sizes"]:
             is_present = size["kib"] == found["present_kib"]
             mark = " (proposed)" if size["kib"] == found["proposed_kib"] else " (now)" if is_present else ""
-            saved = [f"{size[key]:.2f}" for key in ("saving_s", "saving_low_s", "saving_high_s")]
+            present = next(one["seconds"] for one in found["sizes"] if one["kib"] == found["present_kib"])
+            saves = [now - then for now, then in zip(present, size["seconds"])]
+            middle = len(saves) // 2
+            saved = [f"{sum(part) / len(part):.2f}" for part in (saves, saves[:middle], saves[middle:])]
             rows.append([name, f"{size['kib']}{mark}", f"{median(size['seconds']):.2f}",
-                         *(["", ""] if is_present else [minus(f"{saved[0]} ({saved[1]} to {saved[2]})"),
+                         *(["", ""] if is_present else [minus(f"{saved[0]} ({saved[1]}, {saved[2]})"),
                                                         f"{size['rounds_won']} of {len(size['seconds'])}"]), found["date"]])
-    return table(["program", "maximum, KiB", "median, s", "saves, s", "rounds won", "date"], rows, 2)
+    return table(["program", "maximum, KiB", "median, s", "saves, s (in both halves of the rounds)", "rounds won", "date"], rows, 2)
 
 
 def machine():

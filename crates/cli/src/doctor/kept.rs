@@ -156,8 +156,8 @@ pub(super) struct Proof {
     pub(super) way: String,
     pub(super) at_us: u64,
     pub(super) promised_share: Option<f64>,
-    /// Bounds of the promise, as shares.
-    pub(super) promised_interval: Option<(f64, f64)>,
+    /// The promise of each half of the report's time.
+    pub(super) promised_halves: Option<(f64, f64)>,
     pub(super) measured_share: f64,
     /// Half of the interval of the measured share.
     pub(super) half_width: Option<f64>,
@@ -226,7 +226,7 @@ mod tests {
                 way: "watch".to_owned(),
                 at_us: 1,
                 promised_share: None,
-                promised_interval: None,
+                promised_halves: None,
                 measured_share,
                 half_width: None,
                 counted_share: None,

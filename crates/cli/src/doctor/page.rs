@@ -60,6 +60,8 @@ fn remedies(examination: &Examination) -> Section {
             ("why".to_owned(), remedy.evidence.clone()),
             ("price".to_owned(), remedy.price.clone()),
         ];
+        let unconfirmed = remedy.unconfirmed.iter();
+        lines.extend(unconfirmed.map(|why| ("but".to_owned(), format!("not confirmed: {why}"))));
         let kinds = [("do", &remedy.commands), ("keep", &remedy.lasting), ("undo", &remedy.undo)];
         for (label, commands) in kinds {
             let labels = std::iter::once(label).chain(std::iter::repeat(""));

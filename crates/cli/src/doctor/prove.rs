@@ -109,7 +109,6 @@ impl Wanted {
 
     fn proof(&self, way: &str, measured_share: f64) -> anyhow::Result<Proof> {
         let remedy = self.remedy()?;
-        let all = self.report.bytes_a_day().max(1.0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Proof {
             schema: 1,
@@ -117,9 +116,9 @@ impl Wanted {
             way: way.to_owned(),
             at_us: now.map_or(0, |since| since.as_micros() as u64),
             promised_share: remedy.saving.map(|saving| saving.share),
-            promised_interval: remedy
+            promised_halves: remedy
                 .saving
-                .map(|saving| (saving.low_bytes_a_day / all, saving.high_bytes_a_day / all)),
+                .map(|saving| (saving.first_half_share, saving.second_half_share)),
             measured_share,
             half_width: None,
             counted_share: None,

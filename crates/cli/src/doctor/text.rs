@@ -129,7 +129,7 @@ pub(super) fn sentences(outcome: &Outcome) -> Vec<String> {
             sentences.push(format!("Of the bytes that it may take: {}.", shares.join(", ")));
         }
     }
-    if let Some(remedy) = examination.remedies.first() {
+    if let Some(remedy) = examination.remedies.iter().find(|one| one.unconfirmed.is_none()) {
         // A program's own bytes stand beside it, and its syncs also write the journal of others.
         let judged_us = examination.judged_until_us.unwrap_or(duration_us).max(1);
         let all = size::bytes((written.all() as f64 * 86_400e6 / judged_us as f64) as u64);
@@ -229,6 +229,9 @@ fn remedy_text(remedy: &Remedy, proof: Option<&Proof>) -> String {
     );
     let mut out = text::labelled(&number, 5, &format!("{}: {saves}", remedy.title), WIDTH);
     out += &text::labelled("     why    ", 12, &remedy.evidence, WIDTH);
+    if let Some(reason) = &remedy.unconfirmed {
+        out += &text::labelled("     but    ", 12, &format!("not confirmed: {reason}"), WIDTH);
+    }
     out += &text::labelled("     price  ", 12, &remedy.price, WIDTH);
     if let Some(proof) = proof {
         let measured = format!("{} when it was measured here", prove::measured_in_words(proof));
@@ -245,18 +248,15 @@ fn remedy_text(remedy: &Remedy, proof: Option<&Proof>) -> String {
     out.replace('\u{a0}', " ")
 }
 
-/// The saving of a remedy, with its interval.
+/// The saving of a remedy, with those of both halves of the time.
 pub(super) fn saved(saving: &Saving) -> String {
     let bytes = |bytes: f64| match bytes < 0.0 {
         true => format!("−{}", size::bytes((-bytes) as u64)),
         false => size::bytes(bytes as u64),
     };
-    let Saving { bytes_a_day, low_bytes_a_day, high_bytes_a_day, share } = *saving;
-    let interval = match low_bytes_a_day < high_bytes_a_day {
-        true => format!("{} to {}, ", bytes(low_bytes_a_day), bytes(high_bytes_a_day)),
-        false => String::new(),
-    };
-    let text = format!("{} a day ({interval}{})", bytes(bytes_a_day), size::share(share));
+    let Saving { bytes_a_day, share, first_half_share: first, second_half_share: second } = *saving;
+    let halves = size::halves([first, second]);
+    let text = format!("{} a day ({}; {halves})", bytes(bytes_a_day), size::share(share));
     text::unbroken(&text)
 }
 

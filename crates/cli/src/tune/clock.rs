@@ -115,8 +115,8 @@ struct SizeRecord<'a> {
     kib: u64,
     seconds: &'a [f64],
     saving_s: f64,
-    saving_low_s: f64,
-    saving_high_s: f64,
+    first_half_share: f64,
+    second_half_share: f64,
     rounds_won: usize,
 }
 
@@ -144,8 +144,8 @@ pub(super) fn run(args: &ReadaheadArgs, machine: &Machine, device: &OsStr) -> an
             kib: sizes[n],
             seconds: &seconds[n],
             saving_s: judged[n].saving / args.rounds as f64,
-            saving_low_s: judged[n].interval.0 / args.rounds as f64,
-            saving_high_s: judged[n].interval.1 / args.rounds as f64,
+            first_half_share: judged[n].halves[0],
+            second_half_share: judged[n].halves[1],
             rounds_won: judged[n].wins,
         };
         let sizes = (0..sizes.len()).map(record).collect();
@@ -175,7 +175,7 @@ fn render(
     best: Option<usize>,
 ) -> String {
     let rounds = seconds[0].len();
-    let head = ["maximum", "median s", "saves s", "95 % interval", "rounds won"];
+    let head = ["maximum", "median s", "saves s", "1st half %", "2nd half %", "rounds won"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (n, kib_now) in sizes.iter().enumerate() {
         let mut sorted = seconds[n].clone();
@@ -186,14 +186,11 @@ fn render(
             _ => "",
         };
         let each = |all: f64| format!("{:.3}", all / rounds as f64).replace('-', "−");
-        let Judgement { saving, interval: (low, high), wins, .. } = judged[n];
+        let Judgement { saving, halves, wins, .. } = judged[n];
+        let [first, second] = halves.map(size::percent);
         let compared = match n {
-            0 => ["", "", ""].map(str::to_owned),
-            _ => [
-                each(saving),
-                format!("{} to {}", each(low), each(high)),
-                format!("{wins} of {rounds}"),
-            ],
+            0 => [""; 4].map(str::to_owned),
+            _ => [each(saving), first, second, format!("{wins} of {rounds}")],
         };
         let median = format!("{:.3}", sorted[rounds / 2]);
         let row = [format!("{}{mark}", kib(*kib_now)), median];
@@ -208,8 +205,8 @@ fn render(
             judged[n].wins,
             size::counted(rounds as u64, "round")
         ),
-        None => "Keep the present size: no other one saves time in nine of ten rounds, with an \
-                 interval above zero."
+        None => "Keep the present size: no other one saves 1 % of the time in each half of the \
+                 rounds, and in nine of ten of them."
             .to_owned(),
     };
     let columns = text::columns().unwrap_or(80);

@@ -209,11 +209,6 @@ pub(super) fn mib(pages: u64) -> String {
     size::significant((pages * PAGE_BYTES) as f64 / f64::from(1 << 20))
 }
 
-/// A signed share in percent, with the minus sign of typography.
-pub(super) fn signed(share: f64) -> String {
-    format!("{:+.1}", share * 100.0).replace('-', "−")
-}
-
 const INDENT: usize = 12;
 
 /// Renders the curve, the facts that bound it, and the proposal.
@@ -279,7 +274,6 @@ fn proposal(curve: &Curve) -> String {
         return format!("keep {}", kib(present.kib));
     }
     let judgement = &curve.saving;
-    let [low, high] = [judgement.interval.0, judgement.interval.1].map(|at| judgement.share(at));
     let share = judgement.share(judgement.saving);
     let (choice, time) = match judgement.recommends() {
         true => (format!("{} instead of {}", kib(smallest.kib), kib(present.kib)), "it saves"),
@@ -292,7 +286,7 @@ fn proposal(curve: &Curve) -> String {
         true => String::new(),
         false => format!("with {} ", kib(smallest.kib)),
     };
-    let time = format!("{subject}{time} {} % of the time", signed(share));
+    let time = format!("{subject}{time} {} % of the time", size::percent(share));
     let pages = |counts: &Counts| counts.wasted();
     let (less, more) = (pages(&present.outcome.readahead), pages(&smallest.outcome.readahead));
     let waste = match less >= more {
@@ -300,9 +294,8 @@ fn proposal(curve: &Curve) -> String {
         false => format!("{} MiB more are read in vain", mib(more - less)),
     };
     format!(
-        "{choice}: {time} ({} to {} % over {SLICES} slices of as many reads); {waste}",
-        signed(low),
-        signed(high)
+        "{choice}: {time} ({}, of {SLICES} slices of as many reads); {waste}",
+        size::halves(judgement.halves)
     )
 }
 
@@ -348,9 +341,9 @@ struct Found<'a> {
     native_kib: u64,
     request_pages_99: u64,
     saving_s: f64,
-    saving_low_s: f64,
-    saving_high_s: f64,
     saving_share: f64,
+    first_half_share: f64,
+    second_half_share: f64,
     recommended: bool,
     bounds: Vec<&'static str>,
     sizes: Vec<SizeRecord>,
@@ -411,9 +404,9 @@ impl<'a> CurveRecord<'a> {
             native_kib: curve.native_kib,
             request_pages_99: curve.request_pages,
             saving_s: saving.saving,
-            saving_low_s: saving.interval.0,
-            saving_high_s: saving.interval.1,
             saving_share: saving.share(saving.saving),
+            first_half_share: saving.halves[0],
+            second_half_share: saving.halves[1],
             recommended: saving.recommends(),
             bounds: bounds(search.trace(), curve).collect(),
             sizes: curve.points.iter().map(size).collect(),

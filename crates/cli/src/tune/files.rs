@@ -2,7 +2,7 @@
 //! and the advice that programs could give.
 
 use super::{
-    curve::{kib, mib, signed},
+    curve::{kib, mib},
     live::percent,
 };
 use crate::{compare::schedule, load, size, table, text};
@@ -97,14 +97,14 @@ impl ByFile {
             true => String::new(),
             false => format!(
                 ", and {} over the proposed {} alone",
-                interval(&found.over_proposed),
+                saved(&found.over_proposed),
                 kib(proposed.kib)
             ),
         };
         format!(
             "with {present} kept, this posix_fadvise of programs together saves {} of the time\
              {over}. Each line saves on top of those above it",
-            interval(&found.saving)
+            saved(&found.saving)
         )
     }
 
@@ -122,8 +122,8 @@ impl ByFile {
                     compared_with_kib: Some(curve.points[curve.proposed].kib),
                     saving_share: Some(share(&found.saving, found.saving.saving)),
                     over_proposed_s: Some(found.over_proposed.saving),
-                    over_proposed_low_s: Some(found.over_proposed.interval.0),
-                    over_proposed_high_s: Some(found.over_proposed.interval.1),
+                    over_proposed_first_half_share: Some(found.over_proposed.halves[0]),
+                    over_proposed_second_half_share: Some(found.over_proposed.halves[1]),
                     files: match found.pays() {
                         true => found.advice.iter().map(FileAdviceRecord::new).collect(),
                         false => Vec::new(),
@@ -134,11 +134,10 @@ impl ByFile {
     }
 }
 
-/// A saving as a share, with its interval.
-fn interval(judged: &Judgement) -> String {
-    let [saving, low, high] =
-        [judged.saving, judged.interval.0, judged.interval.1].map(|at| signed(judged.share(at)));
-    format!("{saving} % ({low} to {high} %)")
+/// A saving as a share, with those of both halves.
+fn saved(judged: &Judgement) -> String {
+    let saving = size::percent(judged.share(judged.saving));
+    format!("{saving} % ({})", size::halves(judged.halves))
 }
 
 fn bytes(pages: u64) -> String {
@@ -178,7 +177,7 @@ fn advice_name(advice: AccessAdvice) -> &'static str {
 }
 
 fn advice_table(found: &AdviceFound) -> String {
-    let head = ["file", "program", "advice", "saves s", "interval s", "wasted MiB"];
+    let head = ["file", "program", "advice", "saves s", "1st half %", "2nd half %", "wasted MiB"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for FileAdvice { target, advice, saving, wasted_less_pages } in &found.advice {
         let files = match target.files_count {
@@ -187,13 +186,14 @@ fn advice_table(found: &AdviceFound) -> String {
         };
         let sign = if *wasted_less_pages > 0 { "−" } else { "+" };
         let seconds = |seconds: f64| format!("{seconds:.3}").replace('-', "−");
-        let (low, high) = saving.interval;
+        let [first, second] = saving.halves.map(size::percent);
         rows.push(vec![
             files,
             target.program.to_string(),
             advice_name(*advice).to_owned(),
             seconds(saving.saving),
-            format!("{} to {}", seconds(low), seconds(high)),
+            first,
+            second,
             format!("{sign}{}", mib(wasted_less_pages.unsigned_abs())),
         ]);
     }
@@ -278,9 +278,9 @@ struct AdviceRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     over_proposed_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    over_proposed_low_s: Option<f64>,
+    over_proposed_first_half_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    over_proposed_high_s: Option<f64>,
+    over_proposed_second_half_share: Option<f64>,
     /// Empty unless it pays.
     files: Vec<FileAdviceRecord<'a>>,
 }
@@ -292,8 +292,8 @@ struct FileAdviceRecord<'a> {
     program: &'a str,
     advice: &'static str,
     saving_s: f64,
-    saving_low_s: f64,
-    saving_high_s: f64,
+    first_half_share: f64,
+    second_half_share: f64,
     wasted_less_bytes: i64,
 }
 
@@ -306,8 +306,8 @@ impl<'a> FileAdviceRecord<'a> {
             program: &target.program,
             advice: advice_name(*advice),
             saving_s: saving.saving,
-            saving_low_s: saving.interval.0,
-            saving_high_s: saving.interval.1,
+            first_half_share: saving.halves[0],
+            second_half_share: saving.halves[1],
             wasted_less_bytes: wasted_less_pages * PAGE_BYTES as i64,
         }
     }

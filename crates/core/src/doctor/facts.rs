@@ -1,6 +1,6 @@
 //! Facts that the shell reads from the machine, beside the events.
 
-use crate::writeback::flusher::FlusherSettings;
+use crate::{study::recommend::WritebackTimes, writeback::flusher::FlusherSettings};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -27,6 +27,13 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Returns the present times of write-back.
+    pub(super) fn times(&self) -> WritebackTimes {
+        let FlusherSettings { expire_us, tick_us, .. } = self.flusher;
+        let commit_us = self.commit_us().unwrap_or(WritebackTimes::LINUX.commit_us);
+        WritebackTimes { expire_us, tick_us, commit_us }
+    }
+
     /// Returns the longest commit interval that an ext4 has by its options, µs.
     pub(super) fn commit_us(&self) -> Option<u64> {
         let ext4 = self.file_systems.iter().filter(|system| system.kind == "ext4");

@@ -166,6 +166,9 @@ pub struct Remedy {
     /// Its saving; `None` where nothing tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saving: Option<Saving>,
+    /// The reason for which the saving of a setting of the kernel is not confirmed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<String>,
     /// Its price.
     pub price: String,
     /// Commands that do it.
@@ -192,7 +195,7 @@ pub struct Examination {
     pub by_file_system: Vec<WrittenFileSystem>,
     /// Units and programs, the one that writes most first.
     pub writers: Vec<Writer>,
-    /// Remedies: the setting of the kernel first, then the one that saves most.
+    /// Remedies: the setting of the kernel first if it is confirmed, then the one that saves most.
     pub remedies: Vec<Remedy>,
     /// Bytes of different pages that programs read; a part of them was in memory before. `None`
     /// where the description does not tell.
@@ -308,23 +311,40 @@ impl Doctor {
             },
             commit_us: facts.commit_us(),
         };
-        let run = |change: Option<&Change>| {
-            what_if::written(about, &kept, machine, change, judged_us, limit_bytes / 2)
-        };
-        let written = run(None)?;
+        let base = what_if::changed(about, &kept, None, limit_bytes / 2)?;
+        let written = base.written(machine, judged_us);
+        let times = remedies::kernel_times::chosen(facts, |times| {
+            let with = base.written(machine.with(times), judged_us);
+            saving::judged(&written.by_slice, &with.by_slice)
+        });
+        drop(base);
         let charged = describe::charged(about, &kept, flusher, &machine.metadata(), judged_us)?;
         let usages = usages(&kept, &names, charged);
-        let findings =
-            Findings { facts, inspect, usages: &usages, names: &names, duration_us: judged_us };
+        let findings = Findings {
+            facts,
+            inspect,
+            usages: &usages,
+            names: &names,
+            duration_us: judged_us,
+            times,
+        };
         let mut remedies = Vec::new();
         for (spec, proposal) in ALL
             .iter()
             .flat_map(|spec| (spec.propose)(&findings).into_iter().map(move |one| (spec, one)))
         {
             let Proposal { subject, title, evidence, price, steps, programs, effect } = proposal;
+            let mut unconfirmed = None;
             let saving = match effect {
                 Effect::Change(change) => {
-                    Some(Saving::new(&written.by_slice, &run(Some(&change))?.by_slice, judged_us))
+                    let with = what_if::changed(about, &kept, Some(&change), limit_bytes / 2)?;
+                    let with = with.written(machine, judged_us);
+                    let found = saving::judged(&written.by_slice, &with.by_slice);
+                    Some(Saving::new(&found, judged_us))
+                }
+                Effect::Judged(found) => {
+                    unconfirmed = found.confirmed().err().map(|reason| reason.to_string());
+                    Some(Saving::new(&found, judged_us))
                 }
                 Effect::Bytes(bytes) => Some(Saving::exactly(bytes, written.all(), judged_us)),
                 Effect::Unknown => None,
@@ -343,6 +363,7 @@ impl Doctor {
                 title,
                 evidence,
                 saving,
+                unconfirmed,
                 price,
                 commands: commands.now,
                 lasting: commands.lasting,
@@ -378,22 +399,18 @@ impl Doctor {
     }
 }
 
-/// Orders remedies: one setting of the kernel, then what saves most. A setting needs no other
-/// program and is undone by a command. Of those that save the same in tenths of a percent, the
-/// first is the cheapest; the others are left out.
-fn rank(remedies: &mut Vec<Remedy>) {
-    let is_setting = |remedy: &Remedy| remedy.id == remedies::kernel_times::SPEC.id;
+/// Orders remedies: the setting of the kernel, then what saves most. A setting needs no other
+/// program and is undone by a command. One that is not confirmed comes last.
+fn rank(remedies: &mut [Remedy]) {
+    let place = |remedy: &Remedy| match remedy.id == remedies::kernel_times::SPEC.id {
+        true if remedy.unconfirmed.is_some() => 2,
+        true => 0,
+        false => 1,
+    };
     let share = |remedy: &Remedy| remedy.saving.map_or(0.0, |saving| saving.share);
-    let tenths = |remedy: &Remedy| (share(remedy) * 1000.0).round();
     remedies.sort_by(|one, other| {
-        let setting = is_setting(other).cmp(&is_setting(one));
-        setting.then_with(|| match is_setting(one) {
-            true => tenths(other).total_cmp(&tenths(one)),
-            false => share(other).total_cmp(&share(one)),
-        })
+        place(one).cmp(&place(other)).then_with(|| share(other).total_cmp(&share(one)))
     });
-    let settings = remedies.iter().take_while(|remedy| is_setting(remedy)).count();
-    remedies.drain(settings.min(1)..settings);
 }
 
 /// Returns the bytes of different pages that are read, from the section on the footprint.

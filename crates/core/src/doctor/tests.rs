@@ -1,5 +1,6 @@
 use super::*;
 use crate::event::{Create, Knows, MaybeOwned, Side, Space};
+use crate::study::recommend::WritebackTimes;
 use proptest::prelude::*;
 use what_if::{MachineSettings, SLICES};
 
@@ -151,13 +152,13 @@ fn titles(found: &Examination, id: &str) -> Vec<String> {
     of_kind.map(|remedy| remedy.title.clone()).collect()
 }
 
+fn ext4() -> MachineSettings {
+    let flusher = FlusherSettings::default();
+    MachineSettings { flusher, file_system: "ext4", commit_us: None }
+}
+
 fn written_with(events: &[Event<'static>], change: Option<&Change>) -> FlashBytes {
-    let machine = MachineSettings {
-        flusher: FlusherSettings::default(),
-        file_system: "ext4",
-        commit_us: None,
-    };
-    what_if::written(about(), events, machine, change, END_US, 1 << 30).unwrap()
+    what_if::changed(about(), events, change, 1 << 30).unwrap().written(ext4(), END_US)
 }
 
 // Promises: Doctor 2.
@@ -205,10 +206,27 @@ fn remedies_come_in_the_order_of_what_they_save_and_can_be_undone() {
         assert_eq!(remedy.number, number);
         assert!(!remedy.commands.is_empty() && !remedy.undo.is_empty(), "{}", remedy.id);
         let saving = remedy.saving.unwrap();
-        assert!(saving.low_bytes_a_day <= saving.bytes_a_day, "{}: {saving:?}", remedy.id);
-        assert!(saving.bytes_a_day <= saving.high_bytes_a_day, "{}: {saving:?}", remedy.id);
+        let (one, other) = (saving.first_half_share, saving.second_half_share);
+        let between = one.min(other)..=one.max(other);
+        assert!(between.contains(&saving.share), "{}: {saving:?}", remedy.id);
         assert!(saving.share > 0.0 && saving.share <= 1.0, "{}: {saving:?}", remedy.id);
     }
+}
+
+/// A feed of which each file and its name live for this time.
+fn feed(lives_s: u64, seconds: std::ops::Range<u64>) -> Vec<Event<'static>> {
+    let mut events = vec![at(1, 0, process("feed"))];
+    let name = |second: u64| format!("/home/me/feed/{second}");
+    for second in seconds.step_by(2) {
+        let now_us = second * SECOND;
+        events.push(at(1, now_us, create(100 + second, &name(second))));
+        events.push(at(1, now_us + 1, write(100 + second, 0, 8 * PAGE)));
+        if let Some(old) = second.checked_sub(lives_s) {
+            let ends = unlink(100 + old, &name(old));
+            events.extend(ends.map(|action| at(1, now_us + 2, action)));
+        }
+    }
+    events
 }
 
 /// Two settings of the kernel save more together than each alone. One proposal has both, stands
@@ -216,22 +234,16 @@ fn remedies_come_in_the_order_of_what_they_save_and_can_be_undone() {
 // Promises: Doctor 5.
 #[test]
 fn the_setting_of_the_kernel_stands_first() {
-    let mut events = vec![at(1, 0, process("feed"))];
-    for second in 0..100 {
-        // Caches that are renewed: a name and its content live for 50 s.
-        let name = format!("/home/me/feed/{second}");
-        events.push(at(1, second * SECOND, create(100 + second, &name)));
-        events.push(at(1, second * SECOND + 1, write(100 + second, 0, 8 * PAGE)));
-        if let Some(old) = second.checked_sub(50) {
-            let name = format!("/home/me/feed/{old}");
-            let ends = unlink(100 + old, &name);
-            events.extend(ends.map(|action| at(1, second * SECOND + 2, action)));
-        }
-    }
-    let found = examined(&events, &facts());
+    let events = feed(200, 0..2_000);
+    let examined = |facts: &Facts| {
+        let mut doctor = Doctor::new(about(), facts.flusher, 1 << 30);
+        doctor.extend(&events).unwrap();
+        doctor.finish(facts, &Looked::default(), 2_000 * SECOND, 5).unwrap()
+    };
+    let found = examined(&facts());
     let first = &found.remedies[0];
     assert_eq!((first.id, first.number), ("kernel-write-back", 1));
-    assert_eq!(titles(&found, "kernel-write-back").len(), 1);
+    assert_eq!((titles(&found, "kernel-write-back").len(), &first.unconfirmed), (1, &None));
     assert!(first.title.contains("dirty pages for 5 min and commit"), "{}", first.title);
     assert!(first.price.ends_with("of what no program synced, not 40 s"), "{}", first.price);
     let command = "sudo flashsift tune writeback --set dirty-expire=300s,commit=";
@@ -240,7 +252,23 @@ fn the_setting_of_the_kernel_stands_first() {
     let mut tuned = facts();
     tuned.flusher.expire_us = 300 * SECOND;
     tuned.file_systems[0].options.push("commit=300".to_owned());
-    assert!(titles(&examined(&events, &tuned), "kernel-write-back").is_empty());
+    assert!(titles(&examined(&tuned), "kernel-write-back").is_empty());
+}
+
+/// `doctor` promised what one half of a short watch saves, first of all remedies.
+// Promises: Doctor 5.
+#[test]
+fn a_setting_that_one_half_does_not_confirm_stands_last() {
+    let mut events = feed(36, 0..50);
+    events.extend(syncer(9, "noter", 9, "/home/me/notes"));
+    events.sort_by_key(|event| event.at_us);
+    let found = examined(&events, &facts());
+    let last = found.remedies.last().unwrap();
+    assert_eq!(last.id, "kernel-write-back");
+    assert!(found.remedies.len() > 1, "{:?}", found.remedies);
+    let reason = last.unconfirmed.as_ref().unwrap();
+    assert!(reason.contains("slices") || reason.contains("second half"), "{reason}");
+    assert!(last.saving.unwrap().share > 0.01 && !last.commands.is_empty());
 }
 
 /// The saving of a remedy is the difference of two runs of the simulator.
@@ -283,7 +311,8 @@ fn file_system_pages(events: &[Event<'static>], file_system: &'static str) -> (u
     let flusher = FlusherSettings::default();
     let machine = MachineSettings { flusher, file_system, commit_us: None };
     let end_us = events.last().map_or(0, |event| event.at_us);
-    let written = what_if::written(about(), events, machine, None, end_us, 1 << 30).unwrap();
+    let trace = what_if::changed(about(), events, None, 1 << 30).unwrap();
+    let written = trace.written(machine, end_us);
     let charged = describe::charged(about(), events, flusher, &machine.metadata(), end_us).unwrap();
     let charged: u64 = charged.iter().map(|one| one.file_system_bytes).sum();
     ((written.journal_bytes + written.metadata_bytes) / PAGE, charged / PAGE)
@@ -397,13 +426,15 @@ fn changes_change_what_they_say() {
     let again: Vec<_> = std::iter::once(at(1, 0, create(1, "/a")))
         .chain((0..10).map(|n| at(1, n * 10 * SECOND, write(1, 0, 1))))
         .collect();
-    let longer = FlusherSettings { expire_us: 300 * SECOND, ..FlusherSettings::default() };
-    let times = |flusher, commit_us| Change::KernelTimes { flusher, commit_us };
-    let (now, later) =
-        (written_with(&again, None), written_with(&again, Some(&times(longer, None))));
+    let now = written_with(&again, None);
+    let with = |times: WritebackTimes| {
+        let events = what_if::changed(about(), &again, None, 1 << 30).unwrap();
+        events.written(ext4().with(times), END_US)
+    };
+    let later = with(WritebackTimes { expire_us: 300 * SECOND, ..WritebackTimes::LINUX });
     assert!(later.data_bytes < now.data_bytes, "{later:?} {now:?}");
-    let commit = times(FlusherSettings::default(), Some(60 * SECOND));
-    assert!(written_with(&again, Some(&commit)).journal_bytes < now.journal_bytes);
+    let commit = with(WritebackTimes { commit_us: 60 * SECOND, ..WritebackTimes::LINUX });
+    assert!(commit.journal_bytes < now.journal_bytes);
 }
 
 /// SQLite's journals vanish, each changed page becomes a frame of the log, and the log is copied
@@ -483,18 +514,12 @@ fn short_memory_is_said() {
 }
 
 #[test]
-fn the_interval_of_equal_parts_is_their_sum() {
-    let saving = Saving::new(&[10; SLICES], &[4; SLICES], 86_400 * SECOND);
-    assert_eq!(
-        (saving.bytes_a_day, saving.low_bytes_a_day, saving.high_bytes_a_day),
-        (60.0, 60.0, 60.0)
-    );
-    assert_eq!(saving.share, 0.6);
-    // One part alone saves: the interval reaches down to nothing.
-    let mut before = [10; SLICES];
-    before[3] = 100;
-    let saving = Saving::new(&before, &[10; SLICES], 86_400 * SECOND);
-    assert!(saving.low_bytes_a_day <= 0.0 && saving.high_bytes_a_day >= 180.0, "{saving:?}");
+fn a_saving_has_that_of_each_half() {
+    let mut after = [4; SLICES];
+    after[SLICES / 2..].fill(8);
+    let saving = Saving::new(&saving::judged(&[10; SLICES], &after), 86_400 * SECOND);
+    assert_eq!(saving.bytes_a_day, 80.0);
+    assert_eq!((saving.share, saving.first_half_share, saving.second_half_share), (0.4, 0.6, 0.2));
 }
 
 /// Facts alone: swap on flash, no trimming, access times.

@@ -20,7 +20,7 @@ use crate::{
         meter::{ChangeTimes, Meter},
     },
     system::Cell,
-    trace::{Tables, TraceBuilder, TraceError, Unit},
+    trace::{Tables, Trace, TraceBuilder, TraceError, Unit},
     writeback::{
         Expire, Modes, Syncs,
         flusher::{self, FlusherSettings},
@@ -31,14 +31,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A change of the machine or of its programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The kernel has these times.
-    KernelTimes {
-        /// Settings of the flusher.
-        flusher: FlusherSettings,
-        /// Age of the oldest change in a transaction at which ext4 commits its journal, µs; `None`:
-        /// as before.
-        commit_us: Option<u64>,
-    },
     /// Reads change no access times.
     NoAccessTimes,
     /// Syncs of these files are left out.
@@ -105,6 +97,15 @@ pub(super) struct MachineSettings {
 }
 
 impl MachineSettings {
+    /// Returns the machine with these times.
+    pub(super) fn with(
+        self,
+        WritebackTimes { expire_us, tick_us, commit_us }: WritebackTimes,
+    ) -> Self {
+        let flusher = FlusherSettings { expire_us, tick_us, ..self.flusher };
+        Self { flusher, commit_us: Some(commit_us), ..self }
+    }
+
     /// Returns the model of its file system.
     pub(super) fn metadata(&self) -> metadata::Selection {
         let mut text = self.file_system.to_owned();
@@ -132,7 +133,7 @@ pub struct FlashBytes {
 }
 
 /// Parts of the time that are compared with one another.
-pub const SLICES: usize = 10;
+pub use crate::study::recommend::SLICES;
 
 impl FlashBytes {
     /// Returns the sum in bytes.
@@ -141,24 +142,24 @@ impl FlashBytes {
     }
 }
 
-/// Returns what reaches flash. `end_us`: the end of the time.
+/// The events of the machine, with a change of its programs.
+pub(super) struct Changed {
+    trace: Trace,
+    /// Bytes of direct writes that a trace, which knows pages only, has too much, by time.
+    saved_by_sectors: Vec<(u64, u64)>,
+}
+
+/// Returns the events with a change.
 ///
 /// # Errors
 ///
-/// The events make no trace: they have too many pages, or need more memory than `limit_bytes`.
-pub(super) fn written(
+/// They make no trace: they have too many pages, or need more memory than `limit_bytes`.
+pub(super) fn changed(
     about: About,
     events: &[Event<'static>],
-    machine: MachineSettings,
     change: Option<&Change>,
-    end_us: u64,
     limit_bytes: u64,
-) -> Result<FlashBytes, TraceError> {
-    let mut machine = machine;
-    if let Some(Change::KernelTimes { flusher, commit_us }) = change {
-        machine.flusher = *flusher;
-        machine.commit_us = commit_us.or(machine.commit_us);
-    }
+) -> Result<Changed, TraceError> {
     let tables = Tables { operations: true, ..Tables::default() };
     let mut builder = TraceBuilder::new(about, Unit::Page, limit_bytes).with_tables(tables);
     let mut log = match change {
@@ -178,7 +179,6 @@ pub(super) fn written(
     };
     let mut batch = Vec::new();
     let mut synced_at_us = BTreeMap::new();
-    // A trace knows pages only.
     let mut saved_by_sectors: Vec<(u64, u64)> = Vec::new();
     let mut extend = |builder: &mut TraceBuilder, batch: &[Event<'_>]| {
         saved_by_sectors.extend(batch.iter().filter_map(|event| match event.action {
@@ -209,59 +209,66 @@ pub(super) fn written(
         mount.finish(&mut |below| batch.push(below.clone().into_owned()));
     }
     extend(&mut builder, &batch)?;
-    let trace = builder.finish()?;
-    let mut written = FlashBytes { by_slice: vec![0; SLICES], ..FlashBytes::default() };
-    if trace.pages() == 0 {
-        return Ok(written);
+    Ok(Changed { trace: builder.finish()?, saved_by_sectors })
+}
+
+impl Changed {
+    /// Returns what reaches flash. `end_us`: the end of the time.
+    pub(super) fn written(&self, machine: MachineSettings, end_us: u64) -> FlashBytes {
+        let Self { trace, saved_by_sectors } = self;
+        let mut written = FlashBytes { by_slice: vec![0; SLICES], ..FlashBytes::default() };
+        if trace.pages() == 0 {
+            return written;
+        }
+        let policy = policy::Selection::parse("lru").expect("it is in the list");
+        let layout = layout::Selection::parse(machine.file_system).expect("it is in the list");
+        let metadata = machine.metadata();
+        let FlusherSettings { expire_us, tick_us, background_pages } = machine.flusher;
+        // The flusher's ratio is of the memory here.
+        let expire =
+            Expire { after_us: expire_us, tick_us, ratio: 100, ram_pages: u64::from(u32::MAX) };
+        let expire = match background_pages {
+            u64::MAX => expire,
+            pages => Expire { ratio: 50, ram_pages: pages.saturating_mul(2), ..expire },
+        };
+        // Without a tick the flusher never runs.
+        let writeback = Modes {
+            expire: (tick_us > 0).then_some(expire),
+            syncs: Syncs::TheirFile,
+            ..Modes::default()
+        };
+        let cell = Cell {
+            system: &crate::system::PLAIN,
+            policy: &policy,
+            frames: trace.pages().max(1),
+            layout: &layout,
+            writeback,
+            drain: true,
+            write_miss_reads: false,
+            request_pages_max: 1,
+            discards: false,
+            metadata: Some(&metadata),
+            readahead: None,
+            attribution: None,
+            lines: None,
+            reads: None,
+        };
+        let changes = ChangeTimes::new(trace, SLICES, end_us);
+        let commit_us = machine.commit_us.unwrap_or(WritebackTimes::LINUX.commit_us);
+        let waits_us = WritebackTimes { expire_us, tick_us, commit_us }.loss_us();
+        let mut meter = Meter::new(trace, &changes, waits_us, None);
+        let counts = cell.run(trace, None, Some(&mut |io| meter.take(&io))).device;
+        // Bytes are whole numbers, which a float of 53 bits holds.
+        written.by_slice = meter.finish().into_iter().map(|bytes| bytes as u64).collect();
+        for (at_us, bytes) in saved_by_sectors.iter().copied() {
+            written.by_slice[changes.slice(at_us)] -= bytes;
+        }
+        written.journal_bytes = counts.journal_writes * PAGE_BYTES;
+        written.metadata_bytes = counts.metadata_writes * PAGE_BYTES;
+        let all: u64 = written.by_slice.iter().sum();
+        written.data_bytes = all - written.journal_bytes - written.metadata_bytes;
+        written
     }
-    let policy = policy::Selection::parse("lru").expect("it is in the list");
-    let layout = layout::Selection::parse(machine.file_system).expect("it is in the list");
-    let metadata = machine.metadata();
-    let FlusherSettings { expire_us, tick_us, background_pages } = machine.flusher;
-    // The flusher's ratio is of the memory here.
-    let expire =
-        Expire { after_us: expire_us, tick_us, ratio: 100, ram_pages: u64::from(u32::MAX) };
-    let expire = match background_pages {
-        u64::MAX => expire,
-        pages => Expire { ratio: 50, ram_pages: pages.saturating_mul(2), ..expire },
-    };
-    // Without a tick the flusher never runs.
-    let writeback = Modes {
-        expire: (tick_us > 0).then_some(expire),
-        syncs: Syncs::TheirFile,
-        ..Modes::default()
-    };
-    let cell = Cell {
-        system: &crate::system::PLAIN,
-        policy: &policy,
-        frames: trace.pages().max(1),
-        layout: &layout,
-        writeback,
-        drain: true,
-        write_miss_reads: false,
-        request_pages_max: 1,
-        discards: false,
-        metadata: Some(&metadata),
-        readahead: None,
-        attribution: None,
-        lines: None,
-        reads: None,
-    };
-    let changes = ChangeTimes::new(&trace, SLICES, end_us);
-    let commit_us = machine.commit_us.unwrap_or(WritebackTimes::LINUX.commit_us);
-    let waits_us = WritebackTimes { expire_us, tick_us, commit_us }.loss_us();
-    let mut meter = Meter::new(&trace, &changes, waits_us, None);
-    let counts = cell.run(&trace, None, Some(&mut |io| meter.take(&io))).device;
-    // Bytes are whole numbers, which a float of 53 bits holds.
-    written.by_slice = meter.finish().into_iter().map(|bytes| bytes as u64).collect();
-    for (at_us, bytes) in saved_by_sectors {
-        written.by_slice[changes.slice(at_us)] -= bytes;
-    }
-    written.journal_bytes = counts.journal_writes * PAGE_BYTES;
-    written.metadata_bytes = counts.metadata_writes * PAGE_BYTES;
-    let all: u64 = written.by_slice.iter().sum();
-    written.data_bytes = all - written.journal_bytes - written.metadata_bytes;
-    Ok(written)
 }
 
 /// `synced_at_us`: the last sync of each file that was kept.
@@ -287,8 +294,7 @@ fn leaves_out(
             _ => false,
         },
         Change::InMemory(files) => event.action.file().is_some_and(|file| files.contains(&file)),
-        Change::KernelTimes { .. }
-        | Change::WriteAheadLog { .. }
+        Change::WriteAheadLog { .. }
         | Change::Held { .. }
         | Change::Mounted { .. }
         | Change::Epochs { .. } => false,

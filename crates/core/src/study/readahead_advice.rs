@@ -127,10 +127,9 @@ pub struct AdviceFound {
 }
 
 impl AdviceFound {
-    /// Whether there is advice that saves more than one maximum for the device: the interval of the
-    /// difference is above zero.
+    /// Whether there is advice that saves more than one maximum for the device, in both halves.
     pub fn pays(&self) -> bool {
-        !self.advice.is_empty() && self.over_proposed.interval.0 > 0.0
+        !self.advice.is_empty() && self.over_proposed.lesser_half() > 0.0
     }
 }
 

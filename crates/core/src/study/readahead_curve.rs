@@ -279,7 +279,8 @@ impl Curve {
         let last = (best..points.len()).take_while(is_flat).last().unwrap_or(best);
         let saving = Judgement::new(&points[present].by_slice_s, &points[first].by_slice_s);
         let windows = points[present].outcome.readahead.windows;
-        let lack = match saving.slices {
+        let with_reads = points[present].by_slice_s.iter().filter(|seconds| **seconds > 0.0);
+        let lack = match with_reads.count() {
             _ if windows < WINDOWS_MIN && present_kib > 0 => Some(CurveLack::Windows { windows }),
             slices if slices < SLICES_MIN => Some(CurveLack::Slices { slices }),
             _ => None,

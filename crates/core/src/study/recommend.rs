@@ -32,8 +32,8 @@ pub(crate) mod meter;
 mod times;
 
 pub use candidates::CandidateSpec;
-pub use judge::Judgement;
-pub use times::{WritebackTimes, time_in_words};
+pub use judge::{Judgement, Unconfirmed};
+pub use times::{AS_GOOD, WritebackTimes, time_in_words};
 
 /// Number of time slices.
 pub const SLICES: usize = 20;
@@ -219,8 +219,11 @@ impl<'a> Recommender<'a> {
         let mut cell_bytes = recommender.cell_bytes(&baseline)?;
         let holds_all = recommender.conditions.frames >= trace.pages();
         let Conditions { nvm_pages, times, .. } = &recommender.conditions;
-        let mut candidates = candidates::with_times(&baseline, &linux, times);
-        if times.is_empty() {
+        let only_times = !times.is_empty();
+        let own = WritebackTimes::of(&baseline).unwrap_or(WritebackTimes::LINUX);
+        let all_times = if only_times { times.clone() } else { own.candidates(None, true) };
+        let mut candidates = candidates::with_times(&baseline, &linux, &all_times);
+        if !only_times {
             candidates.extend(candidates::all(&baseline, linux, syncs(trace), holds_all));
             let has_bytes = trace.tables().bytes;
             candidates.extend(candidates::with_nvm(&baseline, nvm_pages, has_bytes));
@@ -422,8 +425,7 @@ fn knees(judged: &[Judged]) -> Vec<AdvisedKnee> {
 }
 
 impl Advice {
-    /// Returns whether the slices are so short that neighbouring ones depend on each other. The
-    /// intervals are then too narrow.
+    /// Returns whether the slices are so short that neighbouring ones depend on each other.
     pub fn has_short_slices(&self) -> bool {
         self.slice_us < SLICE_US_MIN
     }
@@ -433,12 +435,18 @@ impl Advice {
         self.judged.iter().filter(|judged| judged.judgement.recommends())
     }
 
-    /// Returns the candidate that comes closest to a recommendation: the one with the highest lower
-    /// bound of its saving; the larger saving wins ties.
+    /// Returns the number of the recommended times to propose ([`WritebackTimes::proposed`]).
+    pub fn proposed_times(&self) -> Option<usize> {
+        let all = self.judged.iter().enumerate().filter(|(_, one)| one.judgement.recommends());
+        WritebackTimes::proposed(all.filter_map(|(n, one)| Some((n, one.times?, &one.judgement))))
+    }
+
+    /// Returns the candidate that comes closest to a recommendation: the one that saves most in the
+    /// half in which it saves less; the larger saving wins ties.
     pub fn nearest(&self) -> Option<&Judged> {
-        let bound = |judged: &&Judged| judged.judgement.interval.0;
+        let least = |judged: &&Judged| judged.judgement.lesser_half();
         // The last of equal ones is taken, and the largest saving comes first.
-        self.judged.iter().rev().max_by(|one, other| bound(one).total_cmp(&bound(other)))
+        self.judged.iter().rev().max_by(|one, other| least(one).total_cmp(&least(other)))
     }
 }
 

@@ -14,7 +14,7 @@ use flashsift_core::{
     study::{
         StudyError, Wave,
         recommend::{
-            Advice, Conditions, Judged, RecommendError, Recommender, SLICES, WritebackTimes,
+            AS_GOOD, Advice, Conditions, Judged, RecommendError, Recommender, WritebackTimes,
             time_in_words,
         },
     },
@@ -25,9 +25,6 @@ use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
 use std::{collections::BTreeMap, io::Write, path::Path};
 
-/// A setting costs this share of the bytes more than the best one, and is as good: it is proposed
-/// if it loses less.
-const AS_GOOD: f64 = 0.01;
 /// The most programs that are named for their syncs.
 const NAMED_MAX: usize = 3;
 
@@ -235,7 +232,7 @@ fn study(
     let has_commit =
         |model: &metadata::Selection| model.spec.params.iter().any(|param| param.name == "commit");
     let commits = metadata.as_ref().is_some_and(has_commit);
-    let times = present.within(lose_at_most_us, commits);
+    let times = present.candidates(Some(lose_at_most_us), commits);
     anyhow::ensure!(
         !times.is_empty(),
         "no times lose at most {}: at least one tick ({}) and one commit ({}) are lost",
@@ -293,7 +290,7 @@ fn study(
     Ok(Study {
         present,
         lose_at_most_us,
-        proposed: proposed(&advice),
+        proposed: advice.proposed_times(),
         advice,
         // An fsync of btrfs writes a log of its own, and commits nothing.
         syncs: match commits && own_model != "btrfs" {
@@ -303,30 +300,6 @@ fn study(
         file_system: own_model.to_owned(),
         data_only,
     })
-}
-
-/// Returns the times that are as good as the best ones and lose the least.
-fn proposed(advice: &Advice) -> Option<usize> {
-    let recommended = || {
-        let all = advice.judged.iter().enumerate();
-        all.filter(|(_, judged)| judged.judgement.recommends())
-    };
-    let share = |judged: &Judged| judged.judgement.share(judged.judgement.saving);
-    let best = recommended().map(|(_, judged)| share(judged)).fold(0.0, f64::max);
-    // The present times are as good then.
-    if best <= AS_GOOD {
-        return None;
-    }
-    let loss = |judged: &Judged| judged.times.map_or(u64::MAX, WritebackTimes::loss_us);
-    let good = recommended().filter(|(_, judged)| share(judged) >= best - AS_GOOD);
-    // Of equal losses the greatest saving, which comes first.
-    good.min_by_key(|(_, judged)| loss(judged)).map(|(n, _)| n)
-}
-
-/// A signed share in percent.
-fn percent(share: f64) -> String {
-    let text = format!("{:.1}", share * 100.0);
-    if text == "-0.0" { "0.0".to_owned() } else { text.replace('-', "−") }
 }
 
 const INDENT: usize = 10;
@@ -354,19 +327,20 @@ fn render(study: &Study, mount: Option<&Mount>, columns: usize) -> String {
         out += &line("note", &format!("only file data counts, and the commit stays: {why}"));
     }
     out += "\n";
-    let header = ["expire", "commit", "loses", "saves %", "95 % interval", "slices won"];
+    let header = ["expire", "commit", "loses", "saves %", "1st half", "2nd half", "slices won"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for (n, judged) in advice.judged.iter().enumerate() {
         let Some(times) = judged.times else { continue };
         let judgement = &judged.judgement;
-        let share = |value| percent(judgement.share(value));
+        let [first, second] = judgement.halves.map(size::percent);
         let mark = if *proposed == Some(n) { " (proposed)" } else { "" };
         rows.push(vec![
             format!("{}{mark}", time_in_words(times.expire_us)),
             time_in_words(times.commit_us),
             time_in_words(times.loss_us()),
-            share(judgement.saving),
-            format!("{} to {}", share(judgement.interval.0), share(judgement.interval.1)),
+            size::percent(judgement.share(judgement.saving)),
+            first,
+            second,
             format!("{} of {}", judgement.wins, judgement.slices),
         ]);
     }
@@ -379,8 +353,7 @@ fn render(study: &Study, mount: Option<&Mount>, columns: usize) -> String {
     if advice.has_short_slices() {
         out += &line(
             "short",
-            "slices of less than a minute depend on their neighbours, so the intervals are too \
-             narrow: record 20 minutes or more",
+            "slices of less than a minute depend on their neighbours: record 20 minutes or more",
         );
     }
     if mount.is_some() && proposed.is_some() {
@@ -392,15 +365,17 @@ fn render(study: &Study, mount: Option<&Mount>, columns: usize) -> String {
 fn proposal(study: &Study, mount: Option<&Mount>) -> String {
     let Some((judged, times)) = study.proposed() else {
         return format!(
-            "none: no times within the bound save more than 1 % for certain, in nine of ten of \
-             {SLICES} slices{}",
+            "none: no times within the bound save more than 1 %, in each half of the trace and in \
+             nine of ten of the slices in which they make a difference{}",
             match study.lose_at_most_us > study.present.loss_us() {
                 true => "",
                 false => ". --lose-at-most 5m allows more",
             }
         );
     };
-    let share = percent(judged.judgement.share(judged.judgement.saving));
+    let judgement = &judged.judgement;
+    let share = size::percent(judgement.share(judgement.saving));
+    let halves = size::halves(judgement.halves);
     let settings = study.settings().join(",");
     let set = match mount {
         Some(_) => String::new(),
@@ -408,7 +383,7 @@ fn proposal(study: &Study, mount: Option<&Mount>) -> String {
             format!(". Set it: sudo flashsift tune writeback --set {settings} --on DIR --apply")
         }
     };
-    format!("{settings} saves {share} %. Price: {}{set}", times.price(study.present))
+    format!("{settings} saves {share} % ({halves}). Price: {}{set}", times.price(study.present))
 }
 
 #[derive(Serialize)]
@@ -453,8 +428,8 @@ struct TriedRecord {
     #[serde(flatten)]
     times: TimesRecord,
     saving_share: f64,
-    saving_low: f64,
-    saving_high: f64,
+    first_half_share: f64,
+    second_half_share: f64,
     slices_won: usize,
     slices: usize,
     recommended: bool,
@@ -474,8 +449,8 @@ impl<'a> StudyRecord<'a> {
             Some(TriedRecord {
                 times: judged.times?.into(),
                 saving_share: judgement.share(judgement.saving),
-                saving_low: judgement.share(judgement.interval.0),
-                saving_high: judgement.share(judgement.interval.1),
+                first_half_share: judgement.halves[0],
+                second_half_share: judgement.halves[1],
                 slices_won: judgement.wins,
                 slices: judgement.slices,
                 recommended: judgement.recommends(),

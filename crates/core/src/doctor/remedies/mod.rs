@@ -8,6 +8,7 @@ use super::{
     steps::RemedyStep,
     what_if::Change,
 };
+use crate::study::recommend::{Judgement, WritebackTimes};
 use std::collections::{BTreeMap, BTreeSet};
 
 mod access_times;
@@ -59,6 +60,8 @@ pub(super) struct Findings<'a> {
     pub(super) usages: &'a [Usage],
     pub(super) names: &'a Names,
     pub(super) duration_us: u64,
+    /// The best times of the kernel's write-back, if any save something.
+    pub(super) times: Option<(WritebackTimes, Judgement)>,
 }
 
 /// A proposed remedy.
@@ -78,6 +81,8 @@ pub(super) struct Proposal {
 pub(super) enum Effect {
     /// The events run again with this change.
     Change(Change),
+    /// It is found already.
+    Judged(Judgement),
     /// These bytes would not be written, by the kernel's counters.
     Bytes(u64),
     /// Nothing tells.

@@ -1,9 +1,8 @@
-//! The changes that are tried, the cheaper first: one line each, every fast online policy, and
-//! non-volatile memory of the sizes that are asked for.
+//! The changes that are tried, the cheaper first: times of write-back, one line for each other
+//! change, every fast online policy, and non-volatile memory of the sizes that are asked for.
 
 use super::{Setting, WritebackTimes};
 use crate::{
-    duration::Exact,
     metadata,
     policy::{self, PolicySpec},
     show,
@@ -24,19 +23,10 @@ enum Change {
     /// Another file system of [`metadata::ALL`], and the age at which files are written, seconds;
     /// 0: as in the baseline. Its price: the disk is made anew, and what a power cut takes.
     FileSystem(&'static str, u64),
-    /// Other times. Their price is the time of which a power cut takes the changes.
-    Times {
-        /// Age at which files are written, seconds; 0: as in the baseline.
-        expire_s: u64,
-        /// Commit interval of the file system, seconds; 0: as in the baseline.
-        commit_s: u64,
-    },
 }
 
-/// Every change that is tried beside policies.
+/// Every change that is tried beside times and policies.
 pub const ALL: &[CandidateSpec] = &[
-    times("expire=1m", 60, 0),
-    times("expire=5m", 300, 0),
     CandidateSpec {
         name: "ratio=40",
         change: Change::WriteBack(
@@ -49,21 +39,12 @@ pub const ALL: &[CandidateSpec] = &[
         change: Change::WriteBack("linux,cluster:128KiB", KERNEL),
     },
     CandidateSpec { name: "cluster=1MiB", change: Change::WriteBack("linux,cluster:1MiB", KERNEL) },
-    times("commit=30s", 0, 30),
-    times("commit=5m", 0, 300),
-    times("expire=1m,commit=1m", 60, 60),
-    times("expire=5m,commit=30s", 300, 30),
-    times("expire=5m,commit=5m", 300, 300),
     CandidateSpec { name: "xfs", change: Change::FileSystem("xfs", 0) },
     CandidateSpec { name: "xfs,expire=5m", change: Change::FileSystem("xfs", 300) },
     CandidateSpec { name: "btrfs", change: Change::FileSystem("btrfs", 0) },
 ];
 
 const KERNEL: &str = "a change of the kernel; no data is lost";
-
-const fn times(name: &'static str, expire_s: u64, commit_s: u64) -> CandidateSpec {
-    CandidateSpec { name, change: Change::Times { expire_s, commit_s } }
-}
 
 /// A change with the setting that it leads to, or the reason for which it is not tried.
 pub(super) struct Candidate {
@@ -83,9 +64,9 @@ pub struct NvmSize {
     pub pages: u32,
 }
 
-/// Returns every change of a baseline. `linux`: the baseline has Linux's write-back, or else the
-/// reason for which it has not. `syncs`: the trace has syncs. `holds_all`: the cache holds every
-/// page of the trace.
+/// Returns every change of a baseline but its times. `linux`: the baseline has Linux's write-back,
+/// or else the reason for which it has not. `syncs`: the trace has syncs. `holds_all`: the cache
+/// holds every page of the trace.
 pub(super) fn all(
     baseline: &Setting,
     linux: Result<(), String>,
@@ -169,22 +150,15 @@ pub(super) fn with_times(
     linux: &Result<(), String>,
     times: &[WritebackTimes],
 ) -> Vec<Candidate> {
-    let named = |times: &WritebackTimes| {
-        let [expire, commit] = [times.expire_us, times.commit_us].map(Exact);
-        of_times(format!("expire={expire},commit={commit}"), baseline, linux, *times)
-    };
-    times.iter().map(named).collect()
-}
-
-fn of_times(
-    name: String,
-    baseline: &Setting,
-    linux: &Result<(), String>,
-    times: WritebackTimes,
-) -> Candidate {
     let own = WritebackTimes::of(baseline).unwrap_or(WritebackTimes::LINUX);
-    let setting = linux.clone().and_then(|()| times.in_place_of(baseline));
-    Candidate { name, price: times.price(own), setting, nvm: None, times: Some(times) }
+    let candidate = |times: &WritebackTimes| Candidate {
+        name: times.name(own),
+        price: times.price(own),
+        setting: linux.clone().and_then(|()| times.in_place_of(baseline)),
+        nvm: None,
+        times: Some(*times),
+    };
+    times.iter().map(candidate).collect()
 }
 
 /// Returns the baseline on another file system.
@@ -227,17 +201,6 @@ impl CandidateSpec {
                     Ok(Setting { writeback, ..baseline.clone() })
                 });
                 Candidate { name, price: price.to_owned(), setting, nvm: None, times: None }
-            }
-            Change::Times { expire_s, commit_s } => {
-                let own = WritebackTimes::of(baseline).unwrap_or(WritebackTimes::LINUX);
-                let or =
-                    |seconds: u64, own_us| if seconds > 0 { seconds * 1_000_000 } else { own_us };
-                let times = WritebackTimes {
-                    expire_us: or(expire_s, own.expire_us),
-                    commit_us: or(commit_s, own.commit_us),
-                    ..own
-                };
-                of_times(name, baseline, linux, times)
             }
             Change::FileSystem(kind, expire_s) => {
                 let setting = linux
@@ -335,8 +298,9 @@ mod tests {
         assert!(changes.iter().all(|change| change.setting.is_err()));
         let f2fs = metadata::Selection::parse("f2fs").unwrap();
         let f2fs = Setting { metadata: Some(f2fs), ..baseline() };
-        let commit =
-            all(&f2fs, Ok(()), false, true).find(|change| change.name == "commit=30s").unwrap();
+        let own = WritebackTimes::of(&f2fs).unwrap();
+        let commit = WritebackTimes { commit_us: 2 * own.commit_us, ..own };
+        let commit = with_times(&f2fs, &Ok(()), &[commit]).remove(0);
         assert!(commit.setting.err().unwrap().contains("commit"), "f2fs has no such interval");
         let tried = |baseline: &Setting, syncs| -> Vec<_> {
             let all = all(baseline, Ok(()), syncs, true).filter(|change| change.setting.is_ok());
