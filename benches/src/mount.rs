@@ -11,7 +11,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
     io::ErrorKind,
-    os::unix::fs::FileExt,
+    os::unix::{ffi::OsStrExt, fs::FileExt},
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant, UNIX_EPOCH},
@@ -434,11 +434,18 @@ fn memory(report: &mut Report, bed: &Bed) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the process that serves this BACKING, from its lock file.
-fn daemon(backing: &Path) -> anyhow::Result<u32> {
-    let lock = backing.join(".flashsift/lock");
-    let text = fs::read_to_string(&lock).with_context(|| lock.display().to_string())?;
-    text.split_whitespace().next().and_then(|pid| pid.parse().ok()).context("a process in the lock")
+/// Returns the process in the background that serves this BACKING. Before the first change it has
+/// made no file there.
+pub(crate) fn daemon(backing: &Path) -> anyhow::Result<u32> {
+    let serves = |process: &Path| {
+        let words = fs::read(process.join("cmdline")).unwrap_or_default();
+        let given = |wanted: &OsStr| words.split(|byte| *byte == 0).any(|w| w == wanted.as_bytes());
+        given(OsStr::new("--in-background")) && given(backing.as_os_str())
+    };
+    let mut processes = fs::read_dir("/proc")?.flatten().map(|entry| entry.path());
+    let daemon = processes.find(|process| serves(process));
+    let daemon = daemon.with_context(|| format!("no daemon serves {}", backing.display()))?;
+    daemon.file_name().and_then(OsStr::to_str).and_then(|pid| pid.parse().ok()).context("a number")
 }
 
 fn resident_bytes(pid: u32) -> anyhow::Result<u64> {

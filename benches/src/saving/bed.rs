@@ -317,7 +317,7 @@ impl Bed {
     pub(super) fn finish(mut self, program: &Path, hash: bool) -> anyhow::Result<Measured> {
         let mut measured = Measured::default();
         if self.is_flashsift() {
-            let daemon = daemon(&self.path("fs/files"))?;
+            let daemon = crate::mount::daemon(&self.path("fs/files"))?;
             let elapsed_s = self.attached.elapsed().as_secs_f64();
             measured.daemon_percent = Some(100.0 * cpu_s(daemon)? / elapsed_s);
             measured.daemon_peak_bytes = Some(peak_bytes(daemon)?);
@@ -402,13 +402,6 @@ fn writes_shown(program: &Path, at: &Path) -> anyhow::Result<Option<WritesShown>
         flash_bytes,
         unseen,
     }))
-}
-
-/// Returns the process that serves this BACKING, from its lock file.
-fn daemon(backing: &Path) -> anyhow::Result<u32> {
-    let lock = backing.join(".flashsift/lock");
-    let text = fs::read_to_string(&lock).with_context(|| lock.display().to_string())?;
-    text.split_whitespace().next().and_then(|pid| pid.parse().ok()).context("a process in the lock")
 }
 
 /// CPU seconds of a process so far, user and system.

@@ -97,6 +97,12 @@ pub(crate) fn to_journal() -> io::Result<()> {
     Ok(())
 }
 
+/// Performs this before the next message on standard error, which may be that of a panic.
+pub(crate) fn before_next(act: Box<dyn FnOnce() + Send>) {
+    *BEFORE_NEXT.lock().unwrap_or_else(PoisonError::into_inner) = Some(act);
+    panic::set_hook(Box::new(|info| tracing::error!("{info}")));
+}
+
 /// Messages appear above `bar` for as long as it is drawn.
 pub(crate) fn keep_below(bar: &ProgressBar) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.downgrade());
@@ -108,6 +114,7 @@ pub(crate) fn is_quiet() -> bool {
 }
 
 static JOURNAL: OnceLock<tracing_journald::Layer> = OnceLock::new();
+static BEFORE_NEXT: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 static BAR: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
 
 /// systemd sets `JOURNAL_STREAM` to the device and the inode of the journal's end of standard
@@ -135,6 +142,12 @@ impl<S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for Messages {
 
 /// Writes one line in one piece. A standard error that is closed or full is no reason to fail.
 fn print(event: &Event<'_>) {
+    // Messages of other threads wait until it is done.
+    let mut before = BEFORE_NEXT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(act) = before.take() {
+        act();
+    }
+    drop(before);
     let mut line = Line(prefix(event.metadata()).to_owned());
     event.record(&mut line);
     line.0.push('\n');

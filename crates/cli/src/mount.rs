@@ -188,6 +188,7 @@ fn options(backing: PathBuf, mountpoint: PathBuf, wanted: settings::Wanted) -> d
 /// A mount in place that only its settings describe.
 struct Mounting {
     backing: PathBuf,
+        before_message: crate::logging::before_next,
     mountpoint: PathBuf,
     wanted: settings::Wanted,
     sift: Option<(LiveSifter, SiftWish)>,

@@ -498,6 +498,29 @@ fn a_waiting_mount_names_the_reason_and_can_be_ended() {
 
 /// A mount that another namespace has lives, and is not waited for.
 // Promises: Mount 16.
+/// A mount in which nothing was changed has no file in BACKING. Other mounts are refused all the
+/// same, also in a container that does not see the first daemon's process.
+// Promises: Mount 16, Mount 83.
+#[test]
+fn a_second_mount_of_an_idle_one_is_refused_in_a_container() {
+    let test = "a_second_mount_of_an_idle_one_is_refused_in_a_container";
+    let Some(bed) = Bed::new(test) else { return };
+    let (backing, seen, other) = (bed.backing(), bed.seen(), bed.path("other"));
+    fs::create_dir(&other).unwrap();
+    let daemon = bed.foreground(&backing, &seen, &[]);
+    let pid = daemon.child.id();
+    assert!(bed.names(&backing).is_empty(), "nothing of ours is there");
+    let mut container = Command::new("unshare");
+    container.args(["--mount", "--pid", "--fork", "--mount-proc", FLASHSIFT, "mount"]);
+    let refused = container.args(["--foreground"]).args([&backing, &other]).output().unwrap();
+    let says = text(refused.stderr);
+    assert!(!refused.status.success(), "{says}");
+    assert!(says.contains(&format!("is mounted by flashsift already (pid {pid})")), "{says}");
+    bed.succeeds(&["unmount"], &[&seen]);
+    assert_eq!(daemon.ends(), (Some(0), String::new()));
+    assert!(bed.names(&backing).is_empty());
+}
+
 #[test]
 fn a_mount_in_another_namespace_counts_as_mounted() {
     let Some(bed) = Bed::new("a_mount_in_another_namespace_counts_as_mounted") else { return };

@@ -2,6 +2,7 @@
 
 pub mod copies;
 mod detached;
+mod directory_lock;
 pub mod noatime;
 pub mod place;
 mod system_directories;

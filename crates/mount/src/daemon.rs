@@ -15,7 +15,7 @@ mod watcher;
 mod write_back;
 
 use self::background::Messages;
-pub use self::background::ToJournal;
+pub use self::background::{BeforeMessage, ToJournal};
 use self::error::Context;
 use self::systemd::{Watchdog, notify};
 use crate::attach::{
@@ -25,6 +25,7 @@ use crate::attach::{
 };
 use crate::fs::{
     Fs,
+    backing::MakeHidden,
     sifting::{SiftError, SiftWish},
     store::Store,
     types::Config,
@@ -100,6 +101,8 @@ pub struct Options {
     pub foreground: Option<Source>,
     /// Makes messages go to the journal; for a process in the background.
     pub to_journal: ToJournal,
+    /// Performs something before the next message; for a process in the background.
+    pub before_message: BeforeMessage,
     /// This process was started to run in the background.
     pub in_background: bool,
 }
@@ -212,7 +215,7 @@ pub fn run(mut options: Options) -> Result<(), Error> {
     let reported = match options.in_background {
         // A mount that ends at once is not reported: programs would write below it.
         _ if sifting.is_err() => Ok(Messages::Elsewhere),
-        true => background::report_ready(&report, &place.lock, options.to_journal),
+        true => background::report_ready(&report, &place.lock, &options),
         false => {
             let _ = io::stderr().write_all(show::lines(&report, false).as_bytes());
             Ok(Messages::Elsewhere)
@@ -254,8 +257,9 @@ pub fn run(mut options: Options) -> Result<(), Error> {
         Some(recording) => recording.finish().map(|says| info!("{says}")).map_err(Error::Recording),
         None => Ok(()),
     };
-    let in_backing = matches!(reported, Ok(Messages::InBacking));
-    let left = leave(place, in_backing, tidied);
+    let log_in_backing = matches!(reported, Ok(Messages::InBacking));
+    let close_log = log_in_backing.then_some(options.before_message);
+    let left = leave(place, close_log, tidied);
     sifting.and(recorded).and(left)
 }
 
@@ -263,16 +267,14 @@ pub fn run(mut options: Options) -> Result<(), Error> {
 /// commit of the kernel holds both.
 fn leave(
     place: LockedPlace,
-    log_in_backing: bool,
+    close_log: Option<BeforeMessage>,
     tidied: rustix::io::Result<()>,
 ) -> Result<(), Error> {
     // Other daemons wait until the last descriptor of the directory is closed.
     let root = place.root.try_clone()?;
     let remove = || {
         tidied?;
-        if log_in_backing {
-            background::close_log()?;
-        }
+        close_log.map_or(Ok(()), background::close_log)?;
         place.lock.remove(place.root)
     };
     let removed: io::Result<()> = remove();
@@ -371,7 +373,9 @@ fn start(
         ..Config::default()
     };
     let backing = clone.map_or_else(|| place.root.try_clone(), Ok)?;
-    let fs = Arc::new(Fs::new(backing, store, config).at(&place.backing)?);
+    let lock = place.lock.clone();
+    let make_hidden = MakeHidden(Box::new(move || lock.make_hidden()));
+    let fs = Arc::new(Fs::lazy(backing, make_hidden, store, config).at(&place.backing)?);
     let began = Began { epoch_us: fs.decider.epoch_us, boot_us: fs.decider.began_us };
     let started = record
         .map(|start| start(&place.mountpoint, began).map_err(Error::Recording))

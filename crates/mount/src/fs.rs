@@ -36,7 +36,7 @@ mod waiting;
 mod writes;
 mod xattrs;
 
-use self::backing::Backing;
+use self::backing::{Backing, MakeHidden};
 use self::beneath::proc_path;
 use self::decider::Decider;
 use self::delayed::Delayed;
@@ -107,6 +107,16 @@ impl Fs {
     /// The store or BACKING cannot be examined, or BACKING cannot be prepared for the mount.
     pub fn new(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
         Fs::over(Backing::new(backing, config.noatime)?, store, config)
+    }
+
+    /// The same; if `.flashsift` is not there, the first change has it made.
+    pub(crate) fn lazy(
+        backing: OwnedFd,
+        make_hidden: MakeHidden,
+        store: Store,
+        config: Config,
+    ) -> Result<Fs> {
+        Fs::over(Backing::lazy(backing, config.noatime, make_hidden)?, store, config)
     }
 
     fn over(backing: Backing, store: Store, config: Config) -> Result<Fs> {

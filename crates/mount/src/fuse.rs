@@ -206,7 +206,7 @@ impl Filesystem for Adapter {
         }
         let _ = config.set_max_write(WRITE_BYTES);
         // The kernel shows times as BACKING keeps them. Without a power of ten it shows ours.
-        let granularity = Duration::from_nanos(u64::from(self.fs.backing.granularity_ns));
+        let granularity = Duration::from_nanos(u64::from(self.fs.backing.granularity_ns()));
         let _ = config.set_time_granularity(granularity);
         Ok(())
     }

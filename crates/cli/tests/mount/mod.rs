@@ -4,6 +4,7 @@ mod crash;
 mod delayed;
 mod files;
 mod flash_state;
+mod idle;
 mod memory_pressure;
 mod model;
 mod random_crashes;

@@ -1,15 +1,17 @@
 //! Checks before a mount: whether BACKING and MOUNTPOINT are suitable, unused and locked for us.
 
+use super::directory_lock::{self, DirectoryLock, Holder};
 use super::{KIND, system_directories, undo, xattrs};
 use crate::fs::backing;
 pub use crate::fs::beneath::HIDDEN;
 use crate::fs::beneath::LOCK;
-use crate::fs::types::Time;
+use crate::fs::types::{self, Time};
 use flashsift_core::show;
 use flashsift_host::{
     mounts::{self, Mount},
     users::{self, Found},
 };
+use parking_lot::Mutex;
 use rustix::{
     fs::{
         Access, AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags, flock, major,
@@ -30,8 +32,9 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
+use tracing::warn;
 
 const LOG: &str = "log";
 /// Number of users of a directory that a message names.
@@ -152,8 +155,8 @@ impl LockedPlace {
         }
         let root = suitable(wanted, &backing, &mountpoint, &on)?;
         // An ending daemon would be found as a user of the directory.
-        if let Some(file) = existing(root.as_fd()).filter(is_held) {
-            return Err(held(backing, &file));
+        if let Some(refused) = refused_by_holder(&root, &backing) {
+            return Err(refused);
         }
         let places =
             if backing == mountpoint { vec![&backing] } else { vec![&backing, &mountpoint] };
@@ -392,17 +395,33 @@ fn ordinary(backing: &Path, mount: &Mount, even_on: &[String]) -> Result<(), Ref
 }
 
 /// Keeps other daemons from mounting the same BACKING while this process lives.
+#[derive(Clone, Debug)]
+pub struct Lock(Arc<Locked>);
+
 #[derive(Debug)]
-pub struct Lock {
-    hidden: OwnedFd,
-    /// The lock file, locked as long as it is open.
-    file: Arc<File>,
+struct Locked {
+    backing: PathBuf,
+    root: OwnedFd,
+    /// The lock that needs no file, where the file system has it.
+    directory: Option<DirectoryLock>,
+    /// The hidden directory with the lock file, once they are needed.
+    files: OnceLock<LockFiles>,
+    /// The content of the sign.
+    state: Mutex<String>,
 }
 
-/// Content of the lock for daemons that want the same BACKING: `PID`, and in the next line the
-/// state of its holder. The length is constant, so that the content fits on a full file system too.
+#[derive(Debug)]
+struct LockFiles {
+    hidden: OwnedFd,
+    /// The lock file, locked as long as it is open.
+    file: File,
+}
+
+/// The state of the holder for daemons that want the same BACKING. The lock file has it as `PID`,
+/// and in the next line the state. Its length is constant, so that the content fits on a full file
+/// system too.
 #[derive(Clone, Debug)]
-pub struct Sign(Arc<File>);
+pub struct Sign(Lock);
 
 const SIGN_BYTES: usize = 4096;
 const MOUNTED: &str = "mounted ";
@@ -415,7 +434,8 @@ impl Sign {
     ///
     /// The lock file cannot be written.
     pub fn mounted(&self, number: u32) -> io::Result<()> {
-        self.write(&format!("{MOUNTED}{number}"))
+        self.0.0.directory.as_ref().map_or(Ok(()), |lock| lock.mounted(number))?;
+        self.0.write(format!("{MOUNTED}{number}"))
     }
 
     /// Records that it is unmounted and ends, and the reason if it cannot end.
@@ -424,18 +444,12 @@ impl Sign {
     ///
     /// The lock file cannot be written.
     pub fn ending(&self, stuck: &str) -> io::Result<()> {
-        self.write(&format!("{ENDING}{stuck}"))
-    }
-
-    fn write(&self, how_far: &str) -> io::Result<()> {
-        let mut page =
-            format!("{}\n{}", std::process::id(), how_far.replace('\n', " ")).into_bytes();
-        page.resize(SIGN_BYTES, b'\n');
-        self.0.write_all_at(&page, 0)
+        self.0.0.directory.as_ref().map_or(Ok(()), DirectoryLock::ending)?;
+        self.0.write(format!("{ENDING}{}", stuck.replace('\n', " ")))
     }
 }
 
-impl Lock {
+impl LockFiles {
     fn take(root: &OwnedFd, backing: &Path) -> Result<Self, Refused> {
         loop {
             let hidden = hidden(root, backing)?;
@@ -452,19 +466,96 @@ impl Lock {
                 Err(why) => return Err(at(why)),
             }
             // The previous holder may have removed it between our open and our lock.
-            if rustix::fs::fstat(&file).map_err(at)?.st_nlink == 0 {
-                continue;
+            if rustix::fs::fstat(&file).map_err(at)?.st_nlink != 0 {
+                return Ok(Self { hidden, file });
             }
-            let lock = Self { hidden, file: Arc::new(file) };
-            let written = lock.sign().write("");
-            written.map_err(|why| Refused::at(&backing.join(HIDDEN).join(LOCK), "writing", why))?;
-            return Ok(lock);
         }
+    }
+
+    fn write(&self, state: &str) -> io::Result<()> {
+        let mut page = format!("{}\n{state}", std::process::id()).into_bytes();
+        page.resize(SIGN_BYTES, b'\n');
+        self.file.write_all_at(&page, 0)
+    }
+}
+
+impl Lock {
+    /// Locks BACKING, without a file if that is possible and an earlier mount has left none.
+    fn take(root: &OwnedFd, backing: &Path) -> Result<Self, Refused> {
+        let directory = match DirectoryLock::take(root) {
+            Ok(Some(lock)) => Some(lock),
+            Ok(None) => {
+                return Err(refused_by_holder(root, backing)
+                    .unwrap_or_else(|| by_records(backing.to_owned(), Holder::default())));
+            }
+            Err(Errno::TIMEDOUT) => {
+                return Err(Refused::at(backing, "locking", Errno::TIMEDOUT));
+            }
+            // The file system has no such locks.
+            Err(_) => None,
+        };
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let at = |why: Errno| Refused::at(backing, "opening", why);
+        let opened = rustix::fs::openat(root, ".", flags, Mode::empty()).map_err(at)?;
+        let lazy = directory.is_some()
+            && rustix::fs::statat(root, HIDDEN, AtFlags::SYMLINK_NOFOLLOW).err()
+                == Some(Errno::NOENT)
+            && backing::may_be_lazy(root.as_fd());
+        let lock = Self(Arc::new(Locked {
+            backing: backing.to_owned(),
+            root: opened,
+            directory,
+            files: OnceLock::new(),
+            state: Mutex::default(),
+        }));
+        if lazy {
+            let wanted = Access::WRITE_OK | Access::EXEC_OK;
+            rustix::fs::accessat(root, ".", wanted, AtFlags::EACCESS)
+                .map_err(|why| Refused::at(&backing.join(HIDDEN), "making it", why))?;
+        } else {
+            lock.files()?;
+        }
+        Ok(lock)
+    }
+
+    /// The hidden directory and the lock file, which the first call makes.
+    fn files(&self) -> Result<&LockFiles, Refused> {
+        let Locked { backing, root, files, state, .. } = &*self.0;
+        let state = state.lock();
+        if let Some(made) = files.get() {
+            return Ok(made);
+        }
+        let made = LockFiles::take(root, backing)?;
+        made.write(&state)
+            .map_err(|why| Refused::at(&backing.join(HIDDEN).join(LOCK), "writing", why))?;
+        Ok(files.get_or_init(|| made))
+    }
+
+    /// Makes the hidden directory with the lock file if that has not been done.
+    ///
+    /// # Errors
+    ///
+    /// That of the file system; `EPERM` if the directory is not ours alone.
+    pub fn make_hidden(&self) -> rustix::io::Result<()> {
+        match self.files() {
+            Ok(_) => Ok(()),
+            Err(Refused::System { why, .. }) => Err(types::errno(&why)),
+            Err(why) => {
+                warn!("{why}");
+                Err(Errno::PERM)
+            }
+        }
+    }
+
+    fn write(&self, state: String) -> io::Result<()> {
+        let mut sign = self.0.state.lock();
+        *sign = state;
+        self.0.files.get().map_or(Ok(()), |files| files.write(&sign))
     }
 
     /// The sign in which the daemon writes its state for others.
     pub fn sign(&self) -> Sign {
-        Sign(self.file.clone())
+        Sign(self.clone())
     }
 
     /// The log file for a system without a journal. It is removed after a clean end.
@@ -475,7 +566,14 @@ impl Lock {
     pub fn log(&self) -> io::Result<File> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(&self.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?.into())
+        let files = self.files().map_err(io::Error::other)?;
+        Ok(rustix::fs::openat(&files.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// The same for later, when there is a message. The lock may be gone by then.
+    pub fn log_later(&self) -> impl FnOnce() -> io::Result<File> + Send + use<> {
+        let locked = Arc::downgrade(&self.0);
+        move || Self(locked.upgrade().ok_or(io::ErrorKind::NotFound)?).log()
     }
 
     /// Ends cleanly: BACKING is an ordinary directory again. Files of other programs stay.
@@ -484,20 +582,30 @@ impl Lock {
     ///
     /// Files of flashsift in BACKING cannot be removed.
     pub fn remove(self, root: OwnedFd) -> io::Result<()> {
-        match rustix::fs::unlinkat(&self.hidden, LOG, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(why) => return Err(why.into()),
+        let removed = self.0.files.get().map_or(Ok(()), |files| files.remove(&root));
+        if removed.is_ok() {
+            let released = self.0.directory.as_ref().map_or(Ok(()), DirectoryLock::release);
+            released?;
         }
-        remove_name(&self.hidden, LOCK, &*self.file, AtFlags::empty())?;
-        let removed = match remove_name(&root, HIDDEN, &self.hidden, AtFlags::REMOVEDIR) {
-            // Such as a damaged log that is kept.
-            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
-            removed => removed,
-        };
         drop(self);
         // Our last descriptor in BACKING.
         drop(root);
         Ok(removed?)
+    }
+}
+
+impl LockFiles {
+    fn remove(&self, root: &OwnedFd) -> Result<(), Errno> {
+        match rustix::fs::unlinkat(&self.hidden, LOG, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(why) => return Err(why),
+        }
+        remove_name(&self.hidden, LOCK, &self.file, AtFlags::empty())?;
+        match remove_name(root, HIDDEN, &self.hidden, AtFlags::REMOVEDIR) {
+            // Such as a damaged log that is kept.
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+            removed => removed,
+        }
     }
 }
 
@@ -590,6 +698,29 @@ fn hidden(root: &OwnedFd, backing: &Path) -> Result<OwnedFd, Refused> {
         ));
     }
     Ok(hidden)
+}
+
+/// The refusal if another daemon has this BACKING.
+fn refused_by_holder(root: &OwnedFd, backing: &Path) -> Option<Refused> {
+    if let Some(file) = existing(root.as_fd()).filter(is_held) {
+        return Some(held(backing.to_owned(), &file));
+    }
+    let holder = directory_lock::holder(root).ok()??;
+    // Its lock file may have been moved away.
+    Some(match holder.pid.and_then(lock_of) {
+        Some(file) => held(backing.to_owned(), &file),
+        None => by_records(backing.to_owned(), holder),
+    })
+}
+
+/// The refusal for a BACKING whose holder has made no file.
+fn by_records(backing: PathBuf, holder: Holder) -> Refused {
+    // Unmounted in all namespaces: the daemon will notice in a moment.
+    let unmounted = holder.mounted.is_some_and(|number| !undo::is_mounted(number));
+    match holder.ending || unmounted {
+        true => Refused::Ending(Ending { backing, pid: holder.pid, stuck: String::new() }),
+        false => Refused::Locked(backing, holder.pid),
+    }
 }
 
 /// The lock file, if there is one.

@@ -1,5 +1,6 @@
 //! The background process: it reports to the process that started it, and leaves the terminal.
 
+use super::Options;
 use crate::attach::place::Lock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -24,6 +25,9 @@ pub(super) fn leave_terminal() -> io::Result<()> {
 /// Makes messages go to the journal from now on; an error where there is none.
 pub type ToJournal = fn() -> io::Result<()>;
 
+/// Performs this before the next message.
+pub type BeforeMessage = fn(Box<dyn FnOnce() + Send>);
+
 /// Where the messages of a background process go.
 pub(super) enum Messages {
     /// To a file in BACKING.
@@ -33,22 +37,20 @@ pub(super) enum Messages {
 }
 
 /// Reports that the mount is ready, and closes what this process was started with. From now on its
-/// messages go to the journal; where there is none, to a file beside the lock.
-pub(super) fn report_ready(
-    report: &str,
-    lock: &Lock,
-    to_journal: ToJournal,
-) -> io::Result<Messages> {
+/// messages go to the journal; where there is none, to a file beside the lock, which the first one
+/// makes.
+pub(super) fn report_ready(report: &str, lock: &Lock, options: &Options) -> io::Result<Messages> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(report.as_bytes())?;
     stdout.flush()?;
-    let messages = match to_journal() {
-        Ok(()) => {
-            rustix::stdio::dup2_stderr(nowhere()?)?;
-            Messages::Elsewhere
-        }
+    rustix::stdio::dup2_stderr(nowhere()?)?;
+    let messages = match (options.to_journal)() {
+        Ok(()) => Messages::Elsewhere,
         Err(_) => {
-            rustix::stdio::dup2_stderr(lock.log()?)?;
+            let log = lock.log_later();
+            (options.before_message)(Box::new(|| {
+                let _ = log().map(rustix::stdio::dup2_stderr);
+            }));
             Messages::InBacking
         }
     };
@@ -56,8 +58,9 @@ pub(super) fn report_ready(
     Ok(messages)
 }
 
-/// Closes the file in BACKING.
-pub(super) fn close_log() -> io::Result<()> {
+/// Closes the file in BACKING. No message makes it again.
+pub(super) fn close_log(before_message: BeforeMessage) -> io::Result<()> {
+    before_message(Box::new(|| ()));
     Ok(rustix::stdio::dup2_stderr(nowhere()?)?)
 }
 

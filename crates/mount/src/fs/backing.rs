@@ -1,14 +1,15 @@
 //! BACKING: an ordinary directory, accessed only through descriptors of its directories and single
 //! names in them.
 
-use super::beneath::{HIDDEN, open_beneath, proc_path};
+use super::beneath::{HIDDEN, LOCK, open_beneath, proc_path};
 use super::flash_state::FlashState;
 use super::recovery;
 use super::temporary::{is_temporary, temporary};
 use super::types::Time;
-use super::volume::Volume;
+use super::volume::{BTRFS, EXT4, F2FS, Volume};
 use super::writes::Flushes;
 use flashsift_core::show::counted;
+use parking_lot::Mutex;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Timespec,
     Timestamps, UTIME_OMIT,
@@ -18,34 +19,60 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tracing::{info, warn};
 
 /// The directory in the hidden one for records of directories that copies were made in.
 const PLACES: &str = "places";
+/// The directory in the hidden one for copies that have no final name yet.
+const TEMPS: &str = "tmp";
+
+/// Makes the hidden directory, and locks it.
+pub(crate) struct MakeHidden(pub(crate) Box<dyn Fn() -> Result<()> + Send + Sync>);
+
+impl std::fmt::Debug for MakeHidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MakeHidden")
+    }
+}
+
+/// The hidden directory. The first change makes it: each directory and file that is made and
+/// removed costs blocks of the journal and of several tables, also if a mount does nothing else.
+#[derive(Debug)]
+pub(crate) struct Hidden {
+    pub(crate) dir: OwnedFd,
+    /// The directory for copies that have no final name yet.
+    temps: OwnedFd,
+    /// The flags of `temps`, which files in it inherit.
+    flags: IFlags,
+}
+
+/// Limits of the file system, which no system call returns.
+#[derive(Debug)]
+struct Limits {
+    /// Largest size of a file on flash, bytes; tmpfs allows more.
+    largest_file: u64,
+    /// Times on flash are multiples of this, ns.
+    granularity_ns: u32,
+}
 
 #[derive(Debug)]
 pub(crate) struct Backing {
     pub(crate) root: OwnedFd,
     pub(crate) root_ino: u64,
+    /// The flags of `root`, which directories in it inherit.
+    root_flags: IFlags,
     device: u64,
-    pub(crate) hidden: OwnedFd,
+    hidden: OnceLock<Hidden>,
+    make_hidden: MakeHidden,
+    making: Mutex<()>,
+    limits: OnceLock<Limits>,
     pub(crate) state: FlashState,
-    /// The directory for copies that have no final name yet.
-    temps: OwnedFd,
     /// A descriptor of the file system for `syncfs`.
     to_sync: File,
     next_temp: AtomicU64,
-    /// Whether renames out of the directory for copies fail everywhere: it is encrypted or has a
-    /// project of its own.
-    temps_apart: bool,
-    /// Flags of the directory for copies that files in it inherit.
-    temps_inherit: IFlags,
-    /// Largest size of a file on flash, bytes; tmpfs allows more.
-    pub(crate) largest_file: u64,
-    /// Times on flash are multiples of this, ns.
-    pub(crate) granularity_ns: u32,
     noatime: bool,
     pub(crate) volume: Volume,
     pub(crate) flushes: Flushes,
@@ -117,68 +144,109 @@ const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Backing {
+    /// BACKING with the hidden directory that is there, or that this makes.
     pub(crate) fn new(root: OwnedFd, noatime: bool) -> Result<Backing> {
-        let stat = rustix::fs::fstat(&root)?;
-        if folds_case(flags(&root)) {
-            return Err(Errno::OPNOTSUPP);
-        }
         match rustix::fs::mkdirat(&root, HIDDEN, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => (),
             Err(error) => return Err(error),
         }
-        let hidden = open_beneath(&root, OsStr::new(HIDDEN), DIRECTORY)?;
-        match rustix::fs::mkdirat(&hidden, "tmp", Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => (),
-            Err(error) => return Err(error),
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = format!("{HIDDEN}/{LOCK}");
+        rustix::fs::openat(&root, lock, flags, Mode::RUSR | Mode::WUSR)?;
+        Backing::lazy(root, noatime, MakeHidden(Box::new(|| Ok(()))))
+    }
+
+    /// BACKING whose hidden directory the first change makes, if there is none. That is possible
+    /// where [`may_be_lazy`] says so.
+    pub(crate) fn lazy(root: OwnedFd, noatime: bool, make_hidden: MakeHidden) -> Result<Backing> {
+        let stat = rustix::fs::fstat(&root)?;
+        let root_flags = flags(&root);
+        if folds_case(root_flags) {
+            return Err(Errno::OPNOTSUPP);
         }
-        let temps = open_beneath(&hidden, OsStr::new("tmp"), DIRECTORY)?;
         let to_sync = rustix::fs::openat(
             &root,
             ".",
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
+        let volume = Volume::new(root.as_fd())?;
+        let backing = Backing {
+            root,
+            root_ino: stat.st_ino,
+            root_flags,
+            device: stat.st_dev,
+            hidden: OnceLock::new(),
+            make_hidden,
+            making: Mutex::new(()),
+            limits: OnceLock::new(),
+            state: FlashState::default(),
+            to_sync: File::from(to_sync),
+            next_temp: AtomicU64::new(0),
+            noatime,
+            volume,
+            flushes: Flushes::default(),
+        };
+        match rustix::fs::statat(&backing.root, HIDDEN, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => backing.recover()?,
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(backing)
+    }
+
+    /// Does what a crash left to be done.
+    fn recover(&self) -> Result<()> {
+        let hidden = self.hidden()?;
         let dirs = recovery::Directories {
-            root: root.as_fd(),
-            hidden: hidden.as_fd(),
-            temps: temps.as_fd(),
+            root: self.root.as_fd(),
+            hidden: hidden.dir.as_fd(),
+            temps: hidden.temps.as_fd(),
         };
         let epochs = recovery::recover(dirs)?;
         if epochs > 0 {
             let epochs = counted(epochs as u64, "epoch");
             info!("after a crash: applied {epochs} of delayed syncs from the log");
         }
-        let of_temps = flags(&temps);
-        let state = FlashState::new(&hidden)?;
-        let volume = Volume::new(root.as_fd())?;
-        let mut backing = Backing {
-            root,
-            root_ino: stat.st_ino,
-            device: stat.st_dev,
-            hidden,
-            state,
-            temps,
-            to_sync: File::from(to_sync),
-            next_temp: AtomicU64::new(0),
-            temps_apart: is_apart(of_temps),
-            temps_inherit: of_temps & INHERITED,
-            largest_file: 0,
-            granularity_ns: 1,
-            noatime,
-            volume,
-            flushes: Flushes::default(),
-        };
-        backing.clear()?;
-        backing.probe()?;
-        Ok(backing)
+        self.clear(hidden)?;
+        self.limits().map(drop)
+    }
+
+    /// The hidden directory, which this makes if there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// BACKING's file system does not make it.
+    pub(crate) fn hidden(&self) -> Result<&Hidden> {
+        if let Some(hidden) = self.hidden.get() {
+            return Ok(hidden);
+        }
+        let _making = self.making.lock();
+        if let Some(hidden) = self.hidden.get() {
+            return Ok(hidden);
+        }
+        (self.make_hidden.0)()?;
+        let dir = open_beneath(&self.root, OsStr::new(HIDDEN), DIRECTORY)?;
+        match rustix::fs::mkdirat(&dir, TEMPS, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => (),
+            Err(error) => return Err(error),
+        }
+        let temps = open_beneath(&dir, OsStr::new(TEMPS), DIRECTORY)?;
+        let flags = flags(&temps);
+        Ok(self.hidden.get_or_init(|| Hidden { dir, temps, flags }))
+    }
+
+    /// The flags of the directory for copies; directories inherit those that matter.
+    fn flags_of_temps(&self) -> IFlags {
+        self.hidden.get().map_or(self.root_flags, |hidden| hidden.flags)
     }
 
     /// A partial copy left by a crash has no name that an application could use, so it can be
     /// deleted.
-    fn clear(&self) -> Result<()> {
-        self.clear_places()?;
+    fn clear(&self, hidden: &Hidden) -> Result<()> {
+        self.clear_places(hidden)?;
         let listing = rustix::fs::openat(
-            &self.temps,
+            &hidden.temps,
             ".",
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
@@ -186,7 +254,7 @@ impl Backing {
         for entry in Dir::new(listing)? {
             let entry = entry?;
             if entry.file_name() != c"." && entry.file_name() != c".." {
-                rustix::fs::unlinkat(&self.temps, entry.file_name(), AtFlags::empty())?;
+                rustix::fs::unlinkat(&hidden.temps, entry.file_name(), AtFlags::empty())?;
             }
         }
         Ok(())
@@ -194,8 +262,8 @@ impl Backing {
 
     /// Removes the copies that a crash left in directories of applications, and the records of
     /// these directories.
-    fn clear_places(&self) -> Result<()> {
-        let places = match open_beneath(&self.hidden, OsStr::new(PLACES), DIRECTORY) {
+    fn clear_places(&self, hidden: &Hidden) -> Result<()> {
+        let places = match open_beneath(&hidden.dir, OsStr::new(PLACES), DIRECTORY) {
             Err(Errno::NOENT) => return Ok(()),
             places => places?,
         };
@@ -225,7 +293,7 @@ impl Backing {
             }
             rustix::fs::unlinkat(&places, &*record, AtFlags::empty())?;
         }
-        rustix::fs::unlinkat(&self.hidden, PLACES, AtFlags::REMOVEDIR)
+        rustix::fs::unlinkat(&hidden.dir, PLACES, AtFlags::REMOVEDIR)
     }
 
     /// Records that copies may be in the directory with this path from BACKING on.
@@ -234,19 +302,36 @@ impl Backing {
     ///
     /// `EEXIST` if the number is taken; others of `symlink`, such as `ENAMETOOLONG`.
     pub(crate) fn record(&self, number: u64, path: &[u8]) -> Result<()> {
-        let record = || rustix::fs::symlinkat(path, &self.hidden, format!("{PLACES}/{number:x}"));
+        let hidden = &self.hidden()?.dir;
+        let record = || rustix::fs::symlinkat(path, hidden, format!("{PLACES}/{number:x}"));
         match record() {
             Err(Errno::NOENT) => {
-                rustix::fs::mkdirat(&self.hidden, PLACES, Mode::RWXU)?;
+                rustix::fs::mkdirat(hidden, PLACES, Mode::RWXU)?;
                 record()
             }
             done => done,
         }
     }
 
-    /// Finds the largest size of a file and the granularity of times. No system call returns them,
-    /// so this tries sizes of a file that is all hole, and sets a time.
-    fn probe(&mut self) -> Result<()> {
+    /// Largest size of a file on flash, bytes.
+    ///
+    /// # Errors
+    ///
+    /// The file with which this is found out cannot be made.
+    pub(crate) fn largest_file(&self) -> Result<u64> {
+        Ok(self.limits()?.largest_file)
+    }
+
+    /// Times on flash are multiples of this, ns.
+    pub(crate) fn granularity_ns(&self) -> u32 {
+        self.limits.get().map_or(NS_KEPT, |limits| limits.granularity_ns)
+    }
+
+    /// Tries sizes of a file that is all hole, and sets a time.
+    fn limits(&self) -> Result<&Limits> {
+        if let Some(limits) = self.limits.get() {
+            return Ok(limits);
+        }
         let (temp, file) = self.create_temp()?;
         let (mut fits, mut too_large) = (0, 1 << 63);
         while too_large - fits > 1 {
@@ -256,20 +341,22 @@ impl Backing {
                 Err(_) => too_large = size,
             }
         }
-        self.largest_file = fits;
         let last = Timespec { tv_sec: 1, tv_nsec: 999_999_999 };
         rustix::fs::futimens(&file, &Timestamps { last_access: last, last_modification: last })?;
         let kept = rustix::fs::fstat(&file)?.st_mtime_nsec;
-        self.granularity_ns = u32::try_from(1_000_000_000 - kept as i64).unwrap_or(1);
-        self.remove_temp(&temp)
+        let granularity_ns = u32::try_from(1_000_000_000 - kept as i64).unwrap_or(1);
+        self.remove_temp(&temp)?;
+        debug_assert!(granularity_ns == NS_KEPT || !may_be_lazy(self.root.as_fd()));
+        Ok(self.limits.get_or_init(|| Limits { largest_file: fits, granularity_ns }))
     }
 
     /// Removes all internal files except the lock, which belongs to its holder.
     pub(crate) fn tidy(&self) -> Result<()> {
-        self.clear()?;
+        let Some(hidden) = self.hidden.get() else { return Ok(()) };
+        self.clear(hidden)?;
         // Of an earlier version.
-        let _ = rustix::fs::unlinkat(&self.hidden, "writable", AtFlags::empty());
-        rustix::fs::unlinkat(&self.hidden, "tmp", AtFlags::REMOVEDIR)
+        let _ = rustix::fs::unlinkat(&hidden.dir, "writable", AtFlags::empty());
+        rustix::fs::unlinkat(&hidden.dir, TEMPS, AtFlags::REMOVEDIR)
     }
 
     /// Opens a directory by name.
@@ -295,9 +382,11 @@ impl Backing {
         if folds_case(flags) {
             return Err(Errno::OPNOTSUPP);
         }
-        let apart = !self.temps_apart && is_apart(flags);
+        // Where the directory for copies is apart, renames out of it fail everywhere.
+        let of_temps = self.flags_of_temps();
+        let apart = !is_apart(of_temps) && is_apart(flags);
         let synchronous = flags.intersects(IFlags::SYNC | IFlags::DIRSYNC);
-        let inherits = flags & INHERITED != self.temps_inherit;
+        let inherits = flags & INHERITED != of_temps & INHERITED;
         let takes_temps = !default_acl && !flags.intersects(IFlags::APPEND | IFlags::IMMUTABLE);
         Ok((OpenDir { fd, gid, default_acl, apart, takes_temps, synchronous, inherits }, stat))
     }
@@ -366,7 +455,7 @@ impl Backing {
 
     /// Creates a file that will get no name.
     pub(crate) fn create_unnamed_in_hidden(&self) -> Result<Option<File>> {
-        self.create_unnamed(&self.temps)
+        self.create_unnamed(&self.hidden()?.temps)
     }
 
     /// The next number of a file in the hidden directory.
@@ -375,36 +464,36 @@ impl Backing {
     }
 
     /// The directory for copies.
-    pub(crate) fn temps(&self) -> BorrowedFd<'_> {
-        self.temps.as_fd()
+    pub(crate) fn temps(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.hidden()?.temps.as_fd())
     }
 
     /// Creates a file with this name in the hidden directory.
     pub(crate) fn create_hidden(&self, name: &str) -> Result<File> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | self.without_atime();
-        let file = rustix::fs::openat(&self.temps, name, flags, Mode::RUSR | Mode::WUSR)?;
+        let file = rustix::fs::openat(self.temps()?, name, flags, Mode::RUSR | Mode::WUSR)?;
         Ok(File::from(file))
     }
 
     /// Gives an open file this name in the hidden directory as well.
     pub(crate) fn link_hidden(&self, file: &File, name: &str) -> Result<()> {
-        self.link_file(file, &self.temps, OsStr::new(name))
+        self.link_file(file, self.temps()?, OsStr::new(name))
     }
 
     /// Gives a file of the hidden directory a further name there.
     pub(crate) fn link_in_hidden(&self, known: &str, name: &str) -> Result<()> {
-        rustix::fs::linkat(&self.temps, known, &self.temps, name, AtFlags::empty())
+        rustix::fs::linkat(self.temps()?, known, self.temps()?, name, AtFlags::empty())
     }
 
     /// Removes a file of the hidden directory.
     pub(crate) fn remove_temp(&self, temp: &str) -> Result<()> {
-        rustix::fs::unlinkat(&self.temps, temp, AtFlags::empty())
+        rustix::fs::unlinkat(self.temps()?, temp, AtFlags::empty())
     }
 
     /// Renames a file of the hidden directory, and replaces the file that has the name.
     pub(crate) fn place_temp(&self, temp: &str, dir: impl AsFd, name: &OsStr) -> Result<()> {
-        rustix::fs::renameat(&self.temps, temp, dir, name)
+        rustix::fs::renameat(self.temps()?, temp, dir, name)
     }
 
     /// Gives an open file this name; `EEXIST` if it is in use.
@@ -415,7 +504,7 @@ impl Backing {
     /// Gives an open file a further name in the hidden directory, and returns the name.
     pub(crate) fn link_to_temp(&self, file: &File) -> Result<String> {
         let name = format!("{:x}", self.next_number());
-        self.link_file(file, &self.temps, OsStr::new(&name))?;
+        self.link_file(file, self.temps()?, OsStr::new(&name))?;
         Ok(name)
     }
 
@@ -434,7 +523,7 @@ impl Backing {
 
     /// Whether BACKING is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.state.is_read_only(&self.hidden)
+        self.state.is_read_only(&self.root, self.hidden.get().map(|hidden| &hidden.dir))
     }
 
     /// Refuses a change of a file in RAM that could not be written back.
@@ -443,12 +532,17 @@ impl Backing {
     ///
     /// `EROFS` if BACKING is read-only.
     pub(crate) fn refuse_if_read_only(&self) -> Result<()> {
-        if self.is_read_only() { Err(Errno::ROFS) } else { Ok(()) }
+        match self.hidden() {
+            Err(Errno::ROFS) => Err(Errno::ROFS),
+            // A change that needs the directory fails itself; the removal of a file does not.
+            _ if self.is_read_only() => Err(Errno::ROFS),
+            _ => Ok(()),
+        }
     }
 
     /// Whether BACKING is mounted with `sync`: every write is durable when it returns.
     pub(crate) fn is_synchronous(&self) -> bool {
-        self.state.is_synchronous(&self.hidden)
+        self.state.is_synchronous(&self.root, self.hidden.get().map(|hidden| &hidden.dir))
     }
 
     /// Time after which the kernel has committed a name on its own.
@@ -538,6 +632,23 @@ pub(crate) fn keep_time(dir: impl AsFd, modified: Time) {
 /// written back over each other there.
 pub(crate) fn folds_case(flags: IFlags) -> bool {
     flags.contains(IFlags::from_bits_retain(CASE_FOLDED))
+}
+
+/// Whether the inode of this directory has the time when it was made.
+fn has_birth(root: BorrowedFd<'_>) -> bool {
+    rustix::fs::statx(root, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)
+        .is_ok_and(|stat| StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME))
+}
+
+/// Granularity of times where a file shows when it was made, ns.
+const NS_KEPT: u32 = 1;
+
+/// Whether it is known without a trial what the file system does with names, flags and times. ext4,
+/// btrfs and F2FS have a flag at directories that ignore case, directories inherit flags, and an
+/// inode that holds the time when it was made holds nanoseconds.
+pub(crate) fn may_be_lazy(root: BorrowedFd<'_>) -> bool {
+    let kind = rustix::fs::fstatfs(root).map(|flash| flash.f_type as u32);
+    kind.is_ok_and(|kind| [EXT4, BTRFS, F2FS].contains(&kind)) && has_birth(root)
 }
 
 /// Whether renames between this directory and others may fail (ext4 and F2FS: encryption,

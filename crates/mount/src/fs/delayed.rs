@@ -405,6 +405,6 @@ pub(super) fn open_share() -> usize {
 fn open_log(backing: &Backing) -> Result<File> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&backing.hidden, LOG, flags, Mode::RUSR | Mode::WUSR)?;
+    let file = rustix::fs::openat(&backing.hidden()?.dir, LOG, flags, Mode::RUSR | Mode::WUSR)?;
     Ok(File::from(file))
 }

@@ -104,7 +104,7 @@ impl Namespace {
     /// is written back.
     pub(crate) fn attr_of(&mut self, ino: Ino) -> Result<Attr> {
         let attr = self.full_attr_of(ino)?;
-        Ok(attr.with_times_of(self.backing.granularity_ns))
+        Ok(attr.with_times_of(self.backing.granularity_ns()))
     }
 
     fn full_attr_of(&mut self, ino: Ino) -> Result<Attr> {

@@ -14,10 +14,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const EXT4: u32 = 0xef53;
+pub(crate) const EXT4: u32 = 0xef53;
 const XFS: u32 = 0x5846_5342;
-const BTRFS: u32 = 0x9123_683e;
-const F2FS: u32 = 0xf2f5_2010;
+pub(crate) const BTRFS: u32 = 0x9123_683e;
+pub(crate) const F2FS: u32 = 0xf2f5_2010;
 
 /// A name is taken for durable this long after it was made, where the interval of commits is not
 /// known. XFS and btrfs commit every 30 s, F2FS every 60 s.

@@ -91,6 +91,8 @@ fn a_waiting_process_learns_how_the_mount_ended() {
             move || wait_until_free(&backing).unwrap()
         });
         until_awaited(&backing);
+        // As the first change does.
+        place.lock.make_hidden().unwrap();
         match clean {
             true => place.lock.remove(place.root).unwrap(),
             false => drop(place),
@@ -106,6 +108,7 @@ fn an_ending_holder_is_distinguished_from_a_running_one() {
     let (backing, seen) = (two.path("backing"), two.path("seen"));
     let place = two.take(&backing, &seen).unwrap();
     let pid = Some(std::process::id());
+    place.lock.make_hidden().unwrap();
     let stuck = || match two.take(&backing, &seen) {
         Err(Refused::Ending(ending)) => {
             assert_eq!((&ending.backing, ending.pid), (&backing, pid));

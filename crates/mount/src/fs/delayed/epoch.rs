@@ -154,7 +154,7 @@ impl Delayed {
         if closer.file.take().is_some() {
             // In place first: the log may be the only place that has it.
             self.backing.sync_all(false)?;
-            rustix::fs::unlinkat(&self.backing.hidden, LOG, AtFlags::empty())?;
+            rustix::fs::unlinkat(&self.backing.hidden()?.dir, LOG, AtFlags::empty())?;
         }
         Ok(())
     }
@@ -764,7 +764,7 @@ impl Delayed {
                     Err(Errno::NOENT) => {}
                     done => done?,
                 }
-                remove_hidden(self.backing.temps(), &hidden)?;
+                remove_hidden(self.backing.temps()?, &hidden)?;
                 let ino = self.backing.stat(into, name)?.st_ino;
                 table.set_hides(*dir, name, ino);
                 placed.insert((*dir, name.clone()), ino);
