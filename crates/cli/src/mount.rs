@@ -181,6 +181,7 @@ fn options(backing: PathBuf, mountpoint: PathBuf, wanted: settings::Wanted) -> d
         metrics: wanted.metrics,
         foreground: wanted.foreground,
         to_journal: crate::logging::to_journal,
+        before_message: crate::logging::before_next,
         in_background: true,
     }
 }
@@ -188,7 +189,6 @@ fn options(backing: PathBuf, mountpoint: PathBuf, wanted: settings::Wanted) -> d
 /// A mount in place that only its settings describe.
 struct Mounting {
     backing: PathBuf,
-        before_message: crate::logging::before_next,
     mountpoint: PathBuf,
     wanted: settings::Wanted,
     sift: Option<(LiveSifter, SiftWish)>,
