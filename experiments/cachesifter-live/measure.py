@@ -97,7 +97,9 @@ class Mount:
         # The daemon would keep pipes open.
         call(self._program, "mount", self._backing, self.point, *self._words, stdout=subprocess.DEVNULL,
              stderr=subprocess.DEVNULL)
-        self.pid = int((self._backing / ".flashsift/lock").read_text().split()[0])
+        words = [b"mount", bytes(self._backing), bytes(self.point)]
+        self.pid = next(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline")
+                        if set(words) <= set(path.read_bytes().split(b"\0")))
         return self
 
     def facts(self):

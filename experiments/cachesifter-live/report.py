@@ -149,16 +149,18 @@ def daemon_table(rows, _):
 
 def ceiled_live_table(rows):
     cells = []
-    base = next(row for row in rows if row["arm"] == "keep-16")
-    for row in sorted(rows, key=lambda row: ORDER.index(row["arm"])):
-        sift = row.get("sift")
+    of = {(row["seed"], row["arm"]): row["device_bytes"] for row in rows}
+    seeds = {row["seed"] for row in rows}
+    for row in sorted(rows, key=lambda row: (row["seed"], ORDER.index(row["arm"]))):
+        sift, seed = row.get("sift"), row["seed"]
         parts = [f"{counts(row)[part] / MIB:.1f}" for part in PARTS[:3]] if sift else [""] * 3
-        cells.append([f"`{row['arm']}`", f"{row['device_bytes'] / MIB:.1f}",
-                      f"{row['device_bytes'] / base['device_bytes']:.2f}", f"{row['served_bytes'] / MIB:.1f}", *parts,
+        cells.append([f"`{row['arm']}`" + (f", seed {seed}" if len(seeds) > 1 else ""),
+                      f"{row['device_bytes'] / MIB:.1f}", f"{row['device_bytes'] / of[seed, 'ext4']:.2f}",
+                      f"{row['device_bytes'] / of[seed, 'keep-16']:.2f}", f"{row['served_bytes'] / MIB:.1f}", *parts,
                       f"{sift['counts']['refused']['bytes'] / MIB:.1f}" if sift else "",
                       f"{100 * sift['again_share']:.1f} %" if sift else "", f"{row['wall_s'] / 60:.0f} min" if sift else ""])
-    return table(["arm", "device, MiB", "of `keep-16`", "served", "dropped", "created again", "written", "refused",
-                  "again", "active"], cells)
+    return table(["arm", "device, MiB", "of ext4's", "of `keep-16`", "served", "dropped", "created again", "written",
+                  "refused", "again", "active"], cells)
 
 
 def ceiled_table(rows):
@@ -333,6 +335,7 @@ def page(top):
         for table in (facts, loads, short, device_table, paper_table, sifter_table, price_table, daemon_table, probe_table)
     }
     made["ceiled_live"] = partial(ceiled_live_table, json_lines(top / "paced-ceiling.jsonl"))
+    made["warm"] = partial(ceiled_live_table, json_lines(top / "warm.jsonl"))
     made["warm"] = partial(ceiled_live_table, json_lines(top / "warm.jsonl"))
     made["ceiled"] = partial(ceiled_table, json_lines(top / "ceiling.jsonl"))
     mounted = json_lines(top / "mounted.jsonl")

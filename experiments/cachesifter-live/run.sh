@@ -6,8 +6,8 @@
 #                                # all arms at the same time; adds them to RESULTS.md
 #   sudo run.sh ceiling          # 31 minutes: one such round, and simulations, for the ceiling on
 #                                # bytes fetched again; adds them to RESULTS.md
-#   sudo run.sh warm             # about 45 minutes: one such round of browsers with the profile of two
-#                                # days; adds it to RESULTS.md
+#   sudo run.sh warm [ROUNDS]    # 20 minutes a round (1): browsers with the profile of two
+#                                # days; adds them to RESULTS.md
 #   run.sh mounted               # two minutes: simulations of mounts with and without a sifter
 #   sudo run.sh --quick          # three minutes: one round, shorter; writes no RESULTS.md
 #   sudo run.sh --loads pip      # one load (see --help); writes no RESULTS.md
@@ -42,7 +42,7 @@ if [ "${1:-}" = ceiling ]; then
   exec python3 "$here/report.py" "$here"
 fi
 if [ "${1:-}" = warm ]; then
-  at_pace warm chromium-warm 1 ext4 keep-16 controller-16 touch-16 drop-all-16
+  at_pace warm chromium-warm "${2:-1}" ext4 keep-16 controller-16 touch-16 drop-all-16
   exec python3 "$here/report.py" "$here"
 fi
 if [ "${1:-}" = mounted ]; then
