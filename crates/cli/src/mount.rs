@@ -38,6 +38,7 @@ use flashsift_mount::{
   sudo mount -t fuse.flashsift /data/app /mnt/app -o lose_at_most=10m,budget=64M
   flashsift mount --enable ~/.cache/chromium              at every start
   flashsift mount --disable ~/.cache/chromium             and undone
+  sudo flashsift mount --enable --system /var/log         before the journal and syslog use it
   flashsift mount ~/.cache --sift controller --dry-run
   flashsift status ~/.cache                               what would be dropped
   flashsift sift on ~/.cache                              drop files from now on
@@ -98,6 +99,11 @@ pub(crate) struct Args {
     #[arg(long, group = "start", conflicts_with_all = ["foreground", "record"])]
     enable: bool,
 
+    /// With --enable, as root: a directory that the journal, syslog and other services of the
+    /// system use, as /var/log; mounted at boot before they start
+    #[arg(long, requires = "enable", conflicts_with = "even_if_used")]
+    system: bool,
+
     /// Undo --enable; what is mounted stays mounted
     #[arg(long, group = "start", conflicts_with_all = ["foreground", "record"])]
     disable: bool,
@@ -129,7 +135,8 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         return boot::disable(mountpoint, args.dry_run);
     }
     if args.enable {
-        return boot::enable(&args.backing, mountpoint, &words_of(args)?, args.dry_run);
+        let words = words_of(args)?;
+        return boot::enable(&args.backing, mountpoint, &words, args.system, args.dry_run);
     }
     let sift = wanted.sift.as_ref().map(|sift| sift::sifter_of(sift, mountpoint)).transpose()?;
     // Reads and writes by passthrough do not reach us, so a recording needs a mount without it.

@@ -243,6 +243,8 @@ fn a_background_mount_shows_its_status_writes_back_and_unmounts() {
         assert_eq!(status["backing"], backing.to_str().unwrap());
         let (words, _) = bed.succeeds(&["status"], &[point]);
         assert!(words.contains("in RAM         1 file"), "{words}");
+        let lost = "power cut      now loses at most what is new in 1 file, ";
+        assert!(words.contains(lost), "{words}");
 
         bed.succeeds(&["flush"], &[point]);
         assert_eq!(bed.status(point)["files_in_ram"], 0);
@@ -496,8 +498,6 @@ fn a_waiting_mount_names_the_reason_and_can_be_ended() {
     assert_eq!(waits.ends().0, Some(0));
 }
 
-/// A mount that another namespace has lives, and is not waited for.
-// Promises: Mount 16.
 /// A mount in which nothing was changed has no file in BACKING. Other mounts are refused all the
 /// same, also in a container that does not see the first daemon's process.
 // Promises: Mount 16, Mount 83.
@@ -521,6 +521,8 @@ fn a_second_mount_of_an_idle_one_is_refused_in_a_container() {
     assert!(bed.names(&backing).is_empty());
 }
 
+/// A mount that another namespace has lives, and is not waited for.
+// Promises: Mount 16.
 #[test]
 fn a_mount_in_another_namespace_counts_as_mounted() {
     let Some(bed) = Bed::new("a_mount_in_another_namespace_counts_as_mounted") else { return };

@@ -28,18 +28,31 @@ const NAME_MAX: usize = 255;
 /// The service manager that starts a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manager {
-    Machine,
+    /// The machine's, and for whom the directory is mounted.
+    Machine(Early),
     User,
 }
 
+/// Whether the directory is one of the system's own services, as /var/log. These use it before
+/// others start, and after others have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Early {
+    No,
+    Yes,
+}
+
 impl Manager {
-    fn ours() -> Self {
-        if rustix::process::geteuid().is_root() { Self::Machine } else { Self::User }
+    fn ours(early: Early) -> anyhow::Result<Self> {
+        match (rustix::process::geteuid().is_root(), early) {
+            (true, early) => Ok(Self::Machine(early)),
+            (false, Early::No) => Ok(Self::User),
+            (false, Early::Yes) => bail!("--system writes a unit of the machine, as root"),
+        }
     }
 
     /// The directory for units of this machine or of this user.
     fn units(self) -> anyhow::Result<PathBuf> {
-        if self == Self::Machine {
+        if self != Self::User {
             return Ok("/etc/systemd/system".into());
         }
         let named = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -50,14 +63,15 @@ impl Manager {
     /// The target that starts the unit.
     fn target(self) -> &'static str {
         match self {
-            Self::Machine => "multi-user.target",
+            Self::Machine(Early::No) => "multi-user.target",
+            Self::Machine(Early::Yes) => "sysinit.target",
             Self::User => "default.target",
         }
     }
 
     fn command(self) -> &'static str {
         match self {
-            Self::Machine => "systemctl",
+            Self::Machine(_) => "systemctl",
             Self::User => "systemctl --user",
         }
     }
@@ -87,6 +101,8 @@ struct Unit {
     name: String,
     file: PathBuf,
     link: PathBuf,
+    /// The link of an enabling with or without `--system`, whichever this is not.
+    other_link: Option<PathBuf>,
 }
 
 impl Unit {
@@ -99,8 +115,14 @@ impl Unit {
         if escaped == TAKEN {
             bail!("{name} is the unit that writes back before the machine sleeps");
         }
-        let link = folder.join(format!("{}.wants", manager.target())).join(&name);
-        Ok(Self { file: folder.join(&name), link, name })
+        let link =
+            |manager: Manager| folder.join(format!("{}.wants", manager.target())).join(&name);
+        let other_link = match manager {
+            Manager::Machine(Early::No) => Some(link(Manager::Machine(Early::Yes))),
+            Manager::Machine(Early::Yes) => Some(link(Manager::Machine(Early::No))),
+            Manager::User => None,
+        };
+        Ok(Self { file: folder.join(&name), link: link(manager), other_link, name })
     }
 
     /// Whether the file is there. One that we have not written is an error.
@@ -127,6 +149,7 @@ impl Unit {
             file.commit()
         };
         write().with_context(|| at(&self.file))?;
+        self.remove_other_link()?;
         match symlink(&self.file, &self.link) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
                 let leads = fs::read_link(&self.link).with_context(|| at(&self.link))?;
@@ -140,24 +163,43 @@ impl Unit {
     }
 
     fn remove(&self) -> anyhow::Result<()> {
-        for path in [&self.link, &self.file] {
-            match fs::remove_file(path) {
-                Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-                removed => removed.with_context(|| path.display().to_string())?,
+        remove_link(&self.link)?;
+        self.remove_other_link()?;
+        remove_file(&self.file)
+    }
+
+    fn remove_other_link(&self) -> anyhow::Result<()> {
+        match &self.other_link {
+            Some(link) if fs::read_link(link).is_ok_and(|leads| leads == self.file) => {
+                remove_link(link)
             }
+            _ => Ok(()),
         }
-        // As `systemctl disable` does, if no other unit is in it.
-        let _ = self.link.parent().map(fs::remove_dir);
-        Ok(())
     }
 }
 
-/// Writes the unit that mounts `backing` on `mountpoint` with these options at every start. With
-/// `dry_run` it is only printed.
+/// Removes the link by which a target starts a unit.
+fn remove_link(link: &Path) -> anyhow::Result<()> {
+    remove_file(link)?;
+    // As `systemctl disable` does, if no other unit is in it.
+    let _ = link.parent().map(fs::remove_dir);
+    Ok(())
+}
+
+fn remove_file(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.with_context(|| path.display().to_string()),
+    }
+}
+
+/// Writes the unit that mounts `backing` on `mountpoint` with these options at every start, with
+/// `system` before the system's own services use it. With `dry_run` it is only printed.
 pub(super) fn enable(
     backing: &Path,
     mountpoint: &Path,
     options: &[OsString],
+    system: bool,
     dry_run: bool,
 ) -> anyhow::Result<()> {
     let [backing, mountpoint] = [existing(backing)?, existing(mountpoint)?];
@@ -176,7 +218,8 @@ pub(super) fn enable(
     // No other user may change what a service manager runs.
     let mask = rustix::process::umask(Mode::WGRP | Mode::WOTH);
     rustix::process::umask(mask | Mode::WGRP | Mode::WOTH);
-    let manager = Manager::ours();
+    let early = if system { Early::Yes } else { Early::No };
+    let manager = Manager::ours(early)?;
     let program = env::current_exe()?;
     let unit = Unit::new(&mountpoint, manager, &manager.units()?)?;
     let text = text(manager, &program, &backing, &mountpoint, options)?;
@@ -190,8 +233,13 @@ pub(super) fn enable(
     unit.write(&text)?;
     let reloaded = manager.reload();
     let (command, name, dir) = (manager.command(), &unit.name, mountpoint.display());
+    let start = match early {
+        Early::No => format!("start now  {command} start {name}"),
+        // The services that use it run now.
+        Early::Yes => "starts     with the machine, before the services that use it".to_owned(),
+    };
     let mut said = format!(
-        "{} {}\n  start now  {command} start {name}\n  undo       flashsift mount --disable {dir}",
+        "{} {}\n  {start}\n  undo       flashsift mount --disable {dir}",
         if replaced { "replaced" } else { "wrote" },
         unit.file.display()
     );
@@ -201,7 +249,7 @@ pub(super) fn enable(
         );
     }
     tracing::info!("{said}");
-    if !users.users.is_empty() && !options.iter().any(|word| word == "--even-if-used") {
+    if !system && !users.users.is_empty() && !options.iter().any(|word| word == "--even-if-used") {
         tracing::warn!(
             "{dir} is in use; the mount is refused as long as one of these runs: {}",
             place::listed(&users)
@@ -216,7 +264,7 @@ pub(super) fn enable(
 pub(super) fn disable(mountpoint: &Path, dry_run: bool) -> anyhow::Result<()> {
     // The directory may be gone.
     let mountpoint = mounts::resolved(mountpoint).or_else(|_| std::path::absolute(mountpoint))?;
-    let manager = Manager::ours();
+    let manager = Manager::ours(Early::No)?;
     let unit = Unit::new(&mountpoint, manager, &manager.units()?)?;
     if !unit.exists()? {
         bail!(
@@ -226,9 +274,12 @@ pub(super) fn disable(mountpoint: &Path, dry_run: bool) -> anyhow::Result<()> {
         );
     }
     if dry_run {
-        let (file, link) = (unit.file.display(), unit.link.display());
         let mut out = records::Output::text();
-        writeln!(out, "would remove {link}\nwould remove {file}")?;
+        for path in [Some(&unit.link), unit.other_link.as_ref(), Some(&unit.file)] {
+            if let Some(path) = path.filter(|path| path.is_symlink() || path.exists()) {
+                writeln!(out, "would remove {}", path.display())?;
+            }
+        }
         return out.finish();
     }
     unit.remove()?;
@@ -264,6 +315,24 @@ fn existing(path: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
+/// The order of a unit whose directory the system's own services use. All services
+/// that start after sysinit.target, as syslog does, end before it.
+const EARLY: &str = "# Services that use the directory start after this unit, and end before it does: the journal\n\
+     # first of all, which has it open from its flush on until systemd-journal-flush ends.\n\
+     DefaultDependencies=no\n\
+     After=systemd-remount-fs.service systemd-tmpfiles-setup-dev.service\n\
+     Wants=modprobe@fuse.service\n\
+     After=modprobe@fuse.service\n\
+     Before=systemd-journal-flush.service systemd-tmpfiles-setup.service\n\
+     Before=systemd-update-utmp.service auditd.service\n\
+     Before=rsyslog.service syslog-ng.service sysinit.target";
+
+/// The journal may wait for this service, so this service must not wait for the journal.
+const EARLY_SERVICE: &str = "# The journal may wait for this service, which must not wait for the journal.\n\
+     StandardOutput=kmsg\n\
+     StandardError=kmsg\n\
+     OOMScoreAdjust=-900\nLimitNOFILE=1048576\n";
+
 /// The text of the unit. `dist/flashsift@.service` gives the reasons for its settings.
 fn text(
     manager: Manager,
@@ -282,12 +351,13 @@ fn text(
         write!(mount, " {}", quoted(word)?)?;
     }
     write!(mount, " -- {} {folder}", quoted(backing.as_os_str())?)?;
-    let (before, limits) = match manager {
-        Manager::Machine => (
+    let (before, more) = match manager {
+        Manager::Machine(Early::No) => (
             "# User sessions end before this unit.\n\
              Before=systemd-user-sessions.service",
             "OOMScoreAdjust=-900\nLimitNOFILE=1048576\n",
         ),
+        Manager::Machine(Early::Yes) => (EARLY, EARLY_SERVICE),
         Manager::User => (
             "# Programs of a graphical session start after this unit and end before it does.\n\
              Before=graphical-session-pre.target",
@@ -321,7 +391,7 @@ fn text(
          WatchdogSec=60\n\
          WatchdogSignal=SIGTERM\n\
          TimeoutAbortSec=5min\n\
-         {limits}\
+         {more}\
          Environment=MALLOC_MMAP_THRESHOLD_=131072\n\
          \n\
          [Install]\n\
@@ -405,7 +475,9 @@ mod tests {
         let dir = folder.path().canonicalize().unwrap().join("a %h $HOME \"b\\ä");
         fs::create_dir(&dir).unwrap();
         let options = ["--write-through=$x; %n", "--budget=65536"].map(OsString::from);
-        for (manager, scope) in [(Manager::Machine, "--system"), (Manager::User, "--user")] {
+        let [plain, early] = [Early::No, Early::Yes].map(Manager::Machine);
+        let all = [(plain, "--system"), (early, "--system"), (Manager::User, "--user")];
+        for (manager, scope) in all {
             let unit = Unit::new(&dir, manager, folder.path()).unwrap();
             assert!(!unit.exists().unwrap());
             let text = text(manager, Path::new("/bin/true"), &dir, &dir, &options).unwrap();
@@ -431,13 +503,23 @@ mod tests {
     #[test]
     fn files_of_others_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let unit = Unit::new(Path::new("/srv/a"), Manager::Machine, folder.path()).unwrap();
+        let [plain, early] = [Early::No, Early::Yes].map(Manager::Machine);
+        let unit = Unit::new(Path::new("/srv/a"), plain, folder.path()).unwrap();
         fs::write(&unit.file, "[Unit]\n").unwrap();
         assert!(unit.exists().unwrap_err().to_string().contains("not changed"));
         fs::remove_file(&unit.file).unwrap();
         fs::create_dir(unit.link.parent().unwrap()).unwrap();
         symlink("/elsewhere", &unit.link).unwrap();
         assert!(unit.write(MARK).unwrap_err().to_string().contains("leads to /elsewhere"));
+
+        fs::remove_file(&unit.link).unwrap();
+        unit.write(MARK).unwrap();
+        let other = Unit::new(Path::new("/srv/a"), early, folder.path()).unwrap();
+        other.write(MARK).unwrap();
+        assert!(other.link.is_symlink() && !unit.link.is_symlink(), "one target starts it");
+        // `--disable` does not know how it was enabled.
+        unit.remove().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 
         let name = |place: &str| Unit::new(Path::new(place), Manager::User, folder.path());
         assert!(name("/sleep").err().unwrap().to_string().contains("before the machine sleeps"));

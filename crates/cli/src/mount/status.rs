@@ -29,6 +29,11 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
         let (waiting, bytes) = (files(status.waiting_files), size::bytes(status.waiting_bytes));
         line("waiting", format!("{bytes} of changes in RAM, of {waiting} on flash"));
     }
+    let lost = match status.files_in_ram + status.waiting_files {
+        0 => "now loses nothing that was in RAM".to_owned(),
+        lost => format!("now loses at most what is new in {}, {used}", files(lost)),
+    };
+    line("power cut", lost);
     if !status.foreground.is_empty() {
         line("foreground", status.foreground.clone());
     }
@@ -301,6 +306,7 @@ mod tests {
         let wanted = "\
 /a, in place, mounted for 20 min 0 s
   in RAM         2 files, 0 B of 256 MiB
+  power cut      now loses at most what is new in 2 files, 0 B
   deleted in RAM 0 files
   written back   0 files, 0 B
   write-through  0 files
