@@ -110,8 +110,8 @@ pub enum Action<'a> {
         /// Bytes of the folio that lie in the file; 0: the folio is not known.
         len: u64,
     },
-    /// The direct write before it began a block that held nothing, or the last one of the file. Such
-    /// a write makes the kernel fill the rest of the block with zeros: they reach the device, too.
+    /// The direct write before it began a block that held nothing, or the last one of the file.
+    /// Such a write makes the kernel fill the rest of the block with zeros, which reach the device.
     Filled {
         /// File written to.
         file: FileId,

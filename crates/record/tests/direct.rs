@@ -89,8 +89,8 @@ fn direct_requests_are_those_of_the_block_layer() {
 }
 
 /// The first direct write of 512 bytes of a block that held nothing reaches the device as a block:
-/// the kernel fills the rest with zeros, as at the end of a file. MariaDB, whose log has its blocks beforehand, wrote 0.14
-/// MiB so where a recording said 0.10.
+/// the kernel fills the rest with zeros, as at the end of a file. MariaDB, whose log has its blocks
+/// beforehand, wrote 0.14 MiB so where a recording said 0.10.
 // Promises: Counting 12.
 #[test]
 fn direct_writes_reach_the_device_with_the_zeros_around_them() {

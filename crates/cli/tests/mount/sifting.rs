@@ -326,8 +326,8 @@ const RAM_BYTES: u64 = 8 << 20;
 /// An application fetches what a mount has dropped, and a simulation of the same mount, with the
 /// events of a dry run, counts the same: within a tenth, since the mount performs a decision while
 /// the application goes on. The sifters are those whose decisions do not depend on the time of the
-/// ones before. Nobody had compared them; of a recording without closes the simulation dropped
-/// nothing.
+/// ones before. No test had compared them, and of a recording without closes the simulation dropped
+/// no file.
 // Promises: Sift 19.
 #[test]
 fn a_simulation_drops_what_the_mount_dropped() {
