@@ -38,7 +38,7 @@ use flashsift_mount::{
   sudo mount -t fuse.flashsift /data/app /mnt/app -o lose_at_most=10m,budget=64M
   flashsift mount --enable ~/.cache/chromium              at every start
   flashsift mount --disable ~/.cache/chromium             and undone
-  sudo flashsift mount --enable --system /var/log         before the journal and syslog use it
+  sudo flashsift mount --enable --system /var/log         before syslog uses it
   flashsift mount ~/.cache --sift controller --dry-run
   flashsift status ~/.cache                               what would be dropped
   flashsift sift on ~/.cache                              drop files from now on

@@ -303,13 +303,13 @@ fn a_dry_run_shows_what_would_be_dropped() {
 }
 
 /// An application that keeps a cache, and fetches what is not there: half of its requests are for
-/// one of the last 150 names. Returns the counts of the mount's sifter.
+/// one of the last 400 names. Returns the counts of the mount's sifter.
 fn fetches(mounted: &Mounted, seed: u64) -> serde_json::Value {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     fs::create_dir(mounted.at("cache")).unwrap();
-    for step in 0..500_u64 {
+    for step in 0..800_u64 {
         let recent = random.below(2) == 0;
-        let back = random.below(150);
+        let back = random.below(400);
         let name = if recent { step.saturating_sub(back as u64) } else { step };
         let path = mounted.at(&format!("cache/{name}"));
         if fs::read(&path).is_err() {
