@@ -116,8 +116,8 @@ impl FlashWrites {
 
     /// Takes an event of a program, if its number is known.
     pub(super) fn event(&mut self, event: &Event<'_>, program: Option<u32>, ledger: &Ledger) {
-        // Only events that make pages dirty are charged, and these have a program.
-        let dirtier = program.unwrap_or_default();
+        // Not all events that make pages dirty, or write zeros, are those of a read or write.
+        let dirtier = program.or_else(|| ledger.programs.get(event.pid)).unwrap_or_default();
         if self.file_system.is_none() {
             self.flusher.handle_of(event, dirtier);
             return self.take_written(ledger);

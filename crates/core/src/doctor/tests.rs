@@ -382,6 +382,33 @@ proptest! {
     }
 }
 
+/// The zeros around a direct write, and the folio of a store through a mapping, were charged to the
+/// program that the recording names first: a third of MariaDB's log was none of MariaDB's.
+// Promises: Doctor 2.
+#[test]
+fn zeros_and_folios_are_those_of_the_program_that_wrote() {
+    let direct = Action::Direct { file: FileId(1), open: None, offset: 0, len: 512, write: true };
+    let mut events = old_file(1, "/ib_logfile0", PAGE).to_vec();
+    events.extend(old_file(2, "/mapped", 4 * PAGE));
+    events.extend([
+        at(9, 0, process("first")),
+        at(9, 0, Action::Read { file: FileId(1), open: None, offset: 0, len: 1 }),
+        at(1, 1, process("mariadbd")),
+        at(1, 1, direct),
+        at(1, 1, Action::Filled { file: FileId(1), offset: 512, len: PAGE - 512 }),
+        at(3, 2, process("mapper")),
+        at(3, 2, write(2, 0, 1)),
+        at(3, 2, Action::Folio { file: FileId(2), offset: 0, len: 4 * PAGE }),
+        at(3, 3, sync(2)),
+    ]);
+    let found = examined(&events, &facts());
+    let mut reached: Vec<_> =
+        found.writers.iter().map(|one| (one.name.as_str(), one.reached_bytes)).collect();
+    reached.retain(|(_, bytes)| *bytes > 0);
+    reached.sort_unstable();
+    assert_eq!(reached, [("mapper", 4 * PAGE), ("mariadbd", PAGE)]);
+}
+
 /// MariaDB writes its log by direct requests of 512 bytes. Each was a page, so that the doctor
 /// charged 0.52 MiB to it where the device wrote 0.10.
 // Promises: Doctor 2, Doctor 3.
