@@ -7,6 +7,7 @@
 
 use crate::{
     event::{About, FileId},
+    metadata::KnownInodes,
     names::Heat,
     page::{NEVER, Page},
 };
@@ -395,6 +396,12 @@ impl Trace {
     /// Returns the operations that metadata depends on. Empty without [`Tables::operations`].
     pub fn operations(&self) -> &Operations {
         &self.operations
+    }
+
+    /// The inodes of these files are known, if they were there before.
+    pub(crate) fn with_inodes(mut self, inodes: KnownInodes) -> Self {
+        self.operations.know_inodes(inodes);
+        self
     }
 
     /// Returns the pages inside a file's size, near touched pages, that the trace never touches

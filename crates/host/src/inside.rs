@@ -66,18 +66,27 @@ impl Inside {
         Ok(openat2(&self.root, below, flags | OFlags::CLOEXEC, Mode::empty(), only)?)
     }
 
-    /// Reads at most so many bytes at the beginning and at the end of a regular file.
+    /// Opens a regular file to be read.
     ///
     /// # Errors
     ///
     /// The path leads to no regular file of this file system, or the file cannot be read.
-    pub fn ends(&self, path: &Path, head: usize, tail: usize) -> io::Result<Ends> {
+    pub fn file(&self, path: &Path) -> io::Result<File> {
         let file = self.open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         if !FileType::from_raw_mode(fstat(&file)?.st_mode).is_file() {
             return Err(Errno::INVAL.into());
         }
         let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let file = File::from(openat(CWD, link, READ, Mode::empty())?);
+        Ok(File::from(openat(CWD, link, READ, Mode::empty())?))
+    }
+
+    /// Reads at most so many bytes at the beginning and at the end of a regular file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Inside::file`].
+    pub fn ends(&self, path: &Path, head: usize, tail: usize) -> io::Result<Ends> {
+        let file = self.file(path)?;
         let len = file.metadata()?.len();
         let read = |at: u64, most: usize| {
             let mut bytes = vec![0; most.min(usize::try_from(len).unwrap_or(most))];

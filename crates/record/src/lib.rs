@@ -20,9 +20,20 @@ mod system;
 mod tracefs;
 
 pub use recorder::{Lost, Options, Recorded, Stop, Subject, file_systems, lacks_reads, record};
-use std::{io, path::Path};
+use rustix::fd::AsFd;
+use std::{fs::File, io, path::Path};
 pub use strace::{has_strace, strace};
 pub use system::can_record;
+
+/// Returns the number of extents of a file's data (FIEMAP). Data that the kernel has not written
+/// back has none yet.
+///
+/// # Errors
+///
+/// The file system does not tell.
+pub fn extents(file: &File) -> io::Result<usize> {
+    fiemap::extents(file.as_fd()).map(|extents| extents.len())
+}
 
 /// Reasons for which a recording does not start or ends early.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 //! depend on them.
 
 use flashsift_core::{
-    doctor::{Doctor, Ends, EntryKind, Inspect, ProgramFacts},
+    doctor::{Doctor, Ends, EntryKind, Inode, Inspect, ProgramFacts},
     event::{Action, Event},
     names::{escape, unescape},
 };
@@ -12,7 +12,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsStr,
     fs,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -103,6 +103,15 @@ impl Inspect for Inspector {
         let inside = self.file_system(path)?;
         let ends = inside.ends(path, Ends::HEAD_BYTES, Ends::TAIL_BYTES).ok()?;
         Some(Ends { head: ends.head, tail: ends.tail })
+    }
+
+    fn inode(&self, file: &str) -> Option<Inode> {
+        let path = unescape(file);
+        let path = Path::new(OsStr::from_bytes(&path));
+        let file = self.file_system(path)?.file(path).ok()?;
+        let about = file.metadata().ok()?;
+        let extents = flashsift_record::extents(&file).ok()?;
+        Some(Inode { dev: about.dev(), number: about.ino(), extents })
     }
 
     fn entries(&self, directory: &str, each: &mut dyn FnMut(&str, EntryKind)) -> bool {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     event::{About, Action, Event, FileId},
-    metadata,
+    metadata::{self, KnownInodes},
     trace::TraceError,
     writeback::flusher::{FlushReason, FlusherSettings},
 };
@@ -40,10 +40,11 @@ pub(crate) fn charged(
     events: &[Event<'static>],
     settings: FlusherSettings,
     file_system: &metadata::Selection,
+    inodes: &KnownInodes,
     end_us: u64,
 ) -> Result<Vec<FileCharge>, TraceError> {
     let mut ledger = Ledger::new(about);
-    let mut writes = FlashWrites::new(settings, Some(file_system));
+    let mut writes = FlashWrites::new(settings, Some(file_system)).with_inodes(inodes);
     let mut touched = Vec::new();
     let mut sums: BTreeMap<(u32, u32), FileCharge> = BTreeMap::new();
     let at_us = end_us.max(events.last().map_or(0, |event| event.at_us));

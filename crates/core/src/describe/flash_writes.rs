@@ -22,7 +22,7 @@ use super::Ledger;
 use crate::{
     event::{Action, Event, FileId, Micros},
     layout::Lba,
-    metadata::{self, BlockRequest, Metadata},
+    metadata::{self, BlockRequest, KnownInodes, Metadata},
     page::PAGE_BYTES,
     structure::extents::{Extents, pages_inside},
     trace::{Collector, DirectoryId, OperationKind},
@@ -94,6 +94,14 @@ impl FlashWrites {
             due_us: 0,
             operations: Vec::new(),
         }
+    }
+
+    /// The inodes of these files are known, if they were there before.
+    pub(super) fn with_inodes(mut self, inodes: &KnownInodes) -> Self {
+        if let Some(file_system) = &mut self.file_system {
+            file_system.machine.know_inodes(inodes);
+        }
+        self
     }
 
     /// Whether the journal and the metadata of a file system are modelled.

@@ -81,10 +81,26 @@ pub trait Inspect {
     /// not be examined.
     fn program(&self, name: &str) -> Option<ProgramFacts>;
 
+    /// Returns the inode of a file; `None` if it is not known.
+    fn inode(&self, _file: &str) -> Option<Inode> {
+        None
+    }
+
     /// Returns the name of a container; `None` if it is not known.
     fn container(&self, _id: &str) -> Option<String> {
         None
     }
+}
+
+/// An inode of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// The device of the file system.
+    pub dev: u64,
+    /// Its number there, from 1.
+    pub number: u64,
+    /// Extents of the file's data.
+    pub extents: usize,
 }
 
 /// The first [`Ends::HEAD_BYTES`] and the last [`Ends::TAIL_BYTES`] bytes of a file.

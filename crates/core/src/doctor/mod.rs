@@ -18,7 +18,7 @@ mod wal;
 pub mod what_if;
 
 pub use facts::{
-    Disk, Ends, EntryKind, Facts, FileSystem, Inspect, MountPoint, ProgramFacts, Swap,
+    Disk, Ends, EntryKind, Facts, FileSystem, Inode, Inspect, MountPoint, ProgramFacts, Swap,
 };
 pub use program::{KnownSetting, known_settings};
 pub use remedies::{ALL, RemedySpec};
@@ -29,6 +29,7 @@ pub use what_if::{Change, FlashBytes};
 use crate::{
     describe::{self, Describer, Description, FileCharge, Part, Value},
     event::{About, Action, Event, FileId, MaybeOwned},
+    metadata::{KnownInode, KnownInodes},
     page::PAGE_BYTES,
     trace::TraceError,
     writeback::flusher::FlusherSettings,
@@ -311,14 +312,16 @@ impl Doctor {
             },
             commit_us: facts.commit_us(),
         };
-        let base = what_if::changed(about, &kept, None, limit_bytes / 2)?;
+        let inodes = inodes(&kept, &names, inspect);
+        let base = what_if::changed(about, &kept, None, limit_bytes / 2)?.with_inodes(&inodes);
         let written = base.written(machine, judged_us);
         let times = remedies::kernel_times::chosen(facts, |times| {
             let with = base.written(machine.with(times), judged_us);
             saving::judged(&written.by_slice, &with.by_slice)
         });
         drop(base);
-        let charged = describe::charged(about, &kept, flusher, &machine.metadata(), judged_us)?;
+        let charged =
+            describe::charged(about, &kept, flusher, &machine.metadata(), &inodes, judged_us)?;
         let usages = usages(&kept, &names, charged);
         let findings = Findings {
             facts,
@@ -338,7 +341,7 @@ impl Doctor {
             let saving = match effect {
                 Effect::Change(change) => {
                     let with = what_if::changed(about, &kept, Some(&change), limit_bytes / 2)?;
-                    let with = with.written(machine, judged_us);
+                    let with = with.with_inodes(&inodes).written(machine, judged_us);
                     let found = saving::judged(&written.by_slice, &with.by_slice);
                     Some(Saving::new(&found, judged_us))
                 }
@@ -397,6 +400,27 @@ impl Doctor {
             judged_until_us: kept_until_us,
         })
     }
+}
+
+/// Returns the inodes of the files that are still there under their last names.
+fn inodes(events: &[Event<'_>], names: &Names, inspect: &dyn Inspect) -> KnownInodes {
+    let mut files = BTreeSet::new();
+    for event in events {
+        match event.action {
+            Action::Gone { file } => drop(files.remove(&file)),
+            _ => files.extend(event.action.file()),
+        }
+    }
+    let mut devices = Vec::new();
+    let mut known = |file: FileId| {
+        let Inode { dev, number, extents } = inspect.inode(names.get(file)?)?;
+        let at = devices.iter().position(|known| *known == dev).unwrap_or(devices.len());
+        if at == devices.len() {
+            devices.push(dev);
+        }
+        Some(KnownInode { number: ((at as u64) << 32) + number, extents })
+    };
+    files.into_iter().filter_map(|file| Some((file, known(file)?))).collect()
 }
 
 /// Orders remedies: the setting of the kernel, then what saves most. A setting needs no other

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     event::{About, Action, Event, FileId},
-    layout, metadata,
+    layout,
+    metadata::{self, KnownInodes},
     page::PAGE_BYTES,
     policy,
     study::recommend::{
@@ -213,6 +214,11 @@ pub(super) fn changed(
 }
 
 impl Changed {
+    /// The inodes of these files are known, if they were there before.
+    pub(super) fn with_inodes(self, inodes: &KnownInodes) -> Self {
+        Self { trace: self.trace.with_inodes(inodes.clone()), ..self }
+    }
+
     /// Returns what reaches flash. `end_us`: the end of the time.
     pub(super) fn written(&self, machine: MachineSettings, end_us: u64) -> FlashBytes {
         let Self { trace, saved_by_sectors } = self;

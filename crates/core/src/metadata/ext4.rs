@@ -18,13 +18,14 @@
 //!   other such blocks, but not while they belong to a transaction that is not committed.
 //!
 //! With `inodes=apart`, inodes of files from before the trace lie in blocks of their directory
-//! alone, as on a machine whose files were made at different times. Where a trace is replayed, they
-//! are made one after another, and lie together.
+//! alone, as on a machine whose files were made at different times, unless they are known
+//! ([`Metadata::know_inodes`]). Where a trace is replayed, they are made one after another, and lie
+//! together.
 //!
 //! Not modelled: quotas, extended attributes, symbolic links, removed directories, `fallocate`, and
 //! syncs of directories, which traces do not contain.
 
-use super::{BlockRequest, Logged, Metadata, MetadataSpec};
+use super::{BlockRequest, KnownInode, KnownInodes, Logged, Metadata, MetadataSpec};
 use crate::{
     event::{FileId, FileSystemKind},
     layout::Lba,
@@ -104,6 +105,7 @@ struct Ext4 {
     is_sampled: bool,
     /// Old files of different directories have their inodes in different blocks.
     is_apart: bool,
+    known: KnownInodes,
 }
 
 struct Dir {
@@ -153,7 +155,9 @@ impl Ext4 {
         // full.
         let names = operations.list().len() as u64 / 4;
         let tree_pages = u64::from(trace.pages()) / 4 + entries.len() as u64 + names + 16;
-        Self::with(entries, tree_pages, params, modes)
+        let mut this = Self::with(entries, tree_pages, params, modes);
+        this.know_inodes(operations.inodes());
+        this
     }
 
     fn with(entries: Vec<Option<Entry>>, tree_pages: u64, params: &Params, modes: &Modes) -> Self {
@@ -176,6 +180,7 @@ impl Ext4 {
             with_bitmap: BTreeSet::from([0]),
             is_sampled: false,
             is_apart: params.word(PARAMS, "inodes") == "apart",
+            known: KnownInodes::new(),
         };
         let block = this.take_tree();
         this.directories.insert(ROOT, Dir::new(InodePlace::ROOT, block));
@@ -292,6 +297,13 @@ impl Ext4 {
     fn old_file(&mut self, file: FileId, entry: Option<Entry>) -> &mut File {
         if !self.is_apart {
             return self.new_file(file, entry);
+        }
+        if let Some(KnownInode { number, extents }) = self.known.get(&file).copied() {
+            let (free, next) = (&mut self.free_trees, &mut self.next_tree);
+            let old = Extents::of_old_file(extents, || take_tree(free, next));
+            let file = self.add_file(file, entry, InodePlace::numbered(number));
+            file.extents = old;
+            return file;
         }
         let number = entry.map_or(ROOT, |entry| entry.directory);
         let flex = self.directory(number).flex();
@@ -427,6 +439,15 @@ impl Ext4 {
         self.change_file(at_us, id, if is_same { Change::Times } else { Change::Data });
     }
 
+    /// A page that was allocated and held nothing gets content: its extent counts as written from
+    /// then on (`ext4_convert_unwritten_extents`).
+    fn fill(&mut self, at_us: u64, id: FileId, page: u64) {
+        if let Some(leaf) = self.file(id).extents.leaf_of(page) {
+            self.change(at_us, leaf, Some(id));
+        }
+        self.change_file(at_us, id, Change::Data);
+    }
+
     fn sync(&mut self, at_us: u64, id: FileId, data_only: bool) {
         if !self.syncs {
             return;
@@ -512,6 +533,7 @@ impl Metadata for Ext4 {
                 self.change_orphans(at_us);
                 self.change_file(at_us, file, Change::Data);
             }
+            OperationKind::Fill(file, page) => self.fill(at_us, file, page),
             OperationKind::Size(file, size) => {
                 let file = self.file(file);
                 (file.size, file.disk_size) = (Some(size), size);
@@ -565,6 +587,10 @@ impl Metadata for Ext4 {
         self.entries[number] = entry;
     }
 
+    fn know_inodes(&mut self, inodes: &KnownInodes) {
+        self.known.clone_from(inodes);
+    }
+
     fn held_bytes(&self) -> usize {
         self.journal.held_bytes()
             + self.files.allocation_size()
@@ -573,6 +599,7 @@ impl Metadata for Ext4 {
             + self.free_trees.capacity() * size_of::<Lba>()
             // Nodes of a tree are at least half full.
             + 2 * self.with_bitmap.len() * size_of::<u64>()
+            + 2 * self.known.len() * size_of::<(FileId, KnownInode)>()
     }
 
     fn freed(&mut self, at_us: u64, id: FileId, page: u64, lba: Lba) {

@@ -11,6 +11,7 @@ use crate::{
     trace::{DirectoryId, Entry, OperationKind, Trace},
     writeback::Modes,
 };
+use std::collections::BTreeMap;
 
 mod btrfs;
 mod ext4;
@@ -37,6 +38,18 @@ pub enum BlockRequest {
         awaited: bool,
     },
 }
+
+/// The inode of a file, as its file system has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownInode {
+    /// Its number, from 1. Those of different file systems differ by at least 2³².
+    pub number: u64,
+    /// Extents of its data.
+    pub extents: usize,
+}
+
+/// The inodes of files.
+pub type KnownInodes = BTreeMap<FileId, KnownInode>;
 
 /// A block that a commit made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +79,9 @@ pub trait Metadata {
     /// A directory of a stream of operations is met for the first time, with its entry. Machines
     /// that are built for a trace know them all.
     fn met_directory(&mut self, directory: DirectoryId, entry: Option<Entry>);
+    /// The inodes of these files are known, if they were there before. Machines that are built for a
+    /// trace find them in its operations.
+    fn know_inodes(&mut self, _inodes: &KnownInodes) {}
     /// Returns when [`Metadata::tick`] must be called next.
     fn next_deadline(&self) -> Option<u64>;
     /// Handles the deadline.

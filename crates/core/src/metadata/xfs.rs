@@ -777,7 +777,9 @@ impl Metadata for Xfs {
                 file.room = file.room.min(size.div_ceil(PAGE_BYTES));
                 self.change_file(id, true);
             }
-            OperationKind::Punch(file) => self.change_file(file, true),
+            OperationKind::Punch(file) | OperationKind::Fill(file, _) => {
+                self.change_file(file, true);
+            }
             OperationKind::Size(file, size) => {
                 let file = self.file(file, None);
                 (file.size, file.room) = (Some(size), size.div_ceil(PAGE_BYTES));

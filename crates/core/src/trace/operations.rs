@@ -5,7 +5,11 @@
 //! when it creates a file in it, or moves one there, counts as made at that moment. It counts as
 //! older if a file below it was there before.
 
-use crate::event::{Action, Event, FileId};
+use crate::{
+    event::{Action, Event, FileId},
+    metadata::{KnownInode, KnownInodes},
+    page::PAGE_BYTES,
+};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::hash::BuildHasher;
@@ -93,6 +97,8 @@ pub enum OperationKind {
     Truncate(FileId, u64),
     /// A hole is punched.
     Punch(FileId),
+    /// A direct write begins this page, which held nothing.
+    Fill(FileId, u64),
     /// The size of a file at the beginning.
     Size(FileId, u64),
     /// A sync of a file.
@@ -113,9 +119,19 @@ pub enum OperationKind {
 pub struct Operations {
     list: Vec<Operation>,
     directories: Vec<Directory>,
+    inodes: KnownInodes,
 }
 
 impl Operations {
+    /// Returns the inodes that are known.
+    pub fn inodes(&self) -> &KnownInodes {
+        &self.inodes
+    }
+
+    pub(super) fn know_inodes(&mut self, inodes: KnownInodes) {
+        self.inodes = inodes;
+    }
+
     /// Returns the operations in the order of the trace.
     pub fn list(&self) -> &[Operation] {
         &self.list
@@ -128,6 +144,8 @@ impl Operations {
 
     pub(super) fn held_bytes(&self) -> usize {
         self.list.capacity() * size_of::<Operation>()
+            // Nodes of a tree are at least half full.
+            + 2 * self.inodes.len() * size_of::<(FileId, KnownInode)>()
             + self.directories.capacity() * size_of::<Directory>()
     }
 
@@ -216,6 +234,7 @@ impl Collector {
             }
             Action::Truncate { file, size } => push(self, K::Truncate(file, size)),
             Action::Punch { file, .. } => push(self, K::Punch(file)),
+            Action::Filled { file, offset, .. } => push(self, K::Fill(file, offset / PAGE_BYTES)),
             Action::Size { file, size } => push(self, K::Size(file, size)),
             Action::Close { file, .. } => push(self, K::Close(file)),
             Action::Gone { file } => push(self, K::Gone(file)),

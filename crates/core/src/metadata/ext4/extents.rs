@@ -28,6 +28,18 @@ pub(super) struct Changed {
 }
 
 impl Extents {
+    /// The tree of a file from before the trace, whose extents are not known one by one: it has one
+    /// block if the inode does not hold so many.
+    pub(super) fn of_old_file(extents: usize, allocate: impl FnOnce() -> Lba) -> Self {
+        let leaf = (extents > IN_INODE).then(|| (0, allocate()));
+        Self { extents: BTreeMap::new(), leaves: leaf.into_iter().collect() }
+    }
+
+    /// Returns the block of the tree that says where this page lies; `None`: the inode does.
+    pub(super) fn leaf_of(&self, page: u64) -> Option<Lba> {
+        (!self.leaves.is_empty()).then(|| self.leaf(page).1)
+    }
+
     /// Returns the page behind the last one that has a place.
     pub(super) fn end(&self) -> u64 {
         self.extents.last_key_value().map_or(0, |(page, (_, pages))| page + pages)

@@ -14,6 +14,8 @@ const FLEX: u64 = 16;
 const GROUP_PAGES: u64 = 32_768;
 /// Inodes of a group: one for 16 KiB.
 const GROUP_INODES: u32 = 8_192;
+/// No file system has more groups with inodes, whose numbers have 32 bits.
+const GROUPS_MAX: u64 = (1 << 32) / GROUP_INODES as u64;
 /// Inodes of 256 bytes in a block.
 const BLOCK_INODES: u32 = 16;
 /// Blocks of a group's inode table.
@@ -47,6 +49,14 @@ pub(super) struct InodePlace {
 impl InodePlace {
     /// The root directory.
     pub(super) const ROOT: Self = Self { group: 0, index: ROOT_INDEX };
+
+    /// The inode of a file that was there before, which has this number. Files that are made later
+    /// get others: their blocks lie apart.
+    pub(super) fn numbered(number: u64) -> Self {
+        let index = number.saturating_sub(1);
+        let group = GROUPS_MAX + index / u64::from(GROUP_INODES);
+        Self { group: group as u32, index: (index % u64::from(GROUP_INODES)) as u32 }
+    }
 
     /// Number of its flexible group.
     pub(super) fn flex(self) -> u32 {

@@ -250,6 +250,7 @@ fn machine(entries: Vec<Option<Entry>>) -> Ext4 {
         with_bitmap: BTreeSet::from([0]),
         is_sampled: true,
         is_apart: true,
+        known: KnownInodes::new(),
     };
     let block = machine.take_tree();
     machine.directories.insert(ROOT, Dir::new(InodePlace::ROOT, block));
