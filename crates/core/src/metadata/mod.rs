@@ -79,8 +79,8 @@ pub trait Metadata {
     /// A directory of a stream of operations is met for the first time, with its entry. Machines
     /// that are built for a trace know them all.
     fn met_directory(&mut self, directory: DirectoryId, entry: Option<Entry>);
-    /// The inodes of these files are known, if they were there before. Machines that are built for a
-    /// trace find them in its operations.
+    /// The inodes of these files are known, if they were there before. Machines that are built for
+    /// a trace find them in its operations.
     fn know_inodes(&mut self, _inodes: &KnownInodes) {}
     /// Returns when [`Metadata::tick`] must be called next.
     fn next_deadline(&self) -> Option<u64>;
