@@ -72,7 +72,8 @@ fn a_name_of_a_partial_write_back_does_not_reappear() {
         return;
     }
     let failed = [(); 2].map(|()| bed.fs.settle_all().map_err(|failed| failed.errno()));
-    let left = std::fs::read_dir(bed.backing().join(".flashsift/tmp")).unwrap().count();
+    // The first copy there makes the directory.
+    let left = std::fs::read_dir(bed.backing().join(".flashsift/tmp")).map_or(0, Iterator::count);
     assert!(forbid(&bed.backing().join("two"), "-i"));
     assert_eq!(failed, [Err(Errno::PERM); 2]);
     bed.fs.check();
@@ -146,7 +147,7 @@ fn a_copy_that_cannot_get_its_name_is_kept() {
         return;
     }
     let copies = || -> Vec<u64> {
-        let all = std::fs::read_dir(bed.backing().join(".flashsift/tmp")).unwrap();
+        let all = std::fs::read_dir(bed.backing().join(".flashsift/tmp")).into_iter().flatten();
         let named = bed.backing().join("linked").metadata().map(|about| about.ino());
         all.map(|copy| copy.unwrap().metadata().unwrap().ino()).chain(named).collect()
     };

@@ -1,6 +1,6 @@
 //! Names, rights and what the kernel tells of files: as on any file system of Linux.
 
-use super::{KIB, LATE, MIB, Mounted, bytes, create, directory, run, text, tree};
+use super::{Ext4, KIB, LATE, MIB, Mounted, bytes, create, directory, run, text, tree};
 use rustix::{
     fs::{
         AtFlags, FallocateFlags, FlockOperation, IFlags, Mode, OFlags, SeekFrom, StatxFlags,
@@ -156,9 +156,12 @@ fn default_access_lists_are_inherited() {
 // Promises: Mount 34.
 #[test]
 fn a_user_cannot_read_another_users_file() {
-    let Some(mounted) = Mounted::new("a_user_cannot_read_another_users_file", &LATE) else {
-        return;
-    };
+    let test = "a_user_cannot_read_another_users_file";
+    let Some(ext4) = Ext4::made(test, &[], "") else { return };
+    let hidden = ext4.backing().join(".flashsift");
+    fs::create_dir(&hidden).unwrap();
+    fs::set_permissions(&hidden, super::mode(0o700)).unwrap();
+    let mounted = Mounted::over(ext4, &LATE);
     fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o1777)).unwrap();
     for settles in [false, true] {
         let name = if settles { "settled" } else { "in-ram" };

@@ -1,6 +1,6 @@
-//! A mount costs nothing at the device before the first change.
+//! A mount costs nothing at the device before the first change, and little for it.
 
-use super::{End, Ext4, FLASHSIFT, KIB, LATE, Mounted, create, directory, run, text};
+use super::{End, Ext4, FLASHSIFT, KIB, LATE, Mounted, create, directory, ours, run, text};
 use std::{fs, path::Path, process::Command};
 
 /// Bytes written to the loop device of this file system so far.
@@ -48,4 +48,52 @@ fn a_mount_that_is_idle_writes_nothing() {
     for written in [in_background, in_foreground] {
         assert!(written <= plain + 20 * KIB as u64, "{written} bytes, plain ext4 {plain}");
     }
+}
+
+/// Saves two files as editors do, twice: the older one gets another name until the new one is
+/// synced.
+fn save(top: &Path) {
+    for round in 0..2 {
+        for folder in ["", "folder"] {
+            let [file, older] = ["file", "older"].map(|name| top.join(folder).join(name));
+            if round == 0 {
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+            } else {
+                fs::rename(&file, &older).unwrap();
+            }
+            create(&file, b"content").sync_all().unwrap();
+            let _ = fs::remove_file(older);
+        }
+    }
+}
+
+/// The first change made `.flashsift`, with a lock file, two directories and a record in it. Their
+/// inodes pushed those of applications into a second block of ext4's table, and each commit had
+/// both: an editor wrote 1.085 times as much as on ext4.
+// Promises: Mount 83.
+#[test]
+fn changes_make_no_files_of_our_own_on_ext4() {
+    let test = "changes_make_no_files_of_our_own_on_ext4";
+    let options = ["-E", "lazy_itable_init=0,lazy_journal_init=0"];
+    let Some(ext4) = Ext4::made(test, &options, "") else { return };
+    let backing = ext4.backing();
+    let before = device_bytes(&ext4);
+    save(&backing);
+    let plain = device_bytes(&ext4) - before;
+    for name in ["file", "folder/file"] {
+        fs::remove_file(backing.join(name)).unwrap();
+    }
+    fs::remove_dir(backing.join("folder")).unwrap();
+    let before = device_bytes(&ext4);
+    let mut mounted = Mounted::over(ext4, &LATE);
+    save(&mounted.ext4.mountpoint());
+    let left = ours(&backing);
+    assert!(!left.contains(&backing.join(".flashsift")), "{left:?}");
+    assert!(left.len() <= 1, "one directory needs a record: {left:?}");
+    assert!(mounted.end(End::Unmount).success());
+    assert!(ours(&backing).is_empty());
+    assert_eq!(rustix::fs::listxattr(&backing, &mut [0; 1000]), Ok(0));
+    let written = device_bytes(&mounted.ext4) - before;
+    println!("{written} bytes, plain ext4 {plain}");
+    assert!(written <= plain + 64 * KIB as u64, "{written} bytes, plain ext4 {plain}");
 }

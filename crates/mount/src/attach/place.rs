@@ -14,7 +14,8 @@ use flashsift_host::{
 use parking_lot::Mutex;
 use rustix::{
     fs::{
-        Access, AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags, flock, major,
+        Access, AtFlags, CWD, FlockOperation, MemfdFlags, Mode, OFlags, Stat, StatVfsMountFlags,
+        flock, major,
     },
     io::Errno,
 };
@@ -406,6 +407,8 @@ struct Locked {
     directory: Option<DirectoryLock>,
     /// The hidden directory with the lock file, once they are needed.
     files: OnceLock<LockFiles>,
+    /// A file in RAM with what the lock file would say, once that is needed without one.
+    note: OnceLock<File>,
     /// The content of the sign.
     state: Mutex<String>,
 }
@@ -473,10 +476,14 @@ impl LockFiles {
     }
 
     fn write(&self, state: &str) -> io::Result<()> {
-        let mut page = format!("{}\n{state}", std::process::id()).into_bytes();
-        page.resize(SIGN_BYTES, b'\n');
-        self.file.write_all_at(&page, 0)
+        write_sign(&self.file, state)
     }
+}
+
+fn write_sign(file: &File, state: &str) -> io::Result<()> {
+    let mut page = format!("{}\n{state}", std::process::id()).into_bytes();
+    page.resize(SIGN_BYTES, b'\n');
+    file.write_all_at(&page, 0)
 }
 
 impl Lock {
@@ -506,6 +513,7 @@ impl Lock {
             root: opened,
             directory,
             files: OnceLock::new(),
+            note: OnceLock::new(),
             state: Mutex::default(),
         }));
         if lazy {
@@ -548,9 +556,26 @@ impl Lock {
     }
 
     fn write(&self, state: String) -> io::Result<()> {
-        let mut sign = self.0.state.lock();
-        *sign = state;
-        self.0.files.get().map_or(Ok(()), |files| files.write(&sign))
+        self.0.state.lock().clone_from(&state);
+        let has_reason = state.strip_prefix(ENDING).is_some_and(|stuck| !stuck.is_empty());
+        // The records of the directory say the rest, but have no words.
+        match self.0.files.get() {
+            Some(files) => files.write(&state),
+            None if has_reason && self.files().is_ok() => Ok(()),
+            // A full file system has no space for a file.
+            None if has_reason || self.0.note.get().is_some() => write_sign(self.note()?, &state),
+            None => Ok(()),
+        }
+    }
+
+    /// Others find it among our descriptors, locked as the lock file is.
+    fn note(&self) -> io::Result<&File> {
+        if let Some(note) = self.0.note.get() {
+            return Ok(note);
+        }
+        let note = File::from(rustix::fs::memfd_create("flashsift-sign", MemfdFlags::CLOEXEC)?);
+        flock(&note, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(self.0.note.get_or_init(|| note))
     }
 
     /// The sign in which the daemon writes its state for others.
@@ -811,6 +836,7 @@ pub fn wait_until_free(backing: &Path) -> io::Result<Left> {
     }
     let lock = backing.join(HIDDEN).join(LOCK);
     match rustix::fs::statat(CWD, lock, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) if backing::is_marked(&root) => Ok(Left::Remains),
         Err(Errno::NOENT) => Ok(Left::Nothing),
         Ok(_) => Ok(Left::Remains),
         Err(why) => Err(why.into()),

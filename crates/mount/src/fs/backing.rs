@@ -1,7 +1,7 @@
 //! BACKING: an ordinary directory, accessed only through descriptors of its directories and single
 //! names in them.
 
-use super::beneath::{HIDDEN, LOCK, open_beneath, proc_path};
+use super::beneath::{HIDDEN, LOCK, MARK, open_beneath, proc_path};
 use super::flash_state::FlashState;
 use super::recovery;
 use super::temporary::{is_temporary, temporary};
@@ -12,7 +12,7 @@ use flashsift_core::show::counted;
 use parking_lot::Mutex;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Timespec,
-    Timestamps, UTIME_OMIT,
+    Timestamps, UTIME_OMIT, XattrFlags,
 };
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -20,11 +20,12 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// The directory in the hidden one for records of directories that copies were made in.
+/// The directory in the hidden one for records of directories that copies were made in, of an
+/// earlier version.
 const PLACES: &str = "places";
 /// The directory in the hidden one for copies that have no final name yet.
 const TEMPS: &str = "tmp";
@@ -38,14 +39,16 @@ impl std::fmt::Debug for MakeHidden {
     }
 }
 
-/// The hidden directory. The first change makes it: each directory and file that is made and
-/// removed costs blocks of the journal and of several tables, also if a mount does nothing else.
+/// The hidden directory, made once something has to be in it: each directory and file that is made
+/// and removed costs blocks of the journal and of several tables. Its inodes cost more: if they
+/// push those of applications into a further block of ext4's table, each commit has that block,
+/// too.
 #[derive(Debug)]
 pub(crate) struct Hidden {
     pub(crate) dir: OwnedFd,
-    /// The directory for copies that have no final name yet.
-    temps: OwnedFd,
-    /// The flags of `temps`, which files in it inherit.
+    /// The directory for copies that have no final name yet, once there is one.
+    temps: OnceLock<OwnedFd>,
+    /// The flags of `dir`, which files in it inherit, and `temps` and its files.
     flags: IFlags,
 }
 
@@ -68,6 +71,10 @@ pub(crate) struct Backing {
     hidden: OnceLock<Hidden>,
     make_hidden: MakeHidden,
     making: Mutex<()>,
+    /// Whether BACKING has the attribute by which the next start knows that this one has not ended.
+    marked: AtomicBool,
+    /// Whether copies, or records of directories that have some, may be in BACKING itself.
+    recorded: AtomicBool,
     limits: OnceLock<Limits>,
     pub(crate) state: FlashState,
     /// A descriptor of the file system for `syncfs`.
@@ -156,7 +163,7 @@ impl Backing {
         Backing::lazy(root, noatime, MakeHidden(Box::new(|| Ok(()))))
     }
 
-    /// BACKING whose hidden directory the first change makes, if there is none. That is possible
+    /// BACKING whose hidden directory is made when it is needed, if there is none. That is possible
     /// where [`may_be_lazy`] says so.
     pub(crate) fn lazy(root: OwnedFd, noatime: bool, make_hidden: MakeHidden) -> Result<Backing> {
         let stat = rustix::fs::fstat(&root)?;
@@ -179,6 +186,8 @@ impl Backing {
             hidden: OnceLock::new(),
             make_hidden,
             making: Mutex::new(()),
+            marked: AtomicBool::new(false),
+            recorded: AtomicBool::new(false),
             limits: OnceLock::new(),
             state: FlashState::default(),
             to_sync: File::from(to_sync),
@@ -187,8 +196,11 @@ impl Backing {
             volume,
             flushes: Flushes::default(),
         };
+        let marked = is_marked(&backing.to_sync);
+        backing.marked.store(marked, Ordering::Relaxed);
         match rustix::fs::statat(&backing.root, HIDDEN, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => backing.recover()?,
+            Err(Errno::NOENT) if marked => backing.clear_root()?,
             Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
         }
@@ -198,18 +210,46 @@ impl Backing {
     /// Does what a crash left to be done.
     fn recover(&self) -> Result<()> {
         let hidden = self.hidden()?;
+        let temps = self.temps_found(hidden)?;
         let dirs = recovery::Directories {
             root: self.root.as_fd(),
             hidden: hidden.dir.as_fd(),
-            temps: hidden.temps.as_fd(),
+            // Without it there is no copy: the hidden directory has no name of one.
+            temps: temps.unwrap_or(hidden.dir.as_fd()),
         };
         let epochs = recovery::recover(dirs)?;
         if epochs > 0 {
             let epochs = counted(epochs as u64, "epoch");
             info!("after a crash: applied {epochs} of delayed syncs from the log");
         }
+        self.clear_root()?;
         self.clear(hidden)?;
         self.limits().map(drop)
+    }
+
+    /// Notes in BACKING that a mount has changed it, before the first change. An attribute of the
+    /// directory takes no inode. It does where the file system shows whether it is read-only, which
+    /// elsewhere only opening the lock file does.
+    ///
+    /// # Errors
+    ///
+    /// BACKING's file system takes neither the attribute nor the hidden directory.
+    pub(crate) fn mark(&self) -> Result<()> {
+        if self.hidden.get().is_some() || self.marked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if self.volume.shows_errors() {
+            match rustix::fs::fsetxattr(&self.to_sync, MARK, b"1", XattrFlags::empty()) {
+                Ok(()) => {
+                    self.marked.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(Errno::ROFS) => return Err(Errno::ROFS),
+                // It has no such attributes, or no space for one.
+                Err(_) => (),
+            }
+        }
+        self.hidden().map(drop)
     }
 
     /// The hidden directory, which this makes if there is none yet.
@@ -227,13 +267,20 @@ impl Backing {
         }
         (self.make_hidden.0)()?;
         let dir = open_beneath(&self.root, OsStr::new(HIDDEN), DIRECTORY)?;
-        match rustix::fs::mkdirat(&dir, TEMPS, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => (),
-            Err(error) => return Err(error),
+        let flags = flags(&dir);
+        Ok(self.hidden.get_or_init(|| Hidden { dir, temps: OnceLock::new(), flags }))
+    }
+
+    /// The directory for copies, if there is one.
+    fn temps_found<'a>(&self, hidden: &'a Hidden) -> Result<Option<BorrowedFd<'a>>> {
+        if let Some(temps) = hidden.temps.get() {
+            return Ok(Some(temps.as_fd()));
         }
-        let temps = open_beneath(&dir, OsStr::new(TEMPS), DIRECTORY)?;
-        let flags = flags(&temps);
-        Ok(self.hidden.get_or_init(|| Hidden { dir, temps, flags }))
+        match open_beneath(&hidden.dir, OsStr::new(TEMPS), DIRECTORY) {
+            Ok(temps) => Ok(Some(hidden.temps.get_or_init(|| temps).as_fd())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The flags of the directory for copies; directories inherit those that matter.
@@ -244,82 +291,109 @@ impl Backing {
     /// A partial copy left by a crash has no name that an application could use, so it can be
     /// deleted.
     fn clear(&self, hidden: &Hidden) -> Result<()> {
-        self.clear_places(hidden)?;
-        let listing = rustix::fs::openat(
-            &hidden.temps,
-            ".",
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        for entry in Dir::new(listing)? {
-            let entry = entry?;
-            if entry.file_name() != c"." && entry.file_name() != c".." {
-                rustix::fs::unlinkat(&hidden.temps, entry.file_name(), AtFlags::empty())?;
+        match open_beneath(&hidden.dir, OsStr::new(PLACES), DIRECTORY) {
+            Ok(places) => {
+                for (_, _, record) in list(&places)? {
+                    self.clear_recorded(&places, &record)?;
+                }
+                rustix::fs::unlinkat(&hidden.dir, PLACES, AtFlags::REMOVEDIR)?;
             }
+            Err(Errno::NOENT) => (),
+            Err(error) => return Err(error),
+        }
+        let Some(temps) = self.temps_found(hidden)? else { return Ok(()) };
+        for (_, _, name) in list(temps)? {
+            rustix::fs::unlinkat(temps, &*name, AtFlags::empty())?;
         }
         Ok(())
     }
 
-    /// Removes the copies that a crash left in directories of applications, and the records of
-    /// these directories.
-    fn clear_places(&self, hidden: &Hidden) -> Result<()> {
-        let places = match open_beneath(&hidden.dir, OsStr::new(PLACES), DIRECTORY) {
-            Err(Errno::NOENT) => return Ok(()),
-            places => places?,
-        };
-        for (_, _, record) in list(&places)? {
-            let path = rustix::fs::readlinkat(&places, &*record, Vec::new())?;
-            // Without `O_PATH`: a link on the way ends the search.
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            match open_beneath(&self.root, OsStr::from_bytes(path.to_bytes()), flags) {
-                Ok(dir) => {
-                    let stat = rustix::fs::fstat(&dir)?;
-                    match list(&dir).and_then(|names| remove_copies(&dir, &names)) {
-                        Ok(0) => (),
-                        Ok(_) => {
-                            let modified = Time { s: stat.st_mtime, ns: stat.st_mtime_nsec as u32 };
-                            keep_time(&dir, modified);
-                        }
-                        // Such as a directory that takes no changes any more.
-                        Err(errno) => {
-                            let path = path.to_string_lossy();
-                            warn!(errno = errno.raw_os_error(), "{path}: removing copies: {errno}");
-                        }
-                    }
-                }
-                // The directory was renamed or removed, or is a link now.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => (),
-                Err(error) => return Err(error),
-            }
-            rustix::fs::unlinkat(&places, &*record, AtFlags::empty())?;
+    /// Removes the copies in BACKING itself, the records there, and the copies in the directories
+    /// that these name.
+    fn clear_root(&self) -> Result<()> {
+        let stat = rustix::fs::fstat(&self.root)?;
+        let mut names = list(&self.root)?;
+        names.retain(|(.., name)| is_temporary(name));
+        if names.is_empty() {
+            return Ok(());
         }
-        rustix::fs::unlinkat(&hidden.dir, PLACES, AtFlags::REMOVEDIR)
+        let mut copies = Vec::new();
+        for found in names {
+            let about = rustix::fs::statat(&self.root, &*found.2, AtFlags::SYMLINK_NOFOLLOW)?;
+            let is_link = FileType::from_raw_mode(about.st_mode) == FileType::Symlink;
+            match is_link {
+                // Users who may write to BACKING can make such links.
+                true if about.st_uid == rustix::process::geteuid().as_raw() => {
+                    self.clear_recorded(&self.root, &found.2)?;
+                }
+                true => (),
+                false => copies.push(found),
+            }
+        }
+        if let Err(errno) = remove_copies(&self.root, &copies) {
+            warn!(errno = errno.raw_os_error(), "removing copies in BACKING: {errno}");
+        }
+        keep_time(&self.root, Time { s: stat.st_mtime, ns: stat.st_mtime_nsec as u32 });
+        Ok(())
     }
 
-    /// Records that copies may be in the directory with this path from BACKING on.
+    /// Removes the copies in the directory that a record names, and the record.
+    fn clear_recorded(&self, records: impl AsFd, record: &OsStr) -> Result<()> {
+        let path = rustix::fs::readlinkat(&records, record, Vec::new())?;
+        // Without `O_PATH`: a link on the way ends the search.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match open_beneath(&self.root, OsStr::from_bytes(path.to_bytes()), flags) {
+            Ok(dir) => {
+                let stat = rustix::fs::fstat(&dir)?;
+                match list(&dir).and_then(|names| remove_copies(&dir, &names)) {
+                    Ok(0) => (),
+                    Ok(_) => {
+                        let modified = Time { s: stat.st_mtime, ns: stat.st_mtime_nsec as u32 };
+                        keep_time(&dir, modified);
+                    }
+                    // Such as a directory that takes no changes any more.
+                    Err(errno) => {
+                        let path = path.to_string_lossy();
+                        warn!(errno = errno.raw_os_error(), "{path}: removing copies: {errno}");
+                    }
+                }
+            }
+            // The directory was renamed or removed, or is a link now.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => (),
+            Err(error) => return Err(error),
+        }
+        rustix::fs::unlinkat(&records, record, AtFlags::empty())
+    }
+
+    /// Records that copies may be in the directory with this path from BACKING on: a link in
+    /// BACKING itself, with a temporary name, leads to it. `None`: in BACKING itself, where the
+    /// next start looks without a record.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the number is taken; others of `symlink`, such as `ENAMETOOLONG`.
-    pub(crate) fn record(&self, number: u64, path: &[u8]) -> Result<()> {
-        let hidden = &self.hidden()?.dir;
-        let record = || rustix::fs::symlinkat(path, hidden, format!("{PLACES}/{number:x}"));
-        match record() {
-            Err(Errno::NOENT) => {
-                rustix::fs::mkdirat(hidden, PLACES, Mode::RWXU)?;
-                record()
+    /// Those of `symlink`, such as `ENAMETOOLONG`.
+    pub(crate) fn record(&self, path: Option<&[u8]>) -> Result<()> {
+        self.mark()?;
+        self.recorded.store(true, Ordering::Relaxed);
+        let Some(path) = path else { return Ok(()) };
+        loop {
+            match rustix::fs::symlinkat(path, &self.root, self.next_temporary()) {
+                Err(Errno::EXIST) => (),
+                done => return done,
             }
-            done => done,
         }
     }
 
-    /// Largest size of a file on flash, bytes.
+    /// Whether a file on flash may have this size, bytes.
     ///
     /// # Errors
     ///
     /// The file with which this is found out cannot be made.
-    pub(crate) fn largest_file(&self) -> Result<u64> {
-        Ok(self.limits()?.largest_file)
+    pub(crate) fn holds_file_of(&self, bytes: u64) -> Result<bool> {
+        match self.limits.get() {
+            None if bytes <= HELD_BY_ALL => Ok(true),
+            _ => Ok(bytes <= self.limits()?.largest_file),
+        }
     }
 
     /// Times on flash are multiples of this, ns.
@@ -352,11 +426,24 @@ impl Backing {
 
     /// Removes all internal files except the lock, which belongs to its holder.
     pub(crate) fn tidy(&self) -> Result<()> {
-        let Some(hidden) = self.hidden.get() else { return Ok(()) };
-        self.clear(hidden)?;
-        // Of an earlier version.
-        let _ = rustix::fs::unlinkat(&hidden.dir, "writable", AtFlags::empty());
-        rustix::fs::unlinkat(&hidden.dir, TEMPS, AtFlags::REMOVEDIR)
+        if self.recorded.load(Ordering::Relaxed) {
+            self.clear_root()?;
+        }
+        if let Some(hidden) = self.hidden.get() {
+            self.clear(hidden)?;
+            // Of an earlier version.
+            let _ = rustix::fs::unlinkat(&hidden.dir, "writable", AtFlags::empty());
+            if self.temps_found(hidden)?.is_some() {
+                rustix::fs::unlinkat(&hidden.dir, TEMPS, AtFlags::REMOVEDIR)?;
+            }
+        }
+        if self.marked.load(Ordering::Relaxed) {
+            match rustix::fs::fremovexattr(&self.to_sync, MARK) {
+                Ok(()) | Err(Errno::NODATA) => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Opens a directory by name.
@@ -455,7 +542,7 @@ impl Backing {
 
     /// Creates a file that will get no name.
     pub(crate) fn create_unnamed_in_hidden(&self) -> Result<Option<File>> {
-        self.create_unnamed(&self.hidden()?.temps)
+        self.create_unnamed(&self.hidden()?.dir)
     }
 
     /// The next number of a file in the hidden directory.
@@ -463,9 +550,17 @@ impl Backing {
         self.next_number()
     }
 
-    /// The directory for copies.
+    /// The directory for copies, which the first of them makes.
     pub(crate) fn temps(&self) -> Result<BorrowedFd<'_>> {
-        Ok(self.hidden()?.temps.as_fd())
+        let hidden = self.hidden()?;
+        if let Some(temps) = hidden.temps.get() {
+            return Ok(temps.as_fd());
+        }
+        match rustix::fs::mkdirat(&hidden.dir, TEMPS, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => (),
+            Err(error) => return Err(error),
+        }
+        self.temps_found(hidden)?.ok_or(Errno::NOENT)
     }
 
     /// Creates a file with this name in the hidden directory.
@@ -523,7 +618,8 @@ impl Backing {
 
     /// Whether BACKING is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.state.is_read_only(&self.root, self.hidden.get().map(|hidden| &hidden.dir))
+        let hidden = self.hidden.get().map(|hidden| &hidden.dir);
+        self.state.is_read_only(&self.root, hidden, &self.volume)
     }
 
     /// Refuses a change of a file in RAM that could not be written back.
@@ -532,9 +628,9 @@ impl Backing {
     ///
     /// `EROFS` if BACKING is read-only.
     pub(crate) fn refuse_if_read_only(&self) -> Result<()> {
-        match self.hidden() {
+        match self.mark() {
             Err(Errno::ROFS) => Err(Errno::ROFS),
-            // A change that needs the directory fails itself; the removal of a file does not.
+            // A change that needs more space fails itself; the removal of a file does not.
             _ if self.is_read_only() => Err(Errno::ROFS),
             _ => Ok(()),
         }
@@ -542,7 +638,8 @@ impl Backing {
 
     /// Whether BACKING is mounted with `sync`: every write is durable when it returns.
     pub(crate) fn is_synchronous(&self) -> bool {
-        self.state.is_synchronous(&self.root, self.hidden.get().map(|hidden| &hidden.dir))
+        let hidden = self.hidden.get().map(|hidden| &hidden.dir);
+        self.state.is_synchronous(&self.root, hidden, &self.volume)
     }
 
     /// Time after which the kernel has committed a name on its own.
@@ -573,6 +670,11 @@ impl Backing {
         self.flushes.issued(synced);
         rustix::fs::syncfs(&self.to_sync)
     }
+}
+
+/// Whether a mount has changed this directory, and has not ended cleanly.
+pub(crate) fn is_marked(dir: impl AsFd) -> bool {
+    rustix::fs::fgetxattr(dir, MARK, &mut [0; 8]).is_ok()
 }
 
 /// Removes our copies among these names of a directory, and returns how many there were.
@@ -639,6 +741,9 @@ fn has_birth(root: BorrowedFd<'_>) -> bool {
     rustix::fs::statx(root, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)
         .is_ok_and(|stat| StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME))
 }
+
+/// Files of this size can be everywhere, bytes.
+const HELD_BY_ALL: u64 = i32::MAX as u64;
 
 /// Granularity of times where a file shows when it was made, ns.
 const NS_KEPT: u32 = 1;

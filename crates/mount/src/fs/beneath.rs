@@ -11,6 +11,10 @@ pub const HIDDEN: &str = ".flashsift";
 /// The file in it that the daemon holds locked.
 pub(crate) const LOCK: &str = "lock";
 
+/// The attribute of BACKING that is there from the first change of a mount to its clean end, where
+/// the file system needs no lock file.
+pub(crate) const MARK: &str = "user.flashsift.mounted";
+
 /// The log of epochs in the hidden directory.
 pub(crate) const LOG: &str = "epochs";
 

@@ -4,11 +4,12 @@
 //! cannot be written back, so the mount must accept no more of them. ext4 does not show in `statfs`
 //! that an error made it read-only (since Linux 6.12), but it refuses to open a file for writing.
 //! Opening one changes nothing on flash and waits for nothing, also while the file system is
-//! frozen. The lock file is opened: each further file of ours could make inodes of applications
-//! cross a block of ext4's table, which would cost a block in each commit. Before the first change
-//! there is no lock file, and `statfs` has to do.
+//! frozen. The lock file is opened, if there is one. If not, the options of the mount say the same:
+//! a file of ours could make inodes of applications cross a block of ext4's table, which would cost
+//! a block in each commit.
 
 use super::beneath::LOCK;
+use super::volume::Volume;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -28,16 +29,26 @@ pub(crate) struct FlashState {
 
 impl FlashState {
     /// Whether the file system is read-only.
-    pub(crate) fn is_read_only(&self, root: &OwnedFd, hidden: Option<&OwnedFd>) -> bool {
-        self.ask(root, hidden) & READ_ONLY != 0
+    pub(crate) fn is_read_only(
+        &self,
+        root: &OwnedFd,
+        hidden: Option<&OwnedFd>,
+        volume: &Volume,
+    ) -> bool {
+        self.ask(root, hidden, volume) & READ_ONLY != 0
     }
 
     /// Whether it is mounted with `sync`: every write is durable when it returns.
-    pub(crate) fn is_synchronous(&self, root: &OwnedFd, hidden: Option<&OwnedFd>) -> bool {
-        self.ask(root, hidden) & SYNCHRONOUS != 0
+    pub(crate) fn is_synchronous(
+        &self,
+        root: &OwnedFd,
+        hidden: Option<&OwnedFd>,
+        volume: &Volume,
+    ) -> bool {
+        self.ask(root, hidden, volume) & SYNCHRONOUS != 0
     }
 
-    fn ask(&self, root: &OwnedFd, hidden: Option<&OwnedFd>) -> u64 {
+    fn ask(&self, root: &OwnedFd, hidden: Option<&OwnedFd>, volume: &Volume) -> u64 {
         let now = clock_gettime(ClockId::MonotonicCoarse);
         let now = (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) & !3 | 4;
         let answered = self.answered.load(Ordering::Relaxed);
@@ -46,8 +57,12 @@ impl FlashState {
         }
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut answer = now;
-        let open = |hidden| rustix::fs::openat(hidden, LOCK, flags, Mode::empty());
-        if hidden.is_some_and(|hidden| open(hidden).err() == Some(Errno::ROFS)) {
+        let open = |dir| rustix::fs::openat(dir, LOCK, flags, Mode::empty());
+        let refuses = match hidden {
+            Some(hidden) => open(hidden).err() == Some(Errno::ROFS),
+            None => volume.has_failed(),
+        };
+        if refuses {
             answer |= READ_ONLY;
         }
         let flash = rustix::fs::fstatvfs(root).map(|flash| flash.f_flag);

@@ -477,7 +477,7 @@ impl Fs {
                 let is_new = file_state.waiting().is_none();
                 let is_write = matches!(change, Change::Write { .. });
                 waits = waits
-                    && end <= self.backing.largest_file()?
+                    && self.backing.holds_file_of(end)?
                     && self.reservation.take(bytes).is_ok();
                 let ram = (waits && is_write && is_new).then(|| self.begin_waiting(ino, &file));
                 if matches!(ram, Some(None)) {
@@ -493,7 +493,7 @@ impl Fs {
                 self.waits_now(ino, file_state, begins);
                 return done;
             };
-            if end > self.backing.largest_file()? {
+            if !self.backing.holds_file_of(end)? {
                 return Err(Errno::FBIG);
             }
             let handed_over = matches!(stays.residence(), Residence::HandedOver);

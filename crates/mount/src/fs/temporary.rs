@@ -24,7 +24,6 @@ pub(crate) fn temporary(number: u64) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Temps {
     pub(super) dirs: HashMap<Ino, u32>,
-    pub(super) next_record: u64,
 }
 
 impl Temps {

@@ -3,9 +3,9 @@
 //! A rename within one directory costs fewer blocks of the journal than one between two, so a copy
 //! gets its temporary name in the directory of its file. Applications neither see nor can use such
 //! names. After a kill, the next start has to find what is left of them without a search through
-//! BACKING: before the first copy in a directory, the path of the directory is recorded in
-//! `.flashsift/places`. File systems make names durable in order, so a power cut leaves no copy
-//! without its record.
+//! BACKING: before the first copy in a directory, its record is made, a link to the directory in
+//! BACKING itself, which has a temporary name, too. File systems make names durable in order, so a
+//! power cut leaves no copy without its record.
 
 use super::backing::{Backing, OpenDir, keep_time, list, remove_copies};
 use super::namespace::Namespace;
@@ -91,23 +91,23 @@ impl Namespace {
         if self.temps.dirs.len() >= RECORDED {
             return Err(Errno::NOSPC);
         }
-        // A record takes no inode that a file in RAM will need.
-        self.backing.spare_files(self.named_in_ram().len() as u64 + 1)?;
-        let path = joined(&self.names_between(ROOT, dir).ok_or(Errno::STALE)?);
-        self.record_path(&path)?;
+        if dir == ROOT {
+            self.backing.record(None)?;
+        } else {
+            // A record takes no inode that a file in RAM will need.
+            self.backing.spare_files(self.named_in_ram().len() as u64 + 1)?;
+            let path = joined(&self.names_between(ROOT, dir).ok_or(Errno::STALE)?);
+            self.record_path(&path)?;
+        }
         self.temps.dirs.insert(dir, 0);
         Ok(())
     }
 
     fn record_path(&mut self, path: &[u8]) -> Result<()> {
-        loop {
-            let number = self.temps.next_record;
-            self.temps.next_record += 1;
-            match self.backing.record(number, path) {
-                Err(Errno::EXIST) => (),
-                done => return done,
-            }
-        }
+        let time = self.attr_of(ROOT)?.mtime;
+        let recorded = self.backing.record(Some(path));
+        keep_time(&self.backing.root, time);
+        recorded
     }
 
     /// Gives a file a name that may be in use, by a temporary name in the same directory if the
@@ -204,7 +204,9 @@ impl Backing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::temporary::temporary;
+    use crate::fs::backing::{MakeHidden, is_marked};
+    use crate::fs::beneath::MARK;
+    use crate::fs::temporary::{is_temporary, temporary};
     use crate::{Caller, Config, Fs, Store};
     use rustix::fs::RenameFlags;
     use std::path::Path;
@@ -221,6 +223,18 @@ mod tests {
         let backing = File::open(folder.join("backing")).unwrap();
         let store = Store::in_dir(&folder.join("store")).unwrap();
         Fs::new(backing.into(), store, Config::default()).unwrap()
+    }
+
+    /// The same, without a file of ours in BACKING; `None` where the file system needs one.
+    fn start_without_files(folder: &Path) -> Option<Fs> {
+        for name in ["backing", "store"] {
+            let _ = std::fs::create_dir(folder.join(name));
+        }
+        let backing = File::open(folder.join("backing")).unwrap();
+        let store = Store::in_dir(&folder.join("store")).unwrap();
+        let none = MakeHidden(Box::new(|| Err(Errno::NOSPC)));
+        let fs = Fs::lazy(backing.into(), none, store, Config::default()).unwrap();
+        fs.backing.volume.shows_errors().then_some(fs)
     }
 
     /// A copy in a directory of applications; `None` where BACKING's file system takes none there.
@@ -240,23 +254,36 @@ mod tests {
     // Promises: Mount 8.
     #[test]
     fn the_next_start_removes_what_a_kill_left() {
+        for start in [|folder: &Path| Some(start(folder)), start_without_files] {
+            removes_what_a_kill_left(start);
+        }
+    }
+
+    fn removes_what_a_kill_left(start: fn(&Path) -> Option<Fs>) {
         let folder = tempfile::tempdir().unwrap();
-        let fs = start(folder.path());
+        let Some(fs) = start(folder.path()) else {
+            println!("SKIPPED: only ext4 needs no file");
+            return;
+        };
         let dir = fs.mkdir(&caller(), ROOT, OsStr::new("dir"), 0o755).unwrap().ino;
         let inner = fs.mkdir(&caller(), dir, OsStr::new("inner"), 0o755).unwrap().ino;
         let Some(copy) = copy_in(&fs, inner) else { return };
+        let beside = copy_in(&fs, ROOT).unwrap();
         let (from, to) = ((ROOT, OsStr::new("dir")), (ROOT, OsStr::new("renamed")));
         fs.rename(0, from, to, RenameFlags::empty()).unwrap();
         drop(fs);
         let backing = folder.path().join("backing");
         let inner = backing.join("renamed/inner");
         assert!(inner.join(&copy).exists(), "the copy is there after the kill");
+        assert!(backing.join(&beside).exists(), "and the one in BACKING itself");
         std::fs::write(inner.join("other"), "").unwrap();
-        let fs = start(folder.path());
+        let fs = start(folder.path()).unwrap();
         assert!(!inner.join(&copy).exists() && inner.join("other").exists());
+        assert!(!backing.join(&beside).exists());
         fs.tidy().unwrap();
-        let left = std::fs::read_dir(backing.join(".flashsift")).unwrap().count();
-        assert_eq!(left, 0, "records");
+        let left: Vec<_> = std::fs::read_dir(&backing).unwrap().flatten().collect();
+        let left: Vec<_> = left.iter().map(std::fs::DirEntry::file_name).collect();
+        assert!(!left.iter().any(|name| is_temporary(name)), "records: {left:?}");
     }
 
     /// A record is not followed out of BACKING, whatever stands there since.
@@ -270,16 +297,46 @@ mod tests {
         let copy = outside.join(temporary(1));
         std::fs::write(&copy, "").unwrap();
         std::os::unix::fs::symlink(&outside, backing.join("link")).unwrap();
+        // As an earlier version left them.
         std::fs::create_dir(backing.join(".flashsift/places")).unwrap();
         let absolute = outside.to_str().unwrap();
-        for (number, target) in
-            ["../outside", "link", "link/.", absolute, "gone"].iter().enumerate()
-        {
-            let record = backing.join(format!(".flashsift/places/{number}"));
-            std::os::unix::fs::symlink(target, record).unwrap();
+        for (number, target) in (0..).zip(["../outside", "link", "link/.", absolute, "gone"]) {
+            let earlier = format!(".flashsift/places/{number}");
+            for record in [earlier, temporary(number)] {
+                std::os::unix::fs::symlink(target, backing.join(record)).unwrap();
+            }
         }
         start(folder.path()).tidy().unwrap();
         assert!(copy.exists());
+        assert!(!backing.join(".flashsift/places").exists());
+        assert!(std::fs::symlink_metadata(backing.join(temporary(0))).is_err());
+    }
+
+    /// A mount on ext4 gives BACKING an attribute instead of a file. Applications do not see it,
+    /// and the end removes it.
+    // Promises: Mount 83.
+    #[test]
+    fn the_mark_of_a_mount_is_invisible_and_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(fs) = start_without_files(folder.path()) else {
+            println!("SKIPPED: only ext4 needs no file");
+            return;
+        };
+        let backing = folder.path().join("backing");
+        let marked = || is_marked(File::open(&backing).unwrap());
+        assert!(!marked());
+        fs.mkdir(&caller(), ROOT, OsStr::new("dir"), 0o755).unwrap();
+        assert!(marked());
+        let name = OsStr::new(MARK);
+        assert_eq!(fs.get_xattr(ROOT, name), Err(Errno::NODATA));
+        assert_eq!(fs.set_xattr(&caller(), ROOT, name, b"2", 0), Err(Errno::PERM));
+        assert_eq!(fs.remove_xattr(ROOT, name), Err(Errno::NODATA));
+        fs.set_xattr(&caller(), ROOT, OsStr::new("user.a"), b"b", 0).unwrap();
+        let listed = fs.list_xattr(ROOT).unwrap();
+        assert!(!listed.windows(MARK.len()).any(|part| part == MARK.as_bytes()));
+        assert!(listed.ends_with(b"user.a\0"));
+        fs.tidy().unwrap();
+        assert!(!marked());
     }
 
     /// Applications neither see nor use the name of a copy, and can remove its directory.

@@ -84,7 +84,7 @@ fn more_events_than_the_queue_holds_arrive_in_order() {
 /// below. Each module uses only modules that come before it.
 const MODULES: &[&str] = &[
     // Names, numbers, and the system calls of one kind.
-    "types beneath flash_state caller volume temporary drops copying recovery",
+    "types beneath volume flash_state caller temporary drops copying recovery",
     // A file, and the places where files are kept.
     "store delayed_file waiting residence opens decider writes backing reservation table failures",
     // The objects.

@@ -48,17 +48,20 @@ pub(crate) struct Volume {
     /// Whether files can be created without a name; found out by trying.
     unnamed: AtomicBool,
     committed: Duration,
+    /// The options of an ext4, as the kernel shows them at the moment.
+    options: Option<File>,
 }
 
 impl Volume {
     pub(crate) fn new(dir: BorrowedFd<'_>) -> Result<Volume> {
-        let (mut kind, mut committed) = (Kind::Other, COMMITTED);
+        let (mut kind, mut committed, mut options) = (Kind::Other, COMMITTED, None);
         match rustix::fs::fstatfs(dir)?.f_type as u32 {
             EXT4 => {
                 let device = rustix::fs::fstat(dir)?.st_dev;
                 if let Some(ext4) = Ext4::new(device) {
                     kind = Kind::Ext4 { fast_commit: ext4.fast_commit };
                     committed = ext4.interval.map_or(COMMITTED, |every| every * INTERVALS);
+                    options = Some(ext4.options);
                 }
             }
             XFS => kind = Kind::Xfs,
@@ -67,7 +70,21 @@ impl Volume {
             _ => (),
         }
         let unnamed = !matches!(kind, Kind::Ext4 { fast_commit: true } | Kind::Other);
-        Ok(Volume { kind, unnamed: AtomicBool::new(unnamed), committed })
+        Ok(Volume { kind, unnamed: AtomicBool::new(unnamed), committed, options })
+    }
+
+    /// Whether [`Volume::has_failed`] tells of every error that made the file system read-only and
+    /// that `statfs` does not show.
+    pub(crate) fn shows_errors(&self) -> bool {
+        self.options.is_some()
+    }
+
+    /// Whether an error of its own made an ext4 read-only.
+    pub(crate) fn has_failed(&self) -> bool {
+        let Some(options) = &self.options else { return false };
+        let mut shown = [0; 4096];
+        let len = options.read_at(&mut shown, 0).unwrap_or(0);
+        shown[..len].split(|byte| *byte == b'\n').any(|option| option == b"emergency_ro")
     }
 
     /// Whether a flushed file that then gets its name is found whole or not at all after a crash.
@@ -172,6 +189,7 @@ fn wait_for_blocks(file: &File) -> Result<()> {
 struct Ext4 {
     fast_commit: bool,
     interval: Option<Duration>,
+    options: File,
 }
 
 impl Ext4 {
@@ -180,8 +198,8 @@ impl Ext4 {
         let numbers = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
         let block = std::fs::read_link(Path::new("/sys/dev/block").join(numbers)).ok()?;
         let name = block.file_name()?.to_str()?.to_owned();
-        let options =
-            std::fs::read_to_string(Path::new("/proc/fs/ext4").join(&name).join("options")).ok()?;
+        let file = File::open(Path::new("/proc/fs/ext4").join(&name).join("options")).ok()?;
+        let options = std::io::read_to_string(&file).ok()?;
         let journal = format!("{name}-");
         let mut journals = std::fs::read_dir("/proc/fs/jbd2").ok()?.flatten();
         if !journals.any(|entry| entry.file_name().to_string_lossy().starts_with(&journal)) {
@@ -192,7 +210,7 @@ impl Ext4 {
         // Without the right to read the device, fast commits have to be assumed.
         let fast_commit = options.lines().any(|option| option == "fc_debug_force")
             || has_fast_commit(&Path::new("/dev").join(&name)).unwrap_or(true);
-        Some(Ext4 { fast_commit, interval })
+        Some(Ext4 { fast_commit, interval, options: file })
     }
 }
 

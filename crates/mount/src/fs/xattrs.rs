@@ -1,13 +1,13 @@
 //! Extended attributes, access control lists among them.
 
 use super::Fs;
-use super::beneath::proc_path;
+use super::beneath::{MARK, proc_path};
 use super::caller::{User, as_user, keeps_setgid};
 use super::copying::{XATTR_BYTES, xattr_names, xattr_value};
 use super::mover::Job;
 use super::reservation::ATTRIBUTES_BYTES;
 use super::table::Node;
-use super::types::{Caller, Changes, Ino};
+use super::types::{Caller, Changes, Ino, ROOT};
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -25,6 +25,11 @@ fn bytes_in_use(path: &Path) -> Result<usize> {
     xattr_names(path)?.iter().try_fold(0, |sum, name| {
         Ok(sum + BYTES_EACH + name.count_bytes() + xattr_value(path, name)?.len())
     })
+}
+
+/// Whether this is the attribute that a mount gives BACKING.
+fn is_ours(ino: Ino, name: &OsStr) -> bool {
+    ino == ROOT && name == MARK
 }
 
 /// The path of a file's attributes, and the descriptors that must stay open meanwhile.
@@ -63,6 +68,9 @@ impl Fs {
     ///
     /// `ENODATA`: there is no such attribute. `EOPNOTSUPP`, `EACCES`.
     pub fn get_xattr(&self, ino: Ino, name: &OsStr) -> Result<Vec<u8>> {
+        if is_ours(ino, name) {
+            return Err(Errno::NODATA);
+        }
         self.look(ino, |path| xattr_value(path, name))
     }
 
@@ -76,6 +84,11 @@ impl Fs {
             let mut list = vec![0; XATTR_BYTES];
             let len = rustix::fs::listxattr(path, &mut list[..])?;
             list.truncate(len);
+            if ino == ROOT {
+                let names = list.split_inclusive(|byte| *byte == 0);
+                let shown = names.filter(|name| name.strip_suffix(&[0]) != Some(MARK.as_bytes()));
+                list = shown.flatten().copied().collect();
+            }
             Ok(list)
         })
     }
@@ -130,6 +143,9 @@ impl Fs {
         value: &[u8],
         flags: i32,
     ) -> Result<()> {
+        if is_ours(ino, name) {
+            return Err(Errno::PERM);
+        }
         let flags = XattrFlags::from_bits_retain(flags as u32);
         let adds = BYTES_EACH + name.len() + value.len();
         if name == "security.capability"
@@ -148,6 +164,9 @@ impl Fs {
     /// `ENODATA` if there is none; `ESTALE` if the file is not known; `EROFS` if BACKING is
     /// read-only; any error of BACKING.
     pub fn remove_xattr(&self, ino: Ino, name: &OsStr) -> Result<()> {
+        if is_ours(ino, name) {
+            return Err(Errno::NODATA);
+        }
         self.change_xattr(User::ROOT, ino, 0, |path| rustix::fs::removexattr(path, name))
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fs::beneath::MARK;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     fs::{self, Permissions},
@@ -80,11 +81,21 @@ fn until_awaited(directory: &Path) {
     }
 }
 
+/// As the first change does where the lock needs no file.
+fn mark(root: &OwnedFd) {
+    rustix::fs::fsetxattr(root, MARK, b"1", rustix::fs::XattrFlags::empty()).unwrap();
+}
+
 #[test]
 fn a_waiting_process_learns_how_the_mount_ended() {
     let two = Two::new();
     let (backing, seen) = (two.path("backing"), two.path("seen"));
-    for (clean, left) in [(true, Left::Nothing), (false, Left::Remains)] {
+    for (files, clean, left) in [
+        (true, true, Left::Nothing),
+        (true, false, Left::Remains),
+        (false, true, Left::Nothing),
+        (false, false, Left::Remains),
+    ] {
         let place = two.take(&backing, &seen).unwrap();
         let thread = std::thread::spawn({
             let backing = backing.clone();
@@ -92,12 +103,19 @@ fn a_waiting_process_learns_how_the_mount_ended() {
         });
         until_awaited(&backing);
         // As the first change does.
-        place.lock.make_hidden().unwrap();
+        match files {
+            true => place.lock.make_hidden().unwrap(),
+            false => mark(&place.root),
+        }
+        if !files && clean {
+            rustix::fs::fremovexattr(&place.root, MARK).unwrap();
+        }
         match clean {
             true => place.lock.remove(place.root).unwrap(),
             false => drop(place),
         }
         assert_eq!(thread.join().unwrap(), left);
+        let _ = fs::remove_dir_all(backing.join(HIDDEN));
     }
     two.take(&backing, &seen).expect("what a killed one left is no hindrance");
 }
@@ -105,10 +123,18 @@ fn a_waiting_process_learns_how_the_mount_ended() {
 #[test]
 fn an_ending_holder_is_distinguished_from_a_running_one() {
     let two = Two::new();
+    for makes_files in [true, false] {
+        ending_is_distinguished_from_running(&two, makes_files);
+    }
+}
+
+fn ending_is_distinguished_from_running(two: &Two, makes_files: bool) {
     let (backing, seen) = (two.path("backing"), two.path("seen"));
     let place = two.take(&backing, &seen).unwrap();
     let pid = Some(std::process::id());
-    place.lock.make_hidden().unwrap();
+    if makes_files {
+        place.lock.make_hidden().unwrap();
+    }
     let stuck = || match two.take(&backing, &seen) {
         Err(Refused::Ending(ending)) => {
             assert_eq!((&ending.backing, ending.pid), (&backing, pid));
