@@ -333,7 +333,7 @@ def report(alone, before, again, examined, tried):
         saved = base - all_bytes(after)
         rows.append([remedy["number"], remedy["title"], mib(promised), f"{mib(low)} to {mib(high)}", mib(saved),
                      inside(low, saved, high), "yes" if undone else "**no**"])
-    kept = markdown(["", "remedy", "promised", "in its halves", "saved", "", "undone"], rows, (0, 1, 5, 6)).replace("|  |", "| |", 2)
+    kept = markdown(["", "remedy", "promised", "from, to", "saved", "", "undone"], rows, (0, 1, 5, 6)).replace("|  |", "| |", 2)
     listed = "\n".join(f"{one['number']}. {one['title']}" + (
         f": {mib(one['saving']['bytes_a_day'] * a_day)} MiB ({100 * one['saving']['share']:.1f} %)" if one.get("saving")
         else "") for one in examined["remedies"])
@@ -369,7 +369,8 @@ The saving of each in this time, by the doctor:
 
 ### The first remedies
 
-*Saved* is beside the mean of two runs without any, which wrote {mib(all_bytes(before))} and
+*From, to*: what the halves of the watch promise, and a tenth for the error of the models. *Saved* is beside the
+mean of two runs without any, which wrote {mib(all_bytes(before))} and
 {mib(all_bytes(again))} MiB. *Undone*: after the printed commands that undo it, the machine's mounts were as before. MiB:
 
 {kept}

@@ -49,7 +49,8 @@ Apply a remedy of the last report, measure it, and undo it:
 The saving of a remedy is estimated: the recorded accesses run again with the
 change, in models of the kernel's write-back and of ext4's journal. Beside it
 stands that of each half of the time: the closer they are, the more it says of
-a day. Ctrl-C ends the watch and shows the result so far.")]
+a day. The models may err by a tenth. Ctrl-C ends the watch and shows the
+result so far.")]
 pub(crate) struct Args {
     /// Files or directories whose file systems are watched; default: all that can be
     #[arg(value_name = "PATH")]
