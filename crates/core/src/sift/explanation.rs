@@ -8,6 +8,7 @@
 
 use super::{
     Decision, Reason,
+    meaning::Meaning,
     shelf::{Held, Shelved},
 };
 use crate::{
@@ -37,6 +38,9 @@ pub struct Explanation {
     /// Bytes that a write-back writes to flash, in whole pages. So many are fetched again, or a
     /// little less, if the file is dropped and used again.
     pub write_costs_bytes: u64,
+    /// The kind of cache and the type of the content, where a mount has read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<String>,
     /// The facts that the sifter knows of the file and of its own state, by names that end with
     /// their unit.
     pub features: Vec<Feature>,
@@ -93,6 +97,7 @@ impl Explanation {
             chance: None,
             drop_costs_bytes: None,
             write_costs_bytes: bytes.next_multiple_of(PAGE_BYTES),
+            meaning: None,
             features: Vec::new(),
         }
     }
@@ -109,6 +114,12 @@ impl Explanation {
             .with("idle_s", seconds(now.saturating_sub(file.used_us)))
             .with("opens", file.opens.get().into())
             .with("names", file.names.get().into())
+    }
+
+    /// Adds the meaning of the file.
+    pub(super) fn of_meaning(mut self, meaning: Option<Meaning>) -> Self {
+        self.meaning = meaning.map(|meaning| meaning.to_string());
+        self
     }
 
     /// Adds a fact.

@@ -17,11 +17,13 @@
 
 use super::{
     Birth, Blocked, BoxedSift, Criterion, Decision, Droppable, Explanation, FILE_COST_BYTES,
-    Intent, Keep, KeepConfig, Reason, Selection, SetupError, Sift, SifterSetup, model::FileModel,
+    Intent, Keep, KeepConfig, Reason, Selection, SetupError, Sift, SifterSetup,
+    meaning::{self, FileParts, Meaning},
+    model::FileModel,
 };
 use crate::event::{Action, Create, Event, FileId, Micros};
-use ceiling::Ceiling;
-pub use ceiling::{AGAIN, ContentKey};
+pub use ceiling::AGAIN;
+use ceiling::{Ceiling, ContentKey};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use journal::Journal;
@@ -168,11 +170,12 @@ struct HeldFile {
     program: Arc<str>,
     bytes: u64,
     content: Option<ContentKey>,
+    meaning: Option<Meaning>,
 }
 
 impl HeldFile {
     fn new(name: &str, program: Arc<str>) -> Self {
-        Self { name: name.into(), program, bytes: 0, content: None }
+        Self { name: name.into(), program, bytes: 0, content: None, meaning: None }
     }
 }
 
@@ -447,8 +450,15 @@ impl Live {
         self.by_program.entry(program).created_again.add(bytes);
     }
 
-    /// Takes the content of a file that no process has open any more.
-    pub fn closed(&mut self, now: Micros, file: FileId, content: ContentKey) {
+    /// Takes the content of a file that a process has closed.
+    pub fn closed(&mut self, now: Micros, file: FileId, parts: &FileParts) {
+        self.has_content(now, file, ContentKey::of(parts));
+        if let Some(held) = self.held.get_mut(&file) {
+            held.meaning = meaning::of(&held.name, parts);
+        }
+    }
+
+    fn has_content(&mut self, now: Micros, file: FileId, content: ContentKey) {
         let Some(held) = self.held.get_mut(&file) else { return };
         if held.content.replace(content) != Some(content)
             && let Some(bytes) = self.ceiling.closed(&held.name, content)
@@ -478,8 +488,9 @@ impl Live {
     /// Explains what the sifter does with a file that it has in RAM. `None`: it has none of this
     /// number.
     pub fn explain_held(&self, now: Micros, file: FileId) -> Option<Explanation> {
-        let held = self.held.contains_key(&file);
-        self.sifter.as_ref().filter(|_| held)?.explain(now, file)
+        let held = self.held.get(&file)?;
+        let explanation = self.sifter.as_ref()?.explain(now, file)?;
+        Some(explanation.of_meaning(held.meaning))
     }
 
     /// Notes the effects of an event on the files that the sifter has.
@@ -555,6 +566,7 @@ impl Live {
                 self.dropping.insert(file);
             }
         }
+        let explanation = explanation.map(|reason| reason.of_meaning(held.meaning));
         self.journal.decided(self.now, file, held, decision, explanation);
         Some(decision)
     }

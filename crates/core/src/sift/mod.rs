@@ -53,6 +53,7 @@ pub mod features;
 mod keep;
 pub mod live;
 mod lrb;
+pub mod meaning;
 pub mod model;
 mod none;
 mod on_pressure;

@@ -17,7 +17,7 @@ use super::waiting::{self, Waiting};
 use flashsift_core::event::{Action, FileId, OpenId};
 use flashsift_core::names::{is_kept_mapped, is_synced_database};
 use flashsift_core::page::PAGE_BYTES;
-use flashsift_core::sift::live::ContentKey;
+use flashsift_core::sift::meaning::FileParts;
 use flashsift_core::structure::extents::pages_touched;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
@@ -232,7 +232,7 @@ impl Fs {
     /// Ends an open. Returns whether it had passthrough.
     pub fn release(&self, tid: u32, open: OpenId) -> bool {
         let at = self.decider.begin(tid);
-        let content = self.content_key(open);
+        let content = self.file_parts(open);
         let mut table = self.table();
         let Some(ended) = self.opens.get(open) else { return false };
         // The number is free for others after its close.
@@ -244,13 +244,13 @@ impl Fs {
         self.unhold(&mut table, at, ino);
         drop(table);
         if let Some(content) = content {
-            self.decider.closed(file, content);
+            self.decider.closed(file, &content);
         }
         passthrough
     }
 
-    /// The content of an open file in RAM, if a sifter wants to know it.
-    fn content_key(&self, open: OpenId) -> Option<ContentKey> {
+    /// The parts of an open file in RAM that tell its content, if a sifter wants to know them.
+    fn file_parts(&self, open: OpenId) -> Option<FileParts> {
         if !self.decider.wants_content() {
             return None;
         }
@@ -258,12 +258,8 @@ impl Fs {
         let (file, in_ram) = open.file_state.open().ok()?;
         in_ram.as_ref()?;
         let size = file.metadata().ok()?.len();
-        let mut parts = [[0; ContentKey::PART_BYTES]; 2];
-        let len = size.min(ContentKey::PART_BYTES as u64);
-        for (part, at) in parts.iter_mut().zip([0, size - len]) {
-            file.read_exact_at(&mut part[..len as usize], at).ok()?;
-        }
-        (size > 0).then(|| ContentKey::new(size, &parts[0], &parts[1]))
+        let read = |at, part: &mut [u8]| file.read_exact_at(part, at);
+        FileParts::read(size, read).ok().filter(|_| size > 0)
     }
 
     /// It is open once less.

@@ -66,11 +66,12 @@ pub(crate) fn print_numbers(
     bytes: u64,
     columns: usize,
 ) -> anyhow::Result<()> {
-    let Explanation { rule, criteria, features, .. } = explanation;
+    let Explanation { rule, criteria, features, meaning, .. } = explanation;
     let criteria = criteria.iter().map(criterion).collect::<Vec<_>>().join("; ");
     let features = features.iter().filter(|feature| is_shown(feature));
     let features = features.map(feature).collect::<Vec<_>>().join(", ");
-    for words in [rule.to_string(), criteria, costs(explanation, bytes), features] {
+    let meaning = meaning.iter().map(|meaning| format!("cache of {meaning}")).collect();
+    for words in [rule.to_string(), meaning, criteria, costs(explanation, bytes), features] {
         if !words.is_empty() {
             write!(out, "{}", text::labelled("", 6, &words, columns))?;
         }

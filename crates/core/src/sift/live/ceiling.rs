@@ -26,7 +26,7 @@
 use super::Explanation;
 use crate::{
     event::Micros,
-    sift::{Intent, returns::Returns},
+    sift::{Intent, meaning::FileParts, returns::Returns},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -45,7 +45,7 @@ const ACTIVE_US: Micros = 60_000_000;
 
 /// Numbers for a file's content: files of equal content have the same, others most probably not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContentKey {
+pub(super) struct ContentKey {
     whole: u64,
     /// Of the beginning alone.
     first: u64,
@@ -53,13 +53,16 @@ pub struct ContentKey {
 }
 
 impl ContentKey {
-    /// Bytes at the beginning and at the end of a file that count.
-    pub const PART_BYTES: usize = 4096;
+    /// Returns the key of a file with these first and last bytes.
+    pub(super) fn of(parts: &FileParts) -> Self {
+        let [first, last] = parts.padded();
+        Self::new(parts.size(), first, last)
+    }
 
-    /// Returns the key of a file of this size by its first and last [`Self::PART_BYTES`] bytes.
-    pub fn new(size: u64, first: &[u8], last: &[u8]) -> Self {
+    /// Returns the key of a file of this size by its first and last bytes.
+    pub(super) fn new(size: u64, first: &[u8], last: &[u8]) -> Self {
         let hasher = FixedState::with_seed(2);
-        let is_long = size >= Self::PART_BYTES as u64;
+        let is_long = size >= FileParts::BYTES as u64;
         Self { whole: hasher.hash_one((size, first, last)), first: hasher.hash_one(first), is_long }
     }
 

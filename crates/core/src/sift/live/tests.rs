@@ -456,8 +456,8 @@ fn content_that_comes_back_under_another_name_counts() {
     let content = |n: u64| ContentKey::new(20_000, &n.to_le_bytes(), &[]);
     let write = |app: &mut App, name: &str, of: u64| {
         app.write(name, 20_000);
-        app.live.closed(app.now, FileId(app.next), content(of));
-        app.live.closed(app.now, FileId(app.next), content(of));
+        app.live.has_content(app.now, FileId(app.next), content(of));
+        app.live.has_content(app.now, FileId(app.next), content(of));
         app.live.check();
     };
     for n in 0..20 {
@@ -474,6 +474,25 @@ fn content_that_comes_back_under_another_name_counts() {
     assert_eq!(known(&app), 2, "by name, and not again by content");
 }
 
+/// A file is explained by its meaning from its close on, also once it has left RAM.
+// Promises: Mount 85.
+#[test]
+fn explanations_name_the_kind_of_cache() {
+    let mut app = App::new(chosen("drop-all"));
+    for n in 0..20 {
+        app.write(&format!("/d0/a-1.0.{n}.crate"), 20_000);
+        let file = FileId(app.next);
+        let meaning = |app: &App| app.live.explain_held(app.now, file).unwrap().meaning;
+        assert_eq!(meaning(&app), None);
+        app.live.closed(app.now, file, &FileParts::of(&[n; 9000]));
+        assert_eq!(meaning(&app).as_deref(), Some("cargo, package"));
+        app.live.check();
+    }
+    let explained = app.live.decisions().filter_map(|one| one.explanation.as_ref());
+    let meanings: BTreeSet<&str> = explained.filter_map(|one| one.meaning.as_deref()).collect();
+    assert_eq!(meanings, BTreeSet::from(["cargo, package"]));
+}
+
 /// A program replaced 30 files under their old names by new content, and its sifter was suspended
 /// for an hour: each counted as fetched again. It goes on dropping below the ceiling. Content that
 /// begins anew is new; an entry of a cache that is fetched again has its old body, and other
@@ -486,7 +505,7 @@ fn a_name_with_new_content_is_not_fetched_again() {
         let write = |app: &mut App, name: &str, first: u64, last: u64| {
             app.write(name, size);
             let content = ContentKey::new(size, &first.to_le_bytes(), &last.to_le_bytes());
-            app.live.closed(app.now, FileId(app.next), content);
+            app.live.has_content(app.now, FileId(app.next), content);
             app.live.check();
         };
         for round in 0..40 {

@@ -3,7 +3,8 @@
 use super::Decider;
 use crate::fs::types::{RehearsalStatus, SiftStatus, USED_AFTER_US};
 use flashsift_core::event::{Action, FileId, MaybeOwned, Micros};
-use flashsift_core::sift::live::{ContentKey, LiveDecision, LiveMode, LiveSifter};
+use flashsift_core::sift::live::{LiveDecision, LiveMode, LiveSifter};
+use flashsift_core::sift::meaning::FileParts;
 use flashsift_core::sift::{Explanation, SetupError};
 use flashsift_core::study::rehearsal::Rehearsal;
 use std::sync::atomic::Ordering;
@@ -103,8 +104,8 @@ impl Decider {
     }
 
     /// Reports the content of a file that was closed.
-    pub(crate) fn closed(&self, file: FileId, content: ContentKey) {
-        self.with_stream(|known, now| known.call(|sift| sift.closed(now, file, content)));
+    pub(crate) fn closed(&self, file: FileId, parts: &FileParts) {
+        self.with_stream(|known, now| known.call(|sift| sift.closed(now, file, parts)));
     }
 
     /// Reports an event of the machine, and not of a file.
