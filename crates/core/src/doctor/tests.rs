@@ -546,10 +546,12 @@ fn changes_change_what_they_say() {
 }
 
 /// SQLite's journals vanish, each changed page becomes a frame of the log, and the log is copied
-/// into the database when it has 1,000 frames.
+/// into the database when it has 1,000 frames. The syncs of the directory by which a journal becomes
+/// durable vanish, too: they stayed, and a log saved 10.5 MiB where 7.6 were promised.
 // Promises: Doctor 4.
 #[test]
 fn a_write_ahead_log_replaces_the_journals() {
+    let sync_of = |path| Action::SyncDirectory { path: MaybeOwned::owned_str(path) };
     let mut events = vec![at(2, 0, create(2, "/data.db"))];
     let mut journals = BTreeSet::new();
     for n in 0..600 {
@@ -558,6 +560,8 @@ fn a_write_ahead_log_replaces_the_journals() {
         events.push(at(2, n, create(journal, "/data.db-journal")));
         events.push(at(2, n, write(journal, 0, PAGE)));
         events.push(at(2, n, sync(journal)));
+        events.push(at(9, n, sync_of("/")));
+        events.extend([at(2, n, sync_of("/elsewhere")), at(2, n, sync_of("/"))]);
         events.push(at(2, n, write(2, 0, PAGE)));
         events.push(at(2, n, write(2, PAGE, PAGE)));
         events.push(at(2, n, sync(2)));
@@ -574,6 +578,7 @@ fn a_write_ahead_log_replaces_the_journals() {
         })
         .unwrap();
     let (mut end, mut appended, mut copied, mut synced) = (0, 0, Vec::new(), 0);
+    let mut others = 0;
     for event in &out {
         match event.action {
             Action::Write { file, offset, len, .. } if file == log => {
@@ -591,10 +596,14 @@ fn a_write_ahead_log_replaces_the_journals() {
             }
             Action::Sync { file, .. } => synced += u64::from(file == log),
             Action::Create(_) => {}
+            Action::SyncDirectory { ref path } => {
+                assert!(event.tid == 9 || &**path == "/elsewhere");
+                others += 1;
+            }
             ref other => panic!("{other:?}"),
         }
     }
-    assert_eq!((appended, synced), (1_200, 600));
+    assert_eq!((appended, synced, others), (1_200, 600, 1_200));
     assert_eq!(copied, [0, PAGE], "each page once, after 1,000 frames");
 }
 

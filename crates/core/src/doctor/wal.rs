@@ -6,7 +6,8 @@
 //! the log is synced, each page is written once, the database is synced, and the log begins again.
 //!
 //! The rollback journal writes the database's first page in each transaction, the log only when it
-//! changes. This is not known here, so the page counts each time.
+//! changes. This is not known here, so the page counts each time. A rollback journal is durable when
+//! its directory was synced, which a log needs once, when it is made.
 
 use crate::event::{Action, Create, Event, FileId, MaybeOwned};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,8 @@ pub(super) struct Rewriter<'a> {
     pages: BTreeMap<u64, u64>,
     /// Whether something was logged since the last commit.
     open: bool,
+    /// The last thread that used a journal.
+    journals_tid: Option<u32>,
 }
 
 impl<'a> Rewriter<'a> {
@@ -57,12 +60,14 @@ impl<'a> Rewriter<'a> {
             frames: 0,
             pages: BTreeMap::new(),
             open: false,
+            journals_tid: None,
         }
     }
 
     /// Appends what becomes of an event.
     pub(super) fn rewrite(&mut self, event: &Event<'static>, out: &mut Vec<Event<'static>>) {
         if event.action.file().is_some_and(|file| self.journals.contains(&file)) {
+            self.journals_tid = Some(event.tid);
             return;
         }
         let as_event = |action| Event { action, ..event.clone() };
@@ -102,8 +107,16 @@ impl<'a> Rewriter<'a> {
                     (self.end, self.frames) = (0, 0);
                 }
             }
+            Action::SyncDirectory { ref path }
+                if self.journals_tid == Some(event.tid) && self.is_above(path) => {}
             _ => out.push(event.clone()),
         }
+    }
+
+    /// Whether this is the directory of the database.
+    fn is_above(&self, directory: &str) -> bool {
+        let above = self.name.rsplit_once('/').map(|(above, _)| above);
+        above.is_some_and(|above| above == directory.trim_end_matches('/'))
     }
 }
 
