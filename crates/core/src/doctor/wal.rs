@@ -6,8 +6,8 @@
 //! the log is synced, each page is written once, the database is synced, and the log begins again.
 //!
 //! The rollback journal writes the database's first page in each transaction, the log only when it
-//! changes. This is not known here, so the page counts each time. A rollback journal is durable when
-//! its directory was synced, which a log needs once, when it is made.
+//! changes. This is not known here, so the page counts each time. A rollback journal is durable
+//! when its directory was synced, which a log needs once, when it is made.
 
 use crate::event::{Action, Create, Event, FileId, MaybeOwned};
 use std::collections::{BTreeMap, BTreeSet};
