@@ -547,7 +547,7 @@ fn changes_change_what_they_say() {
 
 /// SQLite's journals vanish, each changed page becomes a frame of the log, and the log is copied
 /// into the database when it has 1,000 frames. The syncs of the directory by which a journal
-/// becomes durable vanish, too: they stayed, and a log saved 10.5 MiB where 7.6 were promised.
+/// becomes durable vanish, too: they stayed, so that 7.6 instead of 8.0 MiB were promised.
 // Promises: Doctor 4.
 #[test]
 fn a_write_ahead_log_replaces_the_journals() {
