@@ -4,7 +4,7 @@ use crate::{Report, median, thread_cpu_s};
 use anyhow::Context;
 use flashsift_core::{
     back::{Cause, Io, IoOp},
-    device::{AnyDevice, Device, Prepared, ProfileSelection, profile::ALL},
+    device::{AnyDevice, Device, Prepared, Profile, ProfileSelection, profile::ALL},
 };
 
 const REQUESTS: u64 = 10_000_000;
@@ -22,7 +22,7 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     ));
     let listed = ALL.iter().map(|spec| spec.name);
     for name in listed.chain(COLLECTING) {
-        let prepared = Prepared::new(&ProfileSelection::parse(name)?.profile())?;
+        let prepared = Prepared::new(&Profile::from(&ProfileSelection::parse(name)?))?;
         let mut row = format!("| {name} |");
         let mut amplification = 0.0;
         for (kind, which) in ["order", "writes", "reads", "mixed"].into_iter().enumerate() {

@@ -22,13 +22,13 @@ mod sizes;
 use anyhow::{Context, ensure};
 use clap::Parser;
 use flashsift_core::{
-    event::Event,
     layout, policy,
     synth::{Pattern, Recipe},
     system::{self, Cell, Outcome},
     trace::{Tables, Trace, TraceBuilder, Unit},
     writeback::Modes,
 };
+use flashsift_events::event::Event;
 use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeVal,
@@ -439,7 +439,7 @@ fn small_traces(report: &mut Report, args: &Args) -> anyhow::Result<()> {
          5 sizes: {:.0} ms wall clock, {:.0} ms CPU (held against 500 of wall clock on two \
          cores).\n",
         median(&mut cell_s) * 1e3,
-        policy::Selection::all().len(),
+        policy::all().len(),
         median(&mut wall_s) * 1e3,
         median(&mut all_s) * 1e3
     ));
@@ -538,7 +538,7 @@ fn run_cell(
     policy: &policy::Selection,
     run: impl FnOnce(Cell<'_>) -> Outcome,
 ) -> (f64, Outcome) {
-    let layout = layout::Selection::default_for(trace.about().space);
+    let layout = layout::default_for(trace.about().space);
     let cell = Cell {
         system: &system::PLAIN,
         policy,

@@ -128,7 +128,7 @@ fn cells(report: &mut Report) -> anyhow::Result<()> {
 fn cell_bytes(trace: &Trace, policy: &str, frames: u32) -> anyhow::Result<usize> {
     let policy = policy::Selection::parse(policy)?;
     let future = policy.spec.kind.is_offline().then(|| trace.future()).transpose()?;
-    let layout = layout::Selection::default_for(trace.about().space);
+    let layout = layout::default_for(trace.about().space);
     let writeback = Modes::default();
     let cell = Cell {
         system: &system::PLAIN,
@@ -151,7 +151,7 @@ fn cell_bytes(trace: &Trace, policy: &str, frames: u32) -> anyhow::Result<usize>
 }
 
 fn layout_bytes(trace: &Trace) -> usize {
-    let layout = layout::Selection::default_for(trace.about().space);
+    let layout = layout::default_for(trace.about().space);
     counted::peak_bytes(|| (layout.spec.build)(trace, &layout.params)).1
 }
 

@@ -5,11 +5,13 @@ use anyhow::anyhow;
 use flashsift_core::{
     back::{Back, DeviceCounts, Source, Why, Written},
     cache::{Cache, Details, Fslru, Nvlru, Settings},
-    layout::Address,
     nvm::{Counting, power_cuts},
-    page::{Access, Op, Page},
     synth::{Pattern, Recipe},
     trace::{Owner, StepKind, Trace},
+};
+use flashsift_events::{
+    address::Address,
+    page::{Access, Op, Page},
 };
 use std::ops::Range;
 

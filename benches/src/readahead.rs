@@ -3,13 +3,13 @@
 use crate::{Report, median, run_cell};
 use anyhow::Context;
 use flashsift_core::{
-    event::{About, Event},
     policy,
     readahead::{self, ReadAheadModel},
     system::{Cell, Outcome},
     trace::{Tables, Trace, TraceBuilder, Unit},
     writeback::Modes,
 };
+use flashsift_events::event::{About, Event};
 use flashsift_traces::{
     events::Sink,
     open::{self, Limits},

@@ -5,10 +5,8 @@
 
 use crate::{Report, median, thread_cpu_s};
 use anyhow::{Context, ensure};
-use flashsift_core::{
-    event::{About, Event},
-    trace::{TraceBuilder, Unit},
-};
+use flashsift_core::trace::{TraceBuilder, Unit};
+use flashsift_events::event::{About, Event};
 use flashsift_traces::{Error, events::Sink, format, open};
 use rand::{RngExt as _, SeedableRng};
 use rand_pcg::Pcg64;

@@ -2,11 +2,11 @@
 
 use crate::{Report, dense, run_loop, zipf_trace};
 use flashsift_core::{
-    event::Action,
     policy,
     synth::{Pattern, Recipe},
     trace::Trace,
 };
+use flashsift_events::event::Action;
 use std::{collections::HashSet, fmt::Write as _};
 
 const SIZES: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];

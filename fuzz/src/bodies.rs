@@ -7,14 +7,14 @@
 use crate::checked;
 use flashsift_core::{
     describe::{Describer, Description, Found, Part, ROWS_MAX, Value},
-    event::{
-        About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Renamed, Side, Space,
-    },
     policy::{
         self, Setup,
         naive::{self, Act, Placing},
     },
     trace::{TraceBuilder, Unit},
+};
+use flashsift_events::event::{
+    About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Renamed, Side, Space,
 };
 use flashsift_traces::{
     format::{self, ALL, csv::PRESETS},

@@ -13,9 +13,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
     device::LabelledProfile,
-    layout, metadata, nvm,
-    page::PAGE_BYTES,
-    params, policy,
+    layout, metadata, nvm, policy,
     readahead::{self, ReadAheadModel},
     study::{
         Note, Plan, Policies, PreparedDevice, Request, Results, Study, StudyVerdict,
@@ -26,6 +24,7 @@ use flashsift_core::{
     trace::{Tables, Trace, Unit},
     writeback::{self, Modes},
 };
+use flashsift_events::{page::PAGE_BYTES, params};
 use places::Places;
 use schedule::Schedule;
 use std::{io::Write, num::NonZeroUsize, path::PathBuf, str::FromStr};

@@ -9,14 +9,13 @@ use crate::{
 use anyhow::Context;
 use flashsift_core::{
     describe::{Describer, FlashDevice, readahead_section},
-    device::lifetime::Flash,
-    device::wear::NotShown,
-    event::{About, Event},
+    device::{lifetime::Flash, wear::NotShown},
     metadata, policy,
     readahead::{self, ReadAheadModel},
     study::{ChargedConditions, ChargedRun, StudyError},
     trace::{Tables, TraceBuilder, Unit},
 };
+use flashsift_events::event::{About, Event};
 use flashsift_traces::{Error, events::Sink};
 use std::{io::Write, path::PathBuf};
 
@@ -158,7 +157,7 @@ fn flash_device(args: &Args) -> anyhow::Result<FlashDevice> {
 
 /// Returns the system with read-ahead that is to be simulated, if one is.
 fn read_ahead(args: &Args, limit_bytes: u64) -> anyhow::Result<Option<ChargedConditions>> {
-    let usage = |error: flashsift_core::params::Error| Usage(error.to_string());
+    let usage = |error: flashsift_events::params::Error| Usage(error.to_string());
     let readahead = readahead::parse(&args.readahead).map_err(usage)?;
     let policy = policy::Selection::parse(&args.policy).map_err(usage)?;
     if policy.spec.kind.is_offline() {

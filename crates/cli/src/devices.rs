@@ -2,10 +2,11 @@
 
 use crate::{records, size, text, usage::Usage};
 use anyhow::Context;
-use flashsift_core::{
-    device::{LabelledProfile, Profile, ProfileSelection, profile::ALL},
-    params::Param,
+use flashsift_core::device::{
+    LabelledProfile, Profile, ProfileSelection,
+    profile::{self, ALL},
 };
+use flashsift_events::params::Param;
 use flashsift_host::wear::{self, LifeTime, Spare, Storage};
 use serde::Serialize;
 use std::{
@@ -32,7 +33,7 @@ pub(crate) fn chosen(texts: &[String]) -> anyhow::Result<Vec<LabelledProfile>> {
     for text in text::joined(texts) {
         let found = match text.as_str() {
             all if all.eq_ignore_ascii_case("all") => {
-                ProfileSelection::all().iter().map(LabelledProfile::from).collect()
+                profile::all().iter().map(LabelledProfile::from).collect()
             }
             file if file.ends_with(".toml") => vec![from_file(Path::new(file))?],
             name => {

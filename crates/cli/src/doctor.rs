@@ -6,9 +6,9 @@ use endurance::DiskLife;
 use facts::Watched;
 use flashsift_core::{
     doctor::{Doctor, Examination, Facts},
-    event::{About, Event},
     writeback::flusher::FlusherSettings,
 };
+use flashsift_events::event::{About, Event};
 use flashsift_record::{self as recorder, Options, Subject};
 use flashsift_traces::{Error, events::Sink};
 use std::{io::Write, path::PathBuf, time::Duration};

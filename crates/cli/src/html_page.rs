@@ -7,7 +7,7 @@ use crate::{
     size, text,
 };
 use anyhow::Context;
-use flashsift_core::{
+use flashsift_events::{
     event::{About, Side, Space},
     page::PAGE_BYTES,
 };

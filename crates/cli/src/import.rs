@@ -7,7 +7,7 @@ use crate::{
     usage::Usage,
 };
 use anyhow::Context;
-use flashsift_core::event::{About, Event, Micros};
+use flashsift_events::event::{About, Event, Micros};
 use flashsift_traces::{
     Error,
     annotations::{Annotations, Served, Split},

@@ -3,10 +3,9 @@
 use crate::{compare::fields, devices, policies, records};
 use flashsift_core::{
     doctor::{self, KnownSetting},
-    layout, metadata, nvm,
-    params::{self, Param},
-    readahead, sift, system, writeback,
+    layout, metadata, nvm, readahead, sift, system, writeback,
 };
+use flashsift_events::params::{self, Param};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::io::Write as _;
 

@@ -6,10 +6,10 @@ use crate::{
 };
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use flashsift_core::{
+use flashsift_core::trace::{Tables, Trace, TraceBuilder, Unit, WithoutRemovals};
+use flashsift_events::{
     event::{About, Action, Event, Side, Space},
     page::PAGE_BYTES,
-    trace::{Tables, Trace, TraceBuilder, Unit, WithoutRemovals},
 };
 use flashsift_traces::{
     Error,

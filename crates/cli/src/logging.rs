@@ -8,7 +8,7 @@
 //! errno, are for the journal, which stores each of them as `FLASHSIFT_NAME`.
 
 use clap::{ArgAction, Args};
-use flashsift_core::show;
+use flashsift_events::show;
 use indicatif::{ProgressBar, WeakProgressBar};
 use std::{
     env,

@@ -6,7 +6,7 @@ use clap::{
     CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue},
 };
-use flashsift_core::show;
+use flashsift_events::show;
 use logging::Verbosity;
 use mount::{control, explain, foreground, helper, sift, top, trial};
 use std::{

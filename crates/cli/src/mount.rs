@@ -17,7 +17,8 @@ pub(crate) mod trial;
 
 use crate::usage::Usage;
 use anyhow::Context;
-use flashsift_core::{show, sift::live::LiveSifter};
+use flashsift_core::sift::live::LiveSifter;
+use flashsift_events::show;
 use flashsift_mount::{
     SiftWish,
     attach::user_tmpfs,

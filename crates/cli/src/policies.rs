@@ -2,10 +2,12 @@
 
 use crate::{records, text, usage::Usage};
 use flashsift_core::{
-    duration::Exact,
-    params::{self, Param, ParamKind, Params},
     policy::{self, Kind, PolicySpec, Selection},
     sift,
+};
+use flashsift_events::{
+    duration::Exact,
+    params::{self, Param, ParamKind, Params},
 };
 use serde::Serialize;
 use std::{fmt::Write as _, io::Write as _};

@@ -9,7 +9,8 @@ use crate::{
     size, text,
 };
 use anyhow::Context;
-use flashsift_core::{device::Profile, page::PAGE_BYTES};
+use flashsift_core::device::Profile;
+use flashsift_events::page::PAGE_BYTES;
 use flashsift_player::{
     Error, PIECE_BYTES,
     open_target::{OpenTarget, Requirements},

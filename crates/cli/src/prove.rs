@@ -9,7 +9,7 @@ use crate::{
     size, table,
     usage::Usage,
 };
-use flashsift_core::{duration, show};
+use flashsift_events::{duration, show};
 use flashsift_player::{
     Error,
     twin::{

@@ -10,11 +10,7 @@ use crate::{
 };
 use anyhow::Context;
 use flashsift_core::{
-    duration,
-    event::FileSystemKind,
-    metadata,
-    page::PAGE_BYTES,
-    params, policy,
+    metadata, policy,
     study::{
         PreparedDevice, StudyError, Wave,
         recommend::{
@@ -24,6 +20,7 @@ use flashsift_core::{
     },
     trace::{Tables, Trace, Unit},
 };
+use flashsift_events::{duration, event::FileSystemKind, page::PAGE_BYTES, params};
 use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
 use std::{io::Write, num::NonZeroUsize};
@@ -234,8 +231,10 @@ fn chosen_metadata(args: &Args, trace: &Trace) -> anyhow::Result<Option<metadata
             let default = match metadata::ALL.iter().find(|spec| spec.name == name) {
                 Some(spec) => {
                     let default = metadata::Selection::default_of(spec);
-                    let suits =
-                        default.suits(trace, spec.layout).map_err(|unsuited| unsuited.to_string());
+                    let suits = default
+                        .spec
+                        .suits(trace, spec.layout)
+                        .map_err(|unsuited| unsuited.to_string());
                     suits.map(|()| default)
                 }
                 None => Err(format!("those of {name} are not modelled")),

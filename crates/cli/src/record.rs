@@ -8,7 +8,7 @@ use crate::{
     usage::Usage,
 };
 use anyhow::Context;
-use flashsift_core::event::{About, Event};
+use flashsift_events::event::{About, Event};
 use flashsift_record::{self as recorder, Error, Options, Recorded, Stop, Subject};
 use flashsift_traces::{
     annotations::{Annotations, Split},

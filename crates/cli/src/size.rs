@@ -2,14 +2,16 @@
 //! decimal).
 
 use flashsift_core::{
-    duration::{DurationError, parse_us},
-    page::PAGE_BYTES,
     system::{self, FRAMES_MAX},
     trace::Unit,
 };
+use flashsift_events::{
+    duration::{DurationError, parse_us},
+    page::PAGE_BYTES,
+};
 use std::{num::NonZeroUsize, time::Duration};
 
-pub(crate) use flashsift_core::show::{
+pub(crate) use flashsift_events::show::{
     bytes, count, counted, duration, memory, share, significant,
 };
 

@@ -4,10 +4,12 @@ use crate::{import, load, logging::SUMMARY, size, usage::Usage};
 use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
-    event::{Action, Event},
-    page::NEVER,
     synth::{Pattern, Recipe},
     trace::{TraceBuilder, Unit},
+};
+use flashsift_events::{
+    event::{Action, Event},
+    page::NEVER,
 };
 use flashsift_traces::{
     events::{Sink, Skipped},

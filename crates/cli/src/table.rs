@@ -2,7 +2,7 @@
 
 use crate::{describe::text::shortened, text};
 use comfy_table::{CellAlignment, Table, presets};
-use flashsift_core::show;
+use flashsift_events::show;
 use std::collections::HashSet;
 
 /// Names are not shortened to less than this.

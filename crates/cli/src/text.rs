@@ -1,6 +1,6 @@
 //! Wraps text to the width of the terminal, and keeps names in it from having an effect there.
 
-use flashsift_core::show;
+use flashsift_events::show;
 use std::{
     borrow::Cow,
     io::{self, IsTerminal},

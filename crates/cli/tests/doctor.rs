@@ -1,7 +1,9 @@
 //! `flashsift doctor` on a staged machine: programs of known rates on an ext4 of their own.
 
-use crate::places::{make_image, mount_image, output, skip};
-use crate::started::started;
+use crate::{
+    places::{make_image, mount_image, output, skip},
+    started::started,
+};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid},

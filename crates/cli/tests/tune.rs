@@ -1,7 +1,9 @@
 //! `flashsift tune readahead` on a loop device: changes of the value, and counts of pages.
 
-use crate::places::{make_image, output, skip};
-use crate::started::started;
+use crate::{
+    places::{make_image, output, skip},
+    started::started,
+};
 use serde_json::Value;
 use std::{
     fs,

@@ -11,7 +11,7 @@
 //! because a crash deletes a file without a name. Of a file that the trace meets without its names,
 //! one name is assumed. Both choices can only make the bound lower.
 
-use crate::{
+use flashsift_events::{
     event::{Action, Event, FileId},
     page::PAGE_BYTES,
     structure::{
@@ -152,7 +152,7 @@ impl Bound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Create, MaybeOwned, Renamed};
+    use flashsift_events::event::{Create, MaybeOwned, Renamed};
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,7 +3,7 @@
 //! The generator is PCG-64 (XSL-RR 128/64). Zipf's law is sampled by rejection-inversion (Hörmann &
 //! Derflinger 1996). Both come from crates that promise stable values.
 
-use crate::{
+use flashsift_events::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
     page::PAGE_BYTES,
 };

@@ -6,10 +6,8 @@ use crate::{
         Written,
     },
     cache::{Cache, Details, PageCache},
-    layout::{self, Address},
-    metadata,
+    layout, metadata,
     nvm::{self, LineCounts, Lines, Traffic},
-    page::{Access, NEVER, Op, PAGE_BYTES, Page},
     policy::{self, Build, Policy, Setup, erased::Erased},
     readahead::{
         self, Ahead, Before, CellReadAhead, ChargedAhead, NoReadAhead, ReadAhead, ReadCase,
@@ -17,6 +15,10 @@ use crate::{
     },
     trace::{Bytes, Future, Operation, Owner, StepKind, Trace},
     writeback::{self, DirtyPages, OnEviction, Syncs, WriteBack, rules::Urgent},
+};
+use flashsift_events::{
+    address::Address,
+    page::{Access, NEVER, Op, PAGE_BYTES, Page},
 };
 use std::{cell::RefCell, ops::Range};
 

@@ -5,9 +5,9 @@
 //! request, so its pages have consecutive ranks, and a step is a first rank and a count. A sweep
 //! over a million cells reads the same steps.
 
-use crate::{
+use crate::metadata::KnownInodes;
+use flashsift_events::{
     event::{About, FileId},
-    metadata::KnownInodes,
     names::Heat,
     page::{NEVER, Page},
 };

@@ -39,7 +39,7 @@ fn clockpros_misses_are_near_those_of_its_authors_program() {
                 system: &system::PLAIN,
                 policy: &policy::Selection::parse("clockpro").unwrap(),
                 frames,
-                layout: &layout::Selection::default_for(trace.about().space),
+                layout: &layout::default_for(trace.about().space),
                 writeback: Modes::default(),
                 drain: false,
                 write_miss_reads: false,

@@ -2,12 +2,12 @@
 
 use crate::allocated::peak_bytes;
 use flashsift_core::{
-    event::{About, Action, Event, FileId, Knows, Side, Space},
     layout, policy,
     system::{Cell, cell_bytes},
     trace::{Tables, Trace, TraceBuilder, Unit},
     writeback::Modes,
 };
+use flashsift_events::event::{About, Action, Event, FileId, Knows, Side, Space};
 /// Pages of one file, or of one device, at a stride, each accessed three times in another order.
 fn trace(space: Space, pages: u64, stride: u64) -> Trace {
     let knows = Knows { times: true, writes: true, removals: true, places: true, ..Knows::NOTHING };

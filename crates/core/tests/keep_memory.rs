@@ -1,10 +1,8 @@
 //! Memory of the sifter `keep` for each file in RAM.
 
 use crate::allocated::held_bytes;
-use flashsift_core::{
-    event::{Action, Create, Event, FileId, MaybeOwned},
-    sift::{Keep, KeepConfig, Sift},
-};
+use flashsift_core::sift::{Keep, KeepConfig, Sift};
+use flashsift_events::event::{Action, Create, Event, FileId, MaybeOwned};
 fn event(keep: &mut Keep, now: u64, action: Action<'_>) {
     keep.handle(now, &Event { at_us: now, pid: 1, tid: 1, action });
     while let Some(decision) = keep.poll() {

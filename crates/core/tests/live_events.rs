@@ -1,7 +1,7 @@
 //! Events of a live source allocate no memory: their names are borrowed.
 
 use crate::allocated::allocated_bytes;
-use flashsift_core::event::{
+use flashsift_events::event::{
     Action, Create, Event, FileId, FileOwner, MaybeOwned, OpenId, Renamed,
 };
 use std::{hint::black_box, num::NonZeroU32};

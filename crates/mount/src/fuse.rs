@@ -22,7 +22,7 @@ use crate::fs::Fs;
 use crate::fs::readers::Reader;
 use crate::fs::sifting::{SiftError, SiftWish};
 use crate::fs::types::{Access, Attr, Changes, ROOT};
-use flashsift_core::event::OpenId;
+use flashsift_events::event::OpenId;
 use fuser::{
     Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,

@@ -1,7 +1,7 @@
 //! Appends to files that were there before the mount, and overwrites of them, on a directory of
 //! this machine.
 
-use flashsift_core::event::OpenId;
+use flashsift_events::event::OpenId;
 use flashsift_mount::{
     Access, Attr, Caller, Changes, Clock, Config, Errno, Fs, Ino, ROOT, Step, Store, WriteBackError,
 };

@@ -1,6 +1,6 @@
 //! The status's figures of writes, with a clock that the test sets.
 
-use flashsift_core::event::OpenId;
+use flashsift_events::event::OpenId;
 use flashsift_mount::{Access, Caller, Clock, Config, Fs, ROOT, Status, Store, Writes};
 use std::{
     ffi::OsStr,

@@ -2,10 +2,8 @@
 //! delivery in batches.
 
 use crate::{Op, PIECE_BYTES, Request};
-use flashsift_core::{
-    event::{About, Action, Event, FileId, Side},
-    nvm::{LINE_BYTES, LineCounts},
-};
+use flashsift_core::nvm::{LINE_BYTES, LineCounts};
+use flashsift_events::event::{About, Action, Event, FileId, Side};
 use flashsift_traces::{Error, events::Sink};
 use std::{collections::BTreeMap, sync::mpsc::SyncSender};
 
@@ -364,7 +362,7 @@ impl Sink for Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashsift_core::event::{Knows, Space};
+    use flashsift_events::event::{Knows, Space};
     use proptest::prelude::*;
     use std::sync::mpsc::sync_channel;
 

@@ -11,8 +11,8 @@ use flashsift_core::{
     back::{Cause, Io, IoOp},
     device::{AnyDevice, Device},
     nvm::{LINE_BYTES, profile::MemoryProfile},
-    page::PAGE_BYTES,
 };
+use flashsift_events::page::PAGE_BYTES;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// A modelled device as the target of a replay. A sync lasts until everything written before it is

@@ -68,7 +68,7 @@ pub struct OpenTarget {
 }
 
 /// Usable sizes are multiples of a page.
-const PAGE_BYTES: u64 = flashsift_core::page::PAGE_BYTES;
+const PAGE_BYTES: u64 = flashsift_events::page::PAGE_BYTES;
 
 impl OpenTarget {
     /// Opens a file or device.

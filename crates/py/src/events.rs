@@ -12,7 +12,7 @@ use arrow_array::{
     types::Int8Type,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use flashsift_core::event::{About, Event};
+use flashsift_events::event::{About, Event};
 use flashsift_traces::{Error, events::Sink, open, store::Row};
 use pyo3::{prelude::*, types::PyCapsule};
 use std::{

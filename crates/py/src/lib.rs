@@ -5,16 +5,14 @@
 //! decides nothing.
 
 use error::FlashsiftError;
-use flashsift_core::{
-    event::{About, Event},
-    sift::{
-        features::{
-            self, FeatureConfig, Phase, Windows,
-            examples::{Example, ExampleCollector},
-        },
-        model::FileModel,
+use flashsift_core::sift::{
+    features::{
+        self, FeatureConfig, Phase, Windows,
+        examples::{Example, ExampleCollector},
     },
+    model::FileModel,
 };
+use flashsift_events::event::{About, Event};
 use flashsift_traces::{
     Error,
     annotations::{self, Purpose},

@@ -6,11 +6,11 @@ use crate::{
 };
 use flashsift_core::{
     device::{LabelledProfile, ProfileSelection},
-    page::{Op, Page},
     policy::external::{self, ExternalPolicy, MakePolicy, checks},
     study::{Policies, PreparedDevice, Request, Study, record::RecordShape},
     writeback::Modes,
 };
+use flashsift_events::page::{Op, Page};
 use pyo3::prelude::*;
 use std::{
     cell::Cell,

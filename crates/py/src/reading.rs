@@ -1,10 +1,10 @@
 //! Reads traces without holding Python's lock. Ctrl-C ends the reading.
 
 use crate::error::FlashsiftError;
-use flashsift_core::{
+use flashsift_core::trace::{Trace, TraceBuilder, Unit};
+use flashsift_events::{
     event::{About, Action, Event},
     page::PAGE_BYTES,
-    trace::{Trace, TraceBuilder, Unit},
 };
 use flashsift_traces::{Error, events::Sink, open};
 use pyo3::prelude::*;

@@ -8,7 +8,7 @@ use crate::{
     fiemap::{self, Extent},
     system::{Mounted, dev_of},
 };
-use flashsift_core::names::escape;
+use flashsift_events::names::escape;
 use flashsift_traces::tracepoint::{Dev, Handle, Inode, Name, NameKind};
 use rustix::{
     fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},

@@ -8,7 +8,7 @@ use crate::{
     fanotify::handle_of_open,
     system::{Mounted, descriptors, dev_of},
 };
-use flashsift_core::names::escape;
+use flashsift_events::names::escape;
 use flashsift_host::mounts;
 use flashsift_traces::tracepoint::{Dev, Name, NameKind};
 use rustix::{

@@ -14,7 +14,7 @@ use crate::{
     tracefs::{Instance, Tracefs},
 };
 use count::{CachePoint, Counter, ReadAheadTally, Seen};
-use flashsift_core::names::escape;
+use flashsift_events::names::escape;
 use flashsift_traces::tracepoint::Values;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{collections::HashMap, path::PathBuf};

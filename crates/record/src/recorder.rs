@@ -11,7 +11,7 @@ use crate::{
     system::{self, Clock, Mounted, Pressure, dev_of},
     tracefs::{self, Instance, Tracefs},
 };
-use flashsift_core::event::{About, FileOwner, FileSystemKind, Knows, Side, Space};
+use flashsift_events::event::{About, FileOwner, FileSystemKind, Knows, Side, Space};
 use flashsift_host::mounts::Table;
 use flashsift_traces::{
     events::{Events, Reason, Sink, Skip, Summary},

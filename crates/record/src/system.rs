@@ -1,7 +1,7 @@
 //! Reads the state before a recording begins: mounts, processes, files.
 
 use crate::fanotify::handle_of;
-use flashsift_core::names::escape;
+use flashsift_events::names::escape;
 use flashsift_host::{
     memory::stalled_ppm_in,
     mounts::{Mount, Table},

@@ -3,12 +3,12 @@
 use crate::common::{Ext4, recorded, run};
 use flashsift_core::{
     back::{Io, IoOp},
-    event::{About, Action, Knows, Side, Space},
     layout, policy,
     system::Cell,
     trace::{TraceBuilder, Unit},
     writeback::Modes,
 };
+use flashsift_events::event::{About, Action, Knows, Side, Space};
 use std::process::Command;
 
 /// Requests and 512-byte sectors that a block device has read and written.

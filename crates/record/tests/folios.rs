@@ -1,10 +1,10 @@
 //! Stores through mappings, held against the block layer.
 
 use crate::common::{FileSystem, built, recorded, run};
-use flashsift_core::{
+use flashsift_core::writeback::flusher::{Flusher, FlusherSettings};
+use flashsift_events::{
     event::{Action, Event},
     page::PAGE_BYTES,
-    writeback::flusher::{Flusher, FlusherSettings},
 };
 use std::{path::Path, process::Command};
 

@@ -3,10 +3,12 @@
 
 use crate::common::{Ext4, built, has, recorded, run};
 use flashsift_core::{
-    event::{About, Action, Event, FileId, Knows, Side, Space},
     layout::{Layout, Selection},
-    page::Page,
     trace::{StepKind, Tables, Trace, TraceBuilder, Unit},
+};
+use flashsift_events::{
+    event::{About, Action, Event, FileId, Knows, Side, Space},
+    page::Page,
 };
 use flashsift_traces::{events::Kept, open};
 use std::{

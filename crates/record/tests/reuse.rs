@@ -3,7 +3,7 @@
 //! once.
 
 use crate::common::{Ext4, built, recorded};
-use flashsift_core::event::{Action, FileId};
+use flashsift_events::event::{Action, FileId};
 use std::{collections::HashMap, process::Command};
 
 const FILES: u64 = 1500;

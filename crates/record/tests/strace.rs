@@ -1,7 +1,7 @@
 //! Compares one run of a real program, recorded by tracepoints and by strace at once.
 
 use crate::common::{Ext4, has, recorded, run};
-use flashsift_core::event::{Action, Event, FileId};
+use flashsift_events::event::{Action, Event, FileId};
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits},

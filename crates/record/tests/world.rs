@@ -2,7 +2,7 @@
 //! opens, the clock.
 
 use crate::common::{Ext4, ToTheEnd, run};
-use flashsift_core::event::Action;
+use flashsift_events::event::Action;
 use flashsift_record::{Options, Subject, record};
 use flashsift_traces::events::Kept;
 use std::{

@@ -1,6 +1,6 @@
 //! The content of a figure as plain data, in the units of the axes.
 
-use flashsift_core::show;
+use flashsift_events::show;
 
 /// One drawing: two axes and the marks between them.
 #[derive(Clone, Debug)]

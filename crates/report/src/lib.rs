@@ -16,6 +16,6 @@ mod grid;
 mod page;
 
 pub use chart::{Axis, Bar, Chart, Ink, Layer, Line, Marks, Patch, Point, Scale, Unit};
-pub use flashsift_core::show;
+pub use flashsift_events::show;
 pub use grid::Grid;
 pub use page::{Block, Cell, Figure, Page, Reproduce, Section, Table, View};

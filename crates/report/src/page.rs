@@ -5,7 +5,7 @@ use crate::{
     chart::{Chart, Ink, Marks, Unit},
     draw::{self, Width, dot, marker},
 };
-use flashsift_core::show;
+use flashsift_events::show;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::json;
 

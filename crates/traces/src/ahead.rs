@@ -1,7 +1,7 @@
 //! A reader on a thread of its own, some batches ahead of the consumer of its events.
 
 use crate::{Error, events::Sink};
-use flashsift_core::event::{About, Event};
+use flashsift_events::event::{About, Event};
 use std::{
     panic,
     sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
@@ -111,7 +111,7 @@ impl Sink for Ahead {
 mod tests {
     use super::*;
     use crate::events::Kept;
-    use flashsift_core::event::{Action, FileId, Knows, Side, Space};
+    use flashsift_events::event::{Action, FileId, Knows, Side, Space};
 
     const ABOUT: About = About {
         epoch_us: None,

@@ -1,7 +1,7 @@
 //! Notes that commands add to a stored trace: the part of the traces that it belongs to, restored
 //! pauses, and the answers of a web server.
 
-use flashsift_core::event::Micros;
+use flashsift_events::event::Micros;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 

@@ -1,7 +1,7 @@
 //! Anonymized names, for traces that are shared with others.
 
 use crate::{Error, events::Sink};
-use flashsift_core::{
+use flashsift_events::{
     event::{About, Action, Create, Event, MaybeOwned, Renamed},
     names,
 };
@@ -114,7 +114,7 @@ impl Sink for Anonymize<'_> {
 mod tests {
     use super::*;
     use crate::events::Kept;
-    use flashsift_core::event::{FileId, MaybeOwned};
+    use flashsift_events::event::{FileId, MaybeOwned};
 
     fn hidden(paths: &[&str]) -> Vec<String> {
         let mut kept = Kept::default();

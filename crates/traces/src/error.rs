@@ -1,6 +1,6 @@
 //! Errors of a trace, worded so that its owner can repair it.
 
-use flashsift_core::params;
+use flashsift_events::params;
 use std::io;
 
 /// The reason for which a trace cannot be read further. A single bad line is not an error: it is

@@ -1,7 +1,7 @@
 //! The output of a reader: events in batches, and counts of everything that was left out.
 
 use crate::{Error, annotations::Annotations};
-use flashsift_core::event::{About, Action, Event, FileId, OpenId, Space};
+use flashsift_events::event::{About, Action, Event, FileId, OpenId, Space};
 use std::{borrow::Cow, collections::BTreeMap, fmt, mem};
 
 /// A consumer of events. It gets batches, so that a reader makes no virtual call per event.

@@ -2,7 +2,7 @@
 //!
 //! A format is one file in [`mod@format`] and one line in [`format::ALL`]. Only [`open`] and
 //! [`replace`] access files; everything else converts between bytes and
-//! [`flashsift_core::event::Event`]s.
+//! [`flashsift_events::event::Event`]s.
 #![forbid(unsafe_code)]
 
 mod ahead;

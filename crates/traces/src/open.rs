@@ -15,7 +15,7 @@ use crate::{
     format::{self, FormatSpec, HEAD_BYTES, Merged},
     input::Input,
 };
-use flashsift_core::event::About;
+use flashsift_events::event::About;
 use std::{
     collections::BTreeSet,
     fmt,

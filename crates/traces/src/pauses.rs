@@ -5,7 +5,7 @@
 //! the time at which it would have come.
 
 use crate::{Error, annotations::Restored, events::Sink};
-use flashsift_core::event::{About, Event, Micros};
+use flashsift_events::event::{About, Event, Micros};
 use std::io::BufRead;
 
 /// The first line of the file.
@@ -130,7 +130,7 @@ impl Sink for Restore<'_> {
 mod tests {
     use super::*;
     use crate::events::Kept;
-    use flashsift_core::event::{Action, Knows, Side, Space};
+    use flashsift_events::event::{Action, Knows, Side, Space};
     use proptest::prelude::*;
 
     fn about(boot_us: Option<u64>) -> About {

@@ -4,7 +4,7 @@
 //! a cache design costs in traffic.
 
 use crate::{Error, annotations::Served};
-use flashsift_core::event::Micros;
+use flashsift_events::event::Micros;
 use serde::Deserialize;
 use std::{collections::HashSet, io::BufRead, ops::RangeInclusive};
 

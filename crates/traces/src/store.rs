@@ -48,7 +48,7 @@ use crate::{
     events::{Access, AccessKind, Events, Origin, Reason, Sink, Skipped},
     replace::Replace,
 };
-use flashsift_core::event::{
+use flashsift_events::event::{
     About, Action, Create, Event, FileId, FileOwner, FileSystemKind, Knows, MaybeOwned, OpenId,
     Renamed, Side, Space,
 };

@@ -12,7 +12,7 @@
 //! with the trace if the trace does not know it.
 
 use crate::{Error, events::Sink, format::perfetto::write, replace::Replace};
-use flashsift_core::event::{About, Action, Event, FileId, Space};
+use flashsift_events::event::{About, Action, Event, FileId, Space};
 use std::{
     collections::HashMap,
     io::{BufWriter, Write},
@@ -464,7 +464,7 @@ impl Sink for TrackEventWriter {
 mod tests {
     use super::*;
     use crate::format::perfetto::{Wire, fields};
-    use flashsift_core::event::{Knows, MaybeOwned, Renamed, Side};
+    use flashsift_events::event::{Knows, MaybeOwned, Renamed, Side};
 
     const ABOUT: About = About {
         side: Side::Before,

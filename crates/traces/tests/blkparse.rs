@@ -4,7 +4,7 @@
 //!
 //! `FLASHSIFT_SEED=N` repeats a failure of the random part.
 
-use flashsift_core::event::{Action, FileId};
+use flashsift_events::event::{Action, FileId};
 use flashsift_traces::{
     Error,
     events::Kept,

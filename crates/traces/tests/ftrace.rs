@@ -2,7 +2,7 @@
 //! an ext4 in a loop device and in a tracing instance, both made for it. Skipped, by name, if one
 //! of these is not available.
 
-use flashsift_core::event::{Action, FileId};
+use flashsift_events::event::{Action, FileId};
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits},
@@ -108,7 +108,7 @@ fn lines_of(text: &[u8]) -> Vec<String> {
         let next = char::from(b'A' + letters.len() as u8);
         *letters.entry(file).or_insert(next)
     };
-    let line = |event: &flashsift_core::event::Event| {
+    let line = |event: &flashsift_events::event::Event| {
         Some(match event.action {
             Action::Create(ref create) => {
                 // The mode that ext4 prints is from before the umask.

@@ -1,6 +1,6 @@
 //! From a path to events: every compression, and every kind of unreadable file.
 
-use flashsift_core::event::Action;
+use flashsift_events::event::Action;
 use flashsift_traces::{
     Error,
     events::Kept,

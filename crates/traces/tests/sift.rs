@@ -2,16 +2,18 @@
 //! `cargo test -p flashsift-traces sift:: -- --nocapture` prints the figures.
 
 use flashsift_core::{
-    event::{Action, Event},
     layout, policy,
     sift::{
         Keep, KeepConfig, NoSifter, Sift,
         simulate::{Counters, Sifted},
     },
-    structure::Extents,
     system::{Cell, Outcome, frames_in},
     trace::{Trace, TraceBuilder, Unit},
     writeback::Modes,
+};
+use flashsift_events::{
+    event::{Action, Event},
+    structure::Extents,
 };
 use flashsift_traces::{
     events::Kept,
@@ -180,7 +182,7 @@ fn trace(kept: &Kept, events: &[Event<'_>]) -> Trace {
 
 fn run(trace: &Trace, memory_bytes: u64, modes: Option<&str>) -> Outcome {
     let policy = policy::Selection::parse("linux2q").unwrap();
-    let layout = layout::Selection::default_for(trace.about().space);
+    let layout = layout::default_for(trace.about().space);
     let writeback = modes.map_or_else(Modes::default, |modes| modes.parse().unwrap());
     let frames = frames_in(memory_bytes).unwrap();
     let (drain, write_miss_reads) = (true, false);

@@ -1,6 +1,6 @@
 //! Stored traces are read back unchanged, and damage is reported.
 
-use flashsift_core::event::{
+use flashsift_events::event::{
     About, Action, Create, Event, FileId, FileOwner, FileSystemKind, Knows, MaybeOwned, OpenId,
     Renamed, Side, Space,
 };

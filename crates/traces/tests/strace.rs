@@ -1,7 +1,7 @@
 //! A program with known accesses runs under the real strace, and the reader of its output finds
 //! exactly these accesses.
 
-use flashsift_core::event::{Action, Event, FileId};
+use flashsift_events::event::{Action, Event, FileId};
 use flashsift_traces::{
     events::{Events, Kept, Skipped},
     format,

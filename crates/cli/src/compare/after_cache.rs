@@ -5,11 +5,13 @@ use anyhow::Context;
 use clap::ValueEnum;
 use flashsift_core::{
     back::{Io, IoOp},
-    event::{About, Action, Event, FileId, Knows, Side, Space},
     nvm::{LineCounts, Lines},
-    page::{PAGE_BYTES, Page},
     study::Sent,
     trace::Run,
+};
+use flashsift_events::{
+    event::{About, Action, Event, FileId, Knows, Side, Space},
+    page::{PAGE_BYTES, Page},
 };
 use flashsift_traces::{
     annotations::{Annotations, Split},

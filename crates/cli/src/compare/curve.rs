@@ -8,7 +8,6 @@ use super::{
 use crate::{html_page, load, logging::DETAIL, records, size, table, text, usage::Usage};
 use flashsift_core::{
     figures,
-    page::PAGE_BYTES,
     policy::{Kind, Selection},
     study::{
         Policies, Request, ResultRow, Study,
@@ -20,6 +19,7 @@ use flashsift_core::{
     trace::{Tables, Trace, Unit, sample::SAMPLES},
     writeback::Modes,
 };
+use flashsift_events::page::PAGE_BYTES;
 use flashsift_report::{
     Axis, Block, Chart, Figure, Ink, Line, Marks, Page, Scale, Section, Unit as AxisUnit,
 };

@@ -5,7 +5,6 @@ use crate::{load, logging::DETAIL, records, size, size::CacheSize, table, text, 
 use flashsift_core::{
     figures,
     objects::{self, ObjectCell, ObjectOutcome, admission},
-    params,
     policy::{self, Kind},
     study::{
         Wave,
@@ -14,6 +13,7 @@ use flashsift_core::{
     },
     trace::Tables,
 };
+use flashsift_events::params;
 use std::io::Write;
 use tracing::info;
 

@@ -8,12 +8,12 @@ use crate::{
     size,
 };
 use flashsift_core::{
-    page::PAGE_BYTES,
     policy::Kind,
     study::{DeviceResult, REFERENCE, ResultRow, Results, SizeResults, StudyVerdict},
     system::Outcome,
     trace::{Trace, Unit as FrameUnit},
 };
+use flashsift_events::page::PAGE_BYTES;
 use flashsift_report::{
     Axis, Bar, Block, Chart, Figure, Ink, Layer, Line, Marks, Page, Point, Scale, Section, Table,
     Unit, View,
@@ -711,7 +711,7 @@ fn sentences(run: &Comparison<'_>, lead: usize) -> Vec<String> {
         percent(most),
         verdict::cold_words(found.unit)
     ));
-    if run.loaded.trace.about().side == flashsift_core::event::Side::After {
+    if run.loaded.trace.about().side == flashsift_events::event::Side::After {
         out.push(
             "This trace was recorded below a cache: hits of applications in that cache are not \
              in it."

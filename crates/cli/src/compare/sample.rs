@@ -3,7 +3,6 @@
 use super::{Args, log_notes, modes, request, schedule, size};
 use crate::{load, records, table, text, usage::Usage};
 use flashsift_core::{
-    event::{About, Event},
     figures,
     policy::Kind,
     study::{
@@ -18,6 +17,7 @@ use flashsift_core::{
     },
     writeback::Modes,
 };
+use flashsift_events::event::{About, Event};
 use flashsift_traces::{Error, events::Sink};
 use std::io::Write;
 use tracing::{info, warn};

@@ -13,11 +13,8 @@ use crate::{
 use anyhow::Context;
 use flashsift_core::{
     back::DeviceCounts,
-    event::{About, Action},
     figures,
-    page::PAGE_BYTES,
-    params::{Listed, Params},
-    sift::{Droppable, Selection, Spec, live::AGAIN, model::FileModel},
+    sift::{Droppable, SelectedSifter, Selection, Spec, live::AGAIN, model::FileModel},
     study::{
         DeviceResult, Request, Study, Wave,
         figures::{COUNT, FLAG, NON_NEGATIVE, NUMBER, ResultRecord, TEXT, VERSION},
@@ -26,6 +23,11 @@ use flashsift_core::{
     system::Outcome,
     trace::{Tables, Trace},
     writeback::{Modes, flusher::FlusherSettings},
+};
+use flashsift_events::{
+    event::{About, Action},
+    page::PAGE_BYTES,
+    params::{Listed, Params},
 };
 use flashsift_traces::{events::Kept, open};
 use std::{collections::BTreeSet, fmt, io::Write, str::FromStr, sync::OnceLock};
@@ -345,7 +347,7 @@ fn behind(
 
 /// Reads the files of models that the sifters name.
 pub(crate) fn models(sifters: &[Selection]) -> anyhow::Result<Vec<(String, FileModel)>> {
-    let files: BTreeSet<&str> = sifters.iter().flat_map(Selection::model_files).collect();
+    let files: BTreeSet<&str> = sifters.iter().flat_map(SelectedSifter::model_files).collect();
     let read = |path: &str| -> anyhow::Result<_> {
         let bytes = std::fs::read(path).with_context(|| path.to_owned())?;
         let model = FileModel::from_bytes(&bytes).with_context(|| path.to_owned())?;

@@ -2,10 +2,10 @@
 
 use crate::{size, text::labelled};
 use flashsift_core::{
-    page::PAGE_BYTES,
     study::{Best, Knee, REFERENCE, StudyVerdict, Verdict},
     trace::Unit,
 };
+use flashsift_events::page::PAGE_BYTES;
 use std::cmp::Reverse;
 
 /// Column at which the text begins.

@@ -12,10 +12,7 @@ use crate::{
 use anyhow::Context;
 use flashsift_core::{
     describe::{Section, SiftedTrace, sift_section},
-    event::{About, Event},
-    page::PAGE_BYTES,
-    params::Listed,
-    sift::{Droppable, Selection, Spec, model::FileModel},
+    sift::{Droppable, SelectedSifter, Selection, Spec, model::FileModel},
     study::{
         Wave,
         sift_advice::{JudgedSifter, SiftAdvice, SiftSlices},
@@ -23,6 +20,11 @@ use flashsift_core::{
         sifting::{SiftError, Sifting},
     },
     trace::TraceError,
+};
+use flashsift_events::{
+    event::{About, Event},
+    page::PAGE_BYTES,
+    params::Listed,
 };
 use flashsift_traces::{
     Error,

@@ -24,7 +24,7 @@ pub(super) fn render(
     let bold = |text: &str| if color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
     let mut out = format!(
         "{} ({format})\n\n{}",
-        bold(&flashsift_core::show::name(name)),
+        bold(&flashsift_events::show::name(name)),
         paragraph(&opening(notes, description))
     );
     for Section { spec, found } in &description.sections {
@@ -118,7 +118,7 @@ fn shown(table: &Table) -> String {
         .filter(is_name)
         .map(|n| {
             let names = table.rows.iter().filter_map(|row| match &row[n] {
-                Value::Name(name) => Some(flashsift_core::show::name(name).chars().count()),
+                Value::Name(name) => Some(flashsift_events::show::name(name).chars().count()),
                 _ => None,
             });
             (names.max().unwrap_or(0).max(titles[n].chars().count()), n)
@@ -163,7 +163,7 @@ fn lines(rows: &[Vec<TextCell>], titles: Option<&[&str]>) -> String {
 
 /// Cuts a name in the middle: its beginning shows the owner of a file, and its end the file.
 pub(crate) fn shortened(name: &str, width: usize) -> String {
-    let name = flashsift_core::show::name(name);
+    let name = flashsift_events::show::name(name);
     let chars = name.chars().count();
     if chars <= width {
         return name.into_owned();

@@ -5,10 +5,9 @@ use crate::devices;
 use anyhow::Context;
 use flashsift_core::{
     doctor::{Disk, Facts, FileSystem, MountPoint, Swap},
-    names::escape,
-    page::PAGE_BYTES,
     writeback::flusher::FlusherSettings,
 };
+use flashsift_events::{names::escape, page::PAGE_BYTES};
 use flashsift_host::{
     disks::{self, Counters},
     flusher,

@@ -1,8 +1,8 @@
 //! Looks at programs while they run, and at files and directories at the end, for the remedies that
 //! depend on them.
 
-use flashsift_core::{
-    doctor::{Doctor, Ends, EntryKind, Inode, Inspect, ProgramFacts},
+use flashsift_core::doctor::{Doctor, Ends, EntryKind, Inode, Inspect, ProgramFacts};
+use flashsift_events::{
     event::{Action, Event},
     names::{escape, unescape},
 };

@@ -2,7 +2,7 @@
 
 use crate::size;
 use anyhow::Context;
-use flashsift_core::event::{
+use flashsift_events::event::{
     About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space,
 };
 use flashsift_host::{memory, own_files};
@@ -152,7 +152,7 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashsift_core::event::FileId;
+    use flashsift_events::event::FileId;
 
     // Promises: Mount 53.
     #[test]

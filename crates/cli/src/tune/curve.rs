@@ -13,7 +13,6 @@ use crate::{
 };
 use anyhow::Context;
 use flashsift_core::{
-    page::PAGE_BYTES,
     policy,
     readahead::{self, Counts},
     study::{
@@ -25,6 +24,7 @@ use flashsift_core::{
     },
     trace::{Tables, Trace, Unit},
 };
+use flashsift_events::page::PAGE_BYTES;
 use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
 use std::{io::Write, num::NonZeroUsize};
@@ -122,7 +122,7 @@ pub(super) fn run(input: &Input, args: &CurveArgs, asked: Asked) -> anyhow::Resu
         );
         return Err(Usage(message).into());
     }
-    let usage = |error: flashsift_core::params::Error| Usage(error.to_string());
+    let usage = |error: flashsift_events::params::Error| Usage(error.to_string());
     let policy = policy::Selection::parse(&args.policy).map_err(usage)?;
     if policy.spec.kind.is_offline() {
         let message = format!("--policy {}: no kernel knows the future", args.policy);

@@ -7,7 +7,6 @@ use super::{
 };
 use crate::{compare::schedule, load, size, table, text};
 use flashsift_core::{
-    page::PAGE_BYTES,
     readahead::{AccessAdvice, ReadAheadRanking, ReadAheadSums},
     study::{
         StudyError, Wave,
@@ -16,6 +15,7 @@ use flashsift_core::{
         recommend::Judgement,
     },
 };
+use flashsift_events::page::PAGE_BYTES;
 use serde::Serialize;
 
 /// The prefetches by program and by file, and the advice.

@@ -7,7 +7,7 @@ use super::{
     recording::Recording,
 };
 use crate::{logging::DETAIL, size, table, watch::Until};
-use flashsift_core::page::PAGE_BYTES;
+use flashsift_events::page::PAGE_BYTES;
 use flashsift_host::readahead::{Backing, Machine};
 use flashsift_record::{
     self as recorder,

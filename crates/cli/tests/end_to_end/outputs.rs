@@ -1,7 +1,7 @@
 //! Outputs: the table, JSON, after-cache traces, imports, synthetic traces.
 
 use super::{cells, flashsift, number, repository, run};
-use flashsift_core::{
+use flashsift_events::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
     page::PAGE_BYTES,
 };

@@ -1,7 +1,8 @@
 //! The documentation of the policies and the sifters.
 
 use super::{cells, flashsift, repository, run};
-use flashsift_core::{duration::Exact, params, policy, sift};
+use flashsift_core::{policy, sift};
+use flashsift_events::{duration::Exact, params};
 use serde_json::Value;
 
 fn says(args: &[&str]) -> String {

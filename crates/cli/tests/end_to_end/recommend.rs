@@ -3,9 +3,9 @@
 use super::{cells, flashsift, number, repository, run};
 use flashsift_core::{
     doctor::{Doctor, Ends, EntryKind, Facts, FileSystem, Inspect, ProgramFacts, Remedy},
-    duration,
     writeback::flusher::FlusherSettings,
 };
+use flashsift_events::duration;
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits},

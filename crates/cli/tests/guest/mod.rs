@@ -3,7 +3,7 @@
 //! may do that to a real machine.
 
 use crate::emulated::{self, DEBIAN, here};
-use flashsift_core::event::{Action, Event, FileId};
+use flashsift_events::event::{Action, Event, FileId};
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits, Outcome},

@@ -2,14 +2,18 @@
 //! deleted on a loop device, and the extents of both are compared. For F2FS this happens in an
 //! emulated guest, because few machines have it.
 
-use crate::emulated;
-use crate::places::{Places, make_image, mount_image, output, skip};
+use crate::{
+    emulated,
+    places::{Places, make_image, mount_image, output, skip},
+};
 use flashsift_core::{
     back::Why,
-    event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Side, Space},
     layout::Selection,
-    page::{PAGE_BYTES, Page},
     trace::{Trace, TraceBuilder, Unit},
+};
+use flashsift_events::{
+    event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Side, Space},
+    page::{PAGE_BYTES, Page},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

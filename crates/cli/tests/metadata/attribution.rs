@@ -2,9 +2,8 @@
 //! four programs write at known rates.
 
 use super::{Counted, Device};
-use crate::places::skip;
-use crate::started::started;
-use flashsift_core::page::PAGE_BYTES;
+use crate::{places::skip, started::started};
+use flashsift_events::page::PAGE_BYTES;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,

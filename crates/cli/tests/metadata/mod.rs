@@ -5,12 +5,13 @@ mod attribution;
 
 use crate::places::{make_image, mount_image, output, skip};
 use flashsift_core::{
-    event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space},
-    layout, metadata,
-    page::PAGE_BYTES,
-    policy,
+    layout, metadata, policy,
     system::{Cell, Outcome},
     trace::{Tables, TraceBuilder, Unit},
+};
+use flashsift_events::{
+    event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space},
+    page::PAGE_BYTES,
 };
 use std::{
     collections::BTreeMap,
@@ -210,7 +211,7 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
     let trace = builder.finish().unwrap();
     let metadata = metadata::Selection::parse("ext4").unwrap();
     let layout = layout::Selection::parse("ext4").unwrap();
-    metadata.suits(&trace, layout.spec.name).unwrap();
+    metadata.spec.suits(&trace, layout.spec.name).unwrap();
     let cell = Cell {
         system: &flashsift_core::system::PLAIN,
         policy: &policy::Selection::parse("lru").unwrap(),

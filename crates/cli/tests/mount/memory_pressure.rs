@@ -1,7 +1,7 @@
 //! A mount that watches the machine: memory that is short, and the program in the foreground.
 
 use super::{FLASHSIFT, LATE, Mounted, create, skip};
-use flashsift_core::event::Action;
+use flashsift_events::event::Action;
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits},

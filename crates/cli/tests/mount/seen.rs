@@ -1,7 +1,6 @@
 //! A mount as its user watches it: metrics for Prometheus, and `flashsift top`.
 
-use crate::mount::*;
-use crate::places::output;
+use crate::{mount::*, places::output};
 use std::{
     io::Read,
     net::{TcpListener, TcpStream},

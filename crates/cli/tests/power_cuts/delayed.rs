@@ -4,11 +4,13 @@
 //! acknowledged before the next one begins, and the databases do not know of each other. So if an
 //! epoch takes them back together, what is left is a beginning of the numbers.
 
-use crate::places::{output, skip};
-use crate::power_cuts::{
-    Bed, Random,
-    device::{Cut, Device, Flushes, Log},
-    number,
+use crate::{
+    places::{output, skip},
+    power_cuts::{
+        Bed, Random,
+        device::{Cut, Device, Flushes, Log},
+        number,
+    },
 };
 use std::{
     collections::BTreeSet,

@@ -5,9 +5,11 @@
 //! go to a log. After a power cut, a disk holds every write before its last flush. Of the later
 //! writes it may hold any, whole or in part.
 
-use crate::places::{is_mounted, output};
-use crate::power_cuts::Random;
-use crate::started::started;
+use crate::{
+    places::{is_mounted, output},
+    power_cuts::Random,
+    started::started,
+};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
     OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,

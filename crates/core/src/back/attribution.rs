@@ -1,7 +1,7 @@
 //! Pages that reach the device, by the process that made them dirty and by reason.
 
 use super::Why;
-use crate::page::Page;
+use flashsift_events::page::Page;
 use std::{collections::BTreeMap, ops::Range};
 
 /// The reason for which a page reaches the device.

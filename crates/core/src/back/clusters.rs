@@ -13,10 +13,10 @@
 //! Invariant: `queue` holds each range with a dirty page once, with the number of its dirty pages.
 
 use crate::{
-    layout::{Layout, Lba},
-    page::Page,
+    layout::Layout,
     writeback::{Cluster, First},
 };
+use flashsift_events::{address::Lba, page::Page};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -200,7 +200,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::conformance::Dice;
+    use flashsift_events::dice::Dice;
 
     /// A layout in which some pages have places and others get one.
     struct Places(Vec<Option<Lba>>);

@@ -3,11 +3,11 @@
 //! it. `order=lru`: the page flushed least recently; `order=fifo`: the page that came first.
 
 use super::nvm_order::Order;
-use crate::{
+use crate::system::{BUFFER_PARAMS, SystemKind, SystemSpec};
+use flashsift_events::{
     page::Frame,
     params::{Param, ParamKind},
     structure::Lists,
-    system::{BUFFER_PARAMS, SystemKind, SystemSpec},
 };
 
 pub(crate) const SPEC: SystemSpec = SystemSpec {

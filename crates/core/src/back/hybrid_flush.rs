@@ -8,10 +8,10 @@
 //! page is in no cache, so it is not one of the two.
 
 use super::nvm_order::Order;
-use crate::{
+use crate::system::{BUFFER_PARAMS, SystemKind, SystemSpec};
+use flashsift_events::{
     page::Frame,
     structure::{BitTree, Lists},
-    system::{BUFFER_PARAMS, SystemKind, SystemSpec},
 };
 use std::collections::BTreeSet;
 

@@ -5,11 +5,10 @@
 //! needs none of them hold and compute none.
 
 use crate::{
-    layout::Address,
     nvm::{Lines, Traffic},
-    page::Page,
     trace::{Operation, Owner},
 };
+use flashsift_events::{address::Address, page::Page};
 use std::ops::Range;
 
 mod attribution;

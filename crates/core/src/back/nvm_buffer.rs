@@ -12,11 +12,13 @@ use super::{
     Attribution, Back, DeviceCounts, Sink, Source, Storage, Why, Written, nvm_order::Order,
 };
 use crate::{
-    layout::Address,
     nvm::{LineCounts, Lines, PAGE_LINES, Traffic},
+    trace::{Operation, Owner},
+};
+use flashsift_events::{
+    address::Address,
     page::{Frame, Page},
     structure::Lists,
-    trace::{Operation, Owner},
 };
 use std::ops::Range;
 

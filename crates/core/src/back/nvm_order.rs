@@ -1,6 +1,6 @@
 //! Which pages a write buffer admits, and the order in which they leave it.
 
-use crate::page::Frame;
+use flashsift_events::page::Frame;
 
 /// The order of the pages in a write buffer. It knows them by their slots.
 pub trait Order {

@@ -7,13 +7,16 @@
 
 use super::{Attribution, Back, Source, Why, WriteCause, Written, clusters::Clusters};
 use crate::{
-    event::FileId,
-    layout::{Address, Goals, Layout, Lba},
+    layout::{Goals, Layout},
     metadata::{self, Metadata},
-    page::Page,
     system::{SystemKind, SystemSpec},
     trace::{Operation, Owner, Run, Trace},
     writeback::Cluster,
+};
+use flashsift_events::{
+    address::{Address, Lba},
+    event::FileId,
+    page::Page,
 };
 use std::{ops::Range, sync::Arc};
 

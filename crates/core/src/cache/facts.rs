@@ -2,9 +2,11 @@
 
 use crate::{
     back::{Back, Why, Written},
+    trace::Owner,
+};
+use flashsift_events::{
     page::{Op, Page},
     structure::BitTree,
-    trace::Owner,
 };
 use std::ops::Range;
 

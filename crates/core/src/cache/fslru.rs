@@ -29,11 +29,13 @@ use super::{Cache, Details, facts::Facts};
 use crate::{
     back::{Back, Why},
     nvm::{Counting, Lines, Memory, PageCopy, Traffic},
+    system::{self, Cell, SystemKind, SystemSpec},
+    trace::{Bytes, Owner},
+};
+use flashsift_events::{
     page::{Access, Frame, Op, PAGE_BYTES, Page},
     params::{Param, ParamKind},
     structure::Lists,
-    system::{self, Cell, SystemKind, SystemSpec},
-    trace::{Bytes, Owner},
 };
 use prefetch_index::prefetch_index;
 use std::ops::Range;

@@ -7,9 +7,9 @@
 use crate::{
     back::{Back, Why, Written},
     nvm::{Lines, Traffic},
-    page::{Access, Frame, Op, Page},
     trace::{Bytes, Owner},
 };
+use flashsift_events::page::{Access, Frame, Op, Page};
 use std::ops::Range;
 
 mod facts;

@@ -20,11 +20,13 @@ use super::{Cache, Details, OldVersions, Settings, facts::Facts};
 use crate::{
     back::{Back, Why},
     nvm::{Counting, Lines, Memory, PageCopy, Traffic},
+    system::{self, SystemKind, SystemSpec},
+    trace::Owner,
+};
+use flashsift_events::{
     page::{Access, Frame, Op, Page},
     params::Param,
     structure::Lists,
-    system::{self, SystemKind, SystemSpec},
-    trace::Owner,
 };
 use prefetch_index::prefetch_index;
 use std::ops::Range;

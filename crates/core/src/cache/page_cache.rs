@@ -11,10 +11,12 @@
 use super::{Cache, Details};
 use crate::{
     back::{Back, Why, Written},
-    layout::Address,
-    page::{Access, Frame, Op, Page},
     policy::Policy,
     trace::Owner,
+};
+use flashsift_events::{
+    address::Address,
+    page::{Access, Frame, Op, Page},
 };
 use prefetch_index::prefetch_index;
 use std::ops::Range;

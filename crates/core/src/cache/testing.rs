@@ -3,11 +3,13 @@
 use super::{Cache, Details, OldVersions, Settings};
 use crate::{
     back::{Back, DeviceCounts, Source, Why, Written},
-    layout::Address,
     nvm::{LINE_BYTES, PAGE_LINES, Traffic},
-    page::{Access, Op, PAGE_BYTES, Page},
-    policy::conformance::Dice,
     trace::{Bytes, Owner},
+};
+use flashsift_events::{
+    address::Address,
+    dice::Dice,
+    page::{Access, Op, PAGE_BYTES, Page},
 };
 use std::{collections::BTreeSet, ops::Range};
 

@@ -1,6 +1,6 @@
 //! The changes of a file since the last epoch.
 
-use crate::{
+use flashsift_events::{
     page::PAGE_BYTES,
     structure::{
         Extents,

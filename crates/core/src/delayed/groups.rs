@@ -1,6 +1,6 @@
 //! The files whose syncs may be delayed.
 
-use crate::{event::Micros, names::file_name};
+use flashsift_events::{event::Micros, names::file_name};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},

@@ -21,7 +21,7 @@ use super::{
         Placement, Record, Removal, consecutive,
     },
 };
-use crate::{page::PAGE_BYTES, structure::Extents};
+use flashsift_events::{page::PAGE_BYTES, structure::Extents};
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use std::{collections::BTreeMap, ops::Range};

@@ -17,7 +17,7 @@ use super::{
         Removal, recovery,
     },
 };
-use crate::page::PAGE_BYTES;
+use flashsift_events::page::PAGE_BYTES;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::{

@@ -11,7 +11,7 @@
 //! ([`Damage`]). A record ends with a checksum of its own: if damage is in the pages alone, a
 //! recovery knows which pages it cannot use, and needs none of them if newer entries have them all.
 
-use crate::{page::PAGE_BYTES, structure::Extents};
+use flashsift_events::{page::PAGE_BYTES, structure::Extents};
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, ops::Range};
 

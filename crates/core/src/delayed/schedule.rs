@@ -1,6 +1,6 @@
 //! When epochs end.
 
-use crate::event::Micros;
+use flashsift_events::event::Micros;
 
 /// The first and the longest pause after an epoch that failed, µs.
 const PAUSE_US: [Micros; 2] = [1_000_000, 60_000_000];

@@ -1,8 +1,8 @@
 //! RequestSums of files that applications can fetch again: CacheSifter (FAST '22), Fig. 1.
 //!
-//! A cache file is one whose path leads through a cache directory ([`crate::names::in_cache`]). A
-//! file is classified by its last name; files without a name are counted separately. (The paper
-//! uses `/data/<package>/cache/`.)
+//! A cache file is one whose path leads through a cache directory
+//! ([`flashsift_events::names::in_cache`]). A file is classified by its last name; files without a
+//! name are counted separately. (The paper uses `/data/<package>/cache/`.)
 //!
 //! A file is read again after a time if a read comes more than that time after the last request to
 //! the file before it. Dropping such a file costs a download. (A file that was dropped and fetched
@@ -12,7 +12,7 @@ use super::{
     Characterisation, CharacterisationSpec, Found, Ledger, Need, Seen, Table, Value,
     ledger::{NO_NAMES, RequestSums, UNNAMED},
 };
-use crate::event::{Action, Event};
+use flashsift_events::event::{Action, Event};
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "cache_files",
@@ -157,7 +157,7 @@ impl CacheFiles {
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::event::{About, Knows};
+    use flashsift_events::event::{About, Knows};
 
     // Promises: Describe 16.
     #[test]

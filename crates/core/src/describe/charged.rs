@@ -4,13 +4,15 @@
 use super::{
     flash_writes::{Charge, FlashWrites, WriteReason},
     ledger::Ledger,
-    programs::program_name,
 };
 use crate::{
-    event::{About, Action, Event, FileId},
     metadata::{self, KnownInodes},
     trace::TraceError,
     writeback::flusher::{FlushReason, FlusherSettings},
+};
+use flashsift_events::{
+    event::{About, Action, Event, FileId},
+    names::program_name,
 };
 use std::collections::BTreeMap;
 

@@ -11,10 +11,12 @@ use super::{
 };
 use crate::{
     device::lifetime::{AmplificationFrom, DailyWrites, Flash, GUESS, NoLifetime, lifetime},
+    writeback::flusher::Flusher,
+};
+use flashsift_events::{
     event::{Action, Event, Space},
     page::PAGE_BYTES,
     show,
-    writeback::flusher::Flusher,
 };
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
@@ -172,10 +174,8 @@ impl Characterisation for EnduranceOfDay {
 mod tests {
     use super::super::{Describer, testing::*};
     use super::*;
-    use crate::{
-        device::lifetime::Amplification,
-        event::{About, FileId, Knows},
-    };
+    use crate::device::lifetime::Amplification;
+    use flashsift_events::event::{About, FileId, Knows};
 
     const FLASH: Flash = Flash {
         capacity_bytes: 86_400 * 4096,

@@ -14,7 +14,7 @@ use super::{
     WRITE_BACK_US,
     page_set::{PageSet, removed},
 };
-use crate::{
+use flashsift_events::{
     event::{About, Action, Event, Knows},
     page::PAGE_BYTES,
 };

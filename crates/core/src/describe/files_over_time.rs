@@ -14,7 +14,7 @@ use super::{
     ledger::File,
     ranking::{self, Key, Ranked},
 };
-use crate::event::{Action, Event};
+use flashsift_events::event::{Action, Event};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::collections::BTreeMap;

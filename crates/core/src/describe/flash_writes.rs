@@ -20,17 +20,19 @@
 
 use super::Ledger;
 use crate::{
-    event::{Action, Event, FileId, Micros},
-    layout::Lba,
     metadata::{self, BlockRequest, KnownInodes, Metadata},
-    page::PAGE_BYTES,
-    structure::extents::{Extents, pages_inside},
     trace::{Collector, DirectoryId, OperationKind},
     writeback::{
         Expire, Modes, Syncs,
         flusher::{FlushReason, Flusher, FlusherSettings, Reached},
         rules::{self, Rule, Urgent},
     },
+};
+use flashsift_events::{
+    address::Lba,
+    event::{Action, Event, FileId, Micros},
+    page::PAGE_BYTES,
+    structure::extents::{Extents, pages_inside},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -281,7 +283,7 @@ impl FileSystem {
         let expire = Some(Expire { after_us, tick_us, ..Expire::default() });
         let modes = Modes { expire, syncs: Syncs::TheirFile, ..Modes::default() };
         Self {
-            machine: metadata.streaming(&modes),
+            machine: (metadata.spec.streaming)(&metadata.params, &modes),
             rule: rules::of(metadata.spec.file_system),
             collector: Collector::streaming(),
             directories: 0,
@@ -510,7 +512,8 @@ fn split<T: Copy>(bytes: u64, shares: &[(T, u64)]) -> impl Iterator<Item = (T, u
 #[cfg(test)]
 mod tests {
     use super::{super::testing::*, *};
-    use crate::{layout::Lba, metadata::Logged, trace::Entry};
+    use crate::{metadata::Logged, trace::Entry};
+    use flashsift_events::address::Lba;
     use proptest::prelude::*;
     use std::cell::RefCell;
 
@@ -666,7 +669,7 @@ mod tests {
             let answers = Rc::<RefCell<Vec<Answer>>>::default();
             {
                 let system = writes.file_system.as_mut().unwrap();
-                let machine = metadata.streaming(&Modes {
+                let machine = (metadata.spec.streaming)(&metadata.params, &Modes {
                     expire: Some(Expire::default()),
                     syncs: Syncs::TheirFile,
                     ..Modes::default()

@@ -6,7 +6,7 @@
 //! again, it is the same page.
 
 use super::{Characterisation, CharacterisationSpec, Found, Ledger, Table, Value};
-use crate::{event::Space, page::PAGE_BYTES};
+use flashsift_events::{event::Space, page::PAGE_BYTES};
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "footprint",

@@ -1,10 +1,10 @@
 //! Data shared by all characterisations: pages, files and names, with their numbers of accesses.
 
 use super::programs::Programs;
-use crate::{
+use crate::trace::{PAGES_MAX, TraceError};
+use flashsift_events::{
     event::{About, Action, Event, FileId, Space},
     page::PAGE_BYTES,
-    trace::{PAGES_MAX, TraceError},
 };
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
@@ -414,7 +414,8 @@ impl Names {
             return known;
         }
         let fresh = self.names.len() as u32;
-        self.names.push(Name { text: text.into(), is_cache: crate::names::in_cache(text) });
+        self.names
+            .push(Name { text: text.into(), is_cache: flashsift_events::names::in_cache(text) });
         let names = &self.names;
         self.index.insert_unique(HASHER.hash_one(text), fresh, |n| {
             HASHER.hash_one(&*names[*n as usize].text)

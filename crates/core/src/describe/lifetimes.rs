@@ -311,5 +311,5 @@ mod tests {
         assert_eq!(figure(&found, "lifetime_p90_us"), Value::TimeUs(95_000_000));
     }
 
-    use crate::event::Action;
+    use flashsift_events::event::Action;
 }

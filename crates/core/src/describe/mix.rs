@@ -7,7 +7,7 @@ use super::{
     Characterisation, CharacterisationSpec, Figure, Found, Ledger, Seen, Table, Value,
     ledger::RequestSums,
 };
-use crate::event::{Action, Event};
+use flashsift_events::event::{Action, Event};
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "mix",
@@ -142,7 +142,7 @@ impl Characterisation for Mix {
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::event::FileId;
+    use flashsift_events::event::FileId;
 
     // Promises: Describe 2.
     #[test]

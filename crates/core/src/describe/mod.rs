@@ -15,11 +15,11 @@
 //! of trace; longer data is put into bins.
 
 use crate::{
-    event::{About, Event, Space},
     metadata,
     trace::TraceError,
     writeback::{self, flusher::FlusherSettings},
 };
+use flashsift_events::event::{About, Event, Space};
 use ledger::{Entered, Ledger, Seen};
 
 mod bins;
@@ -58,7 +58,6 @@ mod windows;
 pub(crate) use charged::{FileCharge, charged};
 pub use endurance::FlashDevice;
 pub use found::{Audience, Column, Figure, Found, Part, Piece, Sentence, Table, Value};
-pub(crate) use programs::program_name;
 pub use read_ahead::readahead_section;
 pub use sifters::{SiftedTrace, sift_section};
 

@@ -18,7 +18,7 @@ use super::{
     Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Piece, Seen, Table,
     Value, bins::Bins,
 };
-use crate::event::{Action, Event};
+use flashsift_events::event::{Action, Event};
 use prefetch_index::prefetch_index;
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {

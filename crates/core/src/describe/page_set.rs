@@ -1,6 +1,6 @@
 //! A set of pages that supports the removal of ranges of a file.
 
-use crate::{
+use flashsift_events::{
     event::{Action, FileId},
     page::PAGE_BYTES,
 };

@@ -33,7 +33,7 @@ use super::{
     skew::Popularity,
     sqlite,
 };
-use crate::{
+use flashsift_events::{
     event::{Action, Event},
     names::Sqlite,
     page::PAGE_BYTES,

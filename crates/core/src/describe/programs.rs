@@ -1,7 +1,7 @@
 //! Programs that processes run. A process before its first name counts for that name; after it runs
 //! another program, it counts for that one.
 
-use crate::event::{Action, Event};
+use flashsift_events::event::{Action, Event};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -17,18 +17,6 @@ impl Program {
     /// Returns the name, or the number of a process that was never named.
     pub(super) fn key(&self) -> Result<&str, u32> {
         self.name.as_deref().ok_or(self.pid)
-    }
-}
-
-/// Name of the programs of a trace without process numbers.
-pub(super) const UNKNOWN_PROGRAM: &str = "(unknown)";
-
-/// Returns the name for people of [`Program::key`].
-pub(crate) fn program_name(key: Result<&str, u32>) -> Box<str> {
-    match key {
-        Ok(name) => name.into(),
-        Err(0) => UNKNOWN_PROGRAM.into(),
-        Err(pid) => format!("(process {pid})").into(),
     }
 }
 

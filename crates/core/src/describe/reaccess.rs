@@ -13,7 +13,7 @@
 use super::{
     Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Seen, Table, Value,
 };
-use crate::{event::Event, page::PAGE_BYTES, structure::Recency};
+use flashsift_events::{event::Event, page::PAGE_BYTES, structure::Recency};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 

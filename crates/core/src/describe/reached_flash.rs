@@ -15,11 +15,15 @@ use super::{
     Setup, Table, Value,
     bins::Bins,
     flash_writes::{Charge, FILE_SYSTEM, FlashWrites, UNKNOWN, WriteReason},
-    programs::{UNKNOWN_PROGRAM, program_name},
     ranking::{self, Key, Ranking},
     top_directories::directory,
 };
-use crate::{event::Event, page::PAGE_BYTES, writeback::flusher::FlushReason};
+use crate::writeback::flusher::FlushReason;
+use flashsift_events::{
+    event::Event,
+    names::{UNKNOWN_PROGRAM, program_name},
+    page::PAGE_BYTES,
+};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
@@ -370,7 +374,11 @@ mod tests {
     };
     use crate::writeback::flusher::FlusherSettings;
 
-    fn event(pid: u32, second: u64, action: crate::event::Action<'static>) -> Event<'static> {
+    fn event(
+        pid: u32,
+        second: u64,
+        action: flashsift_events::event::Action<'static>,
+    ) -> Event<'static> {
         Event { at_us: second * 1_000_000, pid, tid: pid, action }
     }
 
@@ -517,8 +525,8 @@ mod tests {
     #[test]
     fn units_are_listed_where_the_trace_tells_control_groups() {
         let group = |pid, path: &str| {
-            let path = crate::event::MaybeOwned::owned_str(path);
-            event(pid, 0, crate::event::Action::ControlGroup { path })
+            let path = flashsift_events::event::MaybeOwned::owned_str(path);
+            event(pid, 0, flashsift_events::event::Action::ControlGroup { path })
         };
         let writes = (1..=4).map(|pid| event(pid, 1, write(u64::from(pid), 0, PAGE_BYTES)));
         let mut events: Vec<_> = writes.collect();

@@ -6,11 +6,11 @@ use super::{
     Characterisation, CharacterisationSpec, Figure, Found, Ledger, Section, Sentence, Table, Value,
 };
 use crate::{
-    page::PAGE_BYTES,
     readahead::{Counts, ReadAheadCharges, ReadAheadRanking, ReadAheadSums},
     system::Outcome,
     trace::Trace,
 };
+use flashsift_events::page::PAGE_BYTES;
 
 static SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "readahead",

@@ -7,7 +7,7 @@
 use super::{
     Audience, Characterisation, CharacterisationSpec, Found, Ledger, Piece, Seen, Table, Value,
 };
-use crate::event::{Action, Event};
+use flashsift_events::event::{Action, Event};
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "request_sizes",
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_largest_request_there_can_be() {
         let mut about = about();
-        about.space = crate::event::Space::Objects;
+        about.space = flashsift_events::event::Space::Objects;
         about.knows.writes = false;
         let found = describe_as(about, "request_sizes", &[at(0, read(1, 0, u64::MAX))]).unwrap();
         assert_eq!(column(&found, "sizes", "most_bytes"), [bytes(u64::MAX)]);

@@ -7,13 +7,11 @@ use super::{
     Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Section, Sentence,
     Table, Value,
 };
-use crate::{
-    show,
-    study::{
-        sift_advice::{JudgedSifter, ShareInterval, SiftAdvice},
-        sift_directories::{SiftDirectories, SiftDirectory},
-    },
+use crate::study::{
+    sift_advice::{JudgedSifter, ShareInterval, SiftAdvice},
+    sift_directories::{SiftDirectories, SiftDirectory},
 };
+use flashsift_events::show;
 
 static SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "sift",

@@ -8,7 +8,7 @@ use super::{
     Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Table, Value,
     ledger::{File, NO_NAMES, Names, RequestSums, UNNAMED},
 };
-use crate::names::{self, Sqlite};
+use flashsift_events::names::{self, Sqlite};
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "sqlite",

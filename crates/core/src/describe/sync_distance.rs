@@ -25,7 +25,7 @@ use super::{
     page_set::{PageSet, removed},
     ranking,
 };
-use crate::{
+use flashsift_events::{
     event::{Action, Event},
     page::PAGE_BYTES,
 };

@@ -1,7 +1,9 @@
 //! Helpers for hand-made traces and their results.
 
 use super::{Describer, Found, Value};
-use crate::event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space};
+use flashsift_events::event::{
+    About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space,
+};
 
 /// A trace of files with all information.
 pub(super) fn about() -> About {

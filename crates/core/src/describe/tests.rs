@@ -1,10 +1,8 @@
 //! Properties of every characterisation, and of all together.
 
 use super::{testing::*, *};
-use crate::{
-    event::{Action, FileId, Knows, MaybeOwned, Side},
-    trace::{TraceBuilder, Unit},
-};
+use crate::trace::{TraceBuilder, Unit};
+use flashsift_events::event::{Action, FileId, Knows, MaybeOwned, Side};
 use proptest::prelude::*;
 
 fn abouts() -> Vec<About> {

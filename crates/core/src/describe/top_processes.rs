@@ -2,9 +2,12 @@
 
 use super::{
     Characterisation, CharacterisationSpec, Found, Ledger, Piece, Seen, Table, Value,
-    programs::program_name, ranking::Ranking,
+    ranking::Ranking,
 };
-use crate::event::{Action, Event};
+use flashsift_events::{
+    event::{Action, Event},
+    names::program_name,
+};
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "top_processes",

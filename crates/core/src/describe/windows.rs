@@ -9,7 +9,7 @@
 use super::{
     Audience, Characterisation, CharacterisationSpec, Found, Ledger, Need, Seen, Table, Value,
 };
-use crate::event::{Action, Event, Space};
+use flashsift_events::event::{Action, Event, Space};
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "windows",

@@ -5,11 +5,8 @@
 //! model shows which orders of requests suit a disk, and no more.
 
 use super::{Device, Wear, ns};
-use crate::{
-    back::{Io, IoOp},
-    layout::Lba,
-    page::PAGE_BYTES,
-};
+use crate::back::{Io, IoOp};
+use flashsift_events::{address::Lba, page::PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
 /// Constants of the model.

@@ -6,10 +6,8 @@
 //! it is the baseline for other models.
 
 use super::{Device, Wear, ns};
-use crate::{
-    back::{Io, IoOp},
-    layout::Lba,
-};
+use crate::back::{Io, IoOp};
+use flashsift_events::address::Lba;
 use serde::{Deserialize, Serialize};
 
 /// Constants of the model.

@@ -233,7 +233,7 @@ mod tests {
     use crate::device::{ProfileSelection, profile::ALL};
 
     fn profile(name: &str) -> Profile {
-        ProfileSelection::parse(name).unwrap().profile()
+        Profile::from(&ProfileSelection::parse(name).unwrap())
     }
 
     const FLASH: Flash = Flash {

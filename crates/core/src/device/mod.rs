@@ -9,7 +9,8 @@
 //! between. [`Clocks`] runs a device twice over the same requests, as fast as it can and at
 //! recorded times.
 
-use crate::{back::Io, layout::Lba, page::PAGE_BYTES};
+use crate::back::Io;
+use flashsift_events::{address::Lba, page::PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 
 mod clocks;

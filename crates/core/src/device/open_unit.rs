@@ -16,9 +16,9 @@
 //! `far_read_us`, the difference between sorted and random reads in Table 2.
 
 use super::{Device, Fill, Wear, bits, ns, pages};
-use crate::{
-    back::{Io, IoOp},
-    layout::Lba,
+use crate::back::{Io, IoOp};
+use flashsift_events::{
+    address::Lba,
     page::{Id, PAGE_BYTES},
     structure::Lists,
 };

@@ -33,13 +33,13 @@
 //! With `fill = "random"` the device begins aged: see the file `aged`.
 
 use super::{Device, Fill, Wear, ns, pages};
-use crate::{
-    back::{Io, IoOp},
-    layout::Lba,
+use crate::back::{Io, IoOp};
+use aged::Aged;
+use flashsift_events::{
+    address::Lba,
     page::{Id, PAGE_BYTES},
     structure::Lists,
 };
-use aged::Aged;
 use map_cache::{MAPPED_PAGES, MapCache};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@
 //! only.
 
 use super::facts::Ends;
-use crate::names;
+use flashsift_events::names;
 
 /// Programs that keep databases, by name.
 const PROGRAMS: &[&str] = &[

@@ -1,9 +1,8 @@
 //! The names of files, the programs that processes run, and the units in which they run.
 
-use crate::{
-    describe::program_name,
+use flashsift_events::{
     event::{Action, Event, FileId},
-    names::unescape,
+    names::{program_name, unescape},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

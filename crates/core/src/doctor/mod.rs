@@ -28,13 +28,15 @@ pub use what_if::{Change, FlashBytes};
 
 use crate::{
     describe::{self, Describer, Description, FileCharge, Part, Value},
-    event::{About, Action, Event, FileId, MaybeOwned},
     metadata::{KnownInode, KnownInodes},
-    page::PAGE_BYTES,
     trace::TraceError,
     writeback::flusher::FlusherSettings,
 };
 use files::Names;
+use flashsift_events::{
+    event::{About, Action, Event, FileId, MaybeOwned},
+    page::PAGE_BYTES,
+};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use remedies::{Effect, Findings, Proposal};

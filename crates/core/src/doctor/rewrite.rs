@@ -2,14 +2,14 @@
 //! were a program to hold what it writes for longer.
 
 use super::what_if::{MOUNT_BYTES, MountedWith};
-use crate::{
+use crate::sift::{
+    Birth, Blocked, BoxedSift, Decision, Droppable, Keep, KeepConfig, Reason, Selection, Sift,
+    live::{Live, LiveSifter},
+    simulate::Sifted,
+};
+use flashsift_events::{
     event::{Action, Create, Event, FileId, Knows, Micros},
     page::PAGE_BYTES,
-    sift::{
-        Birth, Blocked, BoxedSift, Decision, Droppable, Keep, KeepConfig, Reason, Selection, Sift,
-        live::{Live, LiveSifter},
-        simulate::Sifted,
-    },
     structure::Extents,
 };
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 use super::*;
-use crate::event::{Create, Knows, MaybeOwned, Side, Space};
 use crate::study::recommend::WritebackTimes;
+use flashsift_events::event::{Create, Knows, MaybeOwned, Side, Space};
 use proptest::prelude::*;
 use what_if::{MachineSettings, SLICES};
 

@@ -9,7 +9,7 @@
 //! changes. This is not known here, so the page counts each time. A rollback journal is durable
 //! when its directory was synced, which a log needs once, when it is made.
 
-use crate::event::{Action, Create, Event, FileId, MaybeOwned};
+use flashsift_events::event::{Action, Create, Event, FileId, MaybeOwned};
 use std::collections::{BTreeMap, BTreeSet};
 
 const FRAME_BYTES: u64 = 24;

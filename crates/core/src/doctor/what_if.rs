@@ -11,10 +11,8 @@ use super::{
     wal,
 };
 use crate::{
-    event::{About, Action, Event, FileId},
     layout,
     metadata::{self, KnownInodes},
-    page::PAGE_BYTES,
     policy,
     study::recommend::{
         WritebackTimes,
@@ -26,6 +24,10 @@ use crate::{
         Expire, Modes, Syncs,
         flusher::{self, FlusherSettings},
     },
+};
+use flashsift_events::{
+    event::{About, Action, Event, FileId},
+    page::PAGE_BYTES,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -25,13 +25,14 @@
 //! blocks, up to one block group (128 MiB). A full device grows. All directories are in one
 //! flexible group (2 GiB). The journal and metadata are not modelled.
 
-use super::{Layout, LayoutSpec, Lba, Runs, add_freed};
-use crate::{
+use super::{Layout, LayoutSpec, Runs, add_freed};
+use crate::trace::{File, Files, Trace};
+use flashsift_events::{
+    address::Lba,
     event::Space,
     page::Page,
     params::{Param, ParamKind, Params},
     structure::BitTree,
-    trace::{File, Files, Trace},
 };
 use free_space::{FreeSpace, Wanted};
 use std::ops::Range;
@@ -125,7 +126,7 @@ impl Ext4 {
         let mut placed = BitTree::new(trace.pages());
         let mut size = vec![0; files.count() as usize];
         let mut end = 0;
-        let mut previous: Option<(crate::event::FileId, u64)> = None;
+        let mut previous: Option<(flashsift_events::event::FileId, u64)> = None;
         for run in runs.runs.iter() {
             let old = trace.old_ranks(run);
             let file_end = run.page + old.len() as u64;

@@ -28,14 +28,17 @@
 //! of the main area remain for the logs of nodes), cleaning, write hints, compression, atomic
 //! writes, pinned files, and data inside the inode (files of up to 3.4 KiB).
 
-use super::{Layout, LayoutSpec, Lba, add_freed};
+use super::{Layout, LayoutSpec, add_freed};
 use crate::{
     back::Why,
+    trace::{File, Files, Trace},
+};
+use flashsift_events::{
+    address::Lba,
     names::Heat,
     page::Page,
     params::{Param, ParamKind, Params},
     structure::BitTree,
-    trace::{File, Files, Trace},
 };
 use main_area::{Log, MainArea, Volume};
 use std::ops::Range;

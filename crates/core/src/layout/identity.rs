@@ -4,11 +4,12 @@
 //! Units without a place (whole requests of object traces) are laid out in the order of their
 //! ranks.
 
-use super::{Layout, LayoutSpec, Lba, Runs, add_freed};
-use crate::{
+use super::{Layout, LayoutSpec, Runs, add_freed};
+use crate::trace::Trace;
+use flashsift_events::{
+    address::Lba,
     event::{FileId, Space},
     page::Page,
-    trace::Trace,
 };
 
 pub(super) const SPEC: LayoutSpec = LayoutSpec {

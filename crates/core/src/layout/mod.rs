@@ -9,24 +9,23 @@
 
 use crate::{
     back::Why,
+    trace::{Run, Trace},
+};
+use flashsift_events::{
+    address::Lba,
     event::Space,
     page::Page,
     params::{self, Listed, Param, Params},
-    trace::{Run, Trace},
 };
 use std::sync::Arc;
 
-mod address;
 mod ext4;
 mod f2fs;
+mod goals;
 mod identity;
 mod recorded;
 
-pub use address::Address;
-pub(crate) use address::Goals;
-
-/// Place on the device, in 4 KiB units.
-pub type Lba = u64;
+pub(crate) use goals::Goals;
 
 /// Assigns pages their places on the device.
 pub trait Layout {
@@ -108,13 +107,10 @@ impl Listed for LayoutSpec {
     }
 }
 
-impl Selection {
-    /// Returns the layout of a trace if the user selects none: files lie as on ext4, blocks and
-    /// objects at the addresses in the trace.
-    pub fn default_for(space: Space) -> Self {
-        let spec = if space == Space::Files { &ext4::SPEC } else { &identity::SPEC };
-        Self::default_of(spec)
-    }
+/// Returns the layout of a trace if the user selects none: files lie as on ext4, blocks and objects
+/// at the addresses in the trace.
+pub fn default_for(space: Space) -> Selection {
+    Selection::default_of(if space == Space::Files { &ext4::SPEC } else { &identity::SPEC })
 }
 
 /// Adds a place to those that are free now, joined to the last one if it follows it.

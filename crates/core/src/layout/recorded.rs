@@ -1,8 +1,9 @@
 //! Recorded: pages lie where the file system of the recording kept them.
 //!
 //! A recording on ext4 or F2FS tells when the file system gave data of a file a place, and at its
-//! end where all data lies ([`Action::Place`](crate::event::Action::Place)). The simulated cache
-//! writes pages back at other times than the kernel did. At a write-back, a page gets
+//! end where all data lies ([`Action::Place`](flashsift_events::event::Action::Place)). The
+//! simulated cache writes pages back at other times than the kernel did. At a write-back, a page
+//! gets
 //!
 //! 1. the newest place that was recorded for it until the present time; else
 //! 2. the next place that was recorded for it, which the kernel allocated later than this cache
@@ -24,13 +25,10 @@
 //! A file from before the recording has from the beginning the places that the recording tells at
 //! its end and at no other time.
 
-use super::{Layout, LayoutSpec, Lba, Runs, add_freed};
-use crate::{
-    event::Space,
-    page::Page,
-    params::Params,
-    structure::BitTree,
-    trace::{Files, RecordedPlaces, Trace},
+use super::{Layout, LayoutSpec, Runs, add_freed};
+use crate::trace::{Files, RecordedPlaces, Trace};
+use flashsift_events::{
+    address::Lba, event::Space, page::Page, params::Params, structure::BitTree,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

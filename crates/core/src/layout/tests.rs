@@ -1,10 +1,8 @@
 //! Properties of every layout, over random files, write-backs and deletions.
 
 use super::*;
-use crate::{
-    event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Side},
-    trace::{Tables, TraceBuilder, Unit},
-};
+use crate::trace::{Tables, TraceBuilder, Unit};
+use flashsift_events::event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Side};
 use proptest::prelude::*;
 use std::collections::BTreeMap as Model;
 
@@ -334,7 +332,7 @@ fn f2fs_uses_holes_when_few_segments_are_free() {
 #[test]
 fn identity_is_the_address() {
     let trace = trace(Space::Blocks, &[(false, vec![(100, 2), (900, 1)]), (false, vec![(5, 1)])]);
-    let chosen = Selection::default_for(Space::Blocks);
+    let chosen = default_for(Space::Blocks);
     let layout = (chosen.spec.build)(&trace, &chosen.params);
     assert_eq!([0, 1, 2, 3].map(|page| layout.read(Page(page))), [100, 101, 900, 906]);
 }

@@ -27,15 +27,17 @@
 
 use super::{BlockRequest, KnownInode, KnownInodes, Logged, Metadata, MetadataSpec};
 use crate::{
-    event::{FileId, FileSystemKind},
-    layout::Lba,
-    page::PAGE_BYTES,
-    params::{Param, ParamKind, Params},
     trace::{DirectoryId, Entry, OperationKind, ROOT, Trace},
     writeback::{Expire, Modes},
 };
 use directories::Blocks;
 use extents::{Changed, Extents};
+use flashsift_events::{
+    address::Lba,
+    event::{FileId, FileSystemKind},
+    page::PAGE_BYTES,
+    params::{Param, ParamKind, Params},
+};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use journal::{Journal, Tid, Times};

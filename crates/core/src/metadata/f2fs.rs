@@ -22,11 +22,13 @@
 
 use super::{BlockRequest, Logged, Metadata, MetadataSpec};
 use crate::{
-    event::{FileId, FileSystemKind},
-    layout::Lba,
-    params::{Param, ParamKind, Params},
     trace::{DirectoryId, Entry, OperationKind},
     writeback::{Modes, Syncs},
+};
+use flashsift_events::{
+    address::Lba,
+    event::{FileId, FileSystemKind},
+    params::{Param, ParamKind, Params},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

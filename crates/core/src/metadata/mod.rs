@@ -5,11 +5,13 @@
 //! "Metadata", says what is modelled. A file system is one file and one line in [`ALL`].
 
 use crate::{
-    event::{FileId, FileSystemKind, Space},
-    layout::Lba,
-    params::{self, Listed, Param, Params},
     trace::{DirectoryId, Entry, OperationKind, Trace},
     writeback::Modes,
+};
+use flashsift_events::{
+    address::Lba,
+    event::{FileId, FileSystemKind, Space},
+    params::{self, Listed, Param, Params},
 };
 use std::collections::BTreeMap;
 
@@ -119,7 +121,8 @@ pub struct MetadataSpec {
     pub params: &'static [Param],
     /// Builds the machine for a trace with the table of operations.
     pub build: fn(&Trace, &Params, &Modes) -> Box<dyn Metadata>,
-    /// Builds the machine for a stream of operations that is not a trace yet.
+    /// Builds the machine for operations that come one by one. It learns directories by
+    /// [`Metadata::met_directory`].
     pub(crate) streaming: fn(&Params, &Modes) -> Box<dyn Metadata>,
 }
 
@@ -154,13 +157,7 @@ pub enum NoMetadata {
     Layout(&'static str),
 }
 
-impl Selection {
-    /// Returns a machine for operations that come one by one. It learns directories by
-    /// [`Metadata::met_directory`].
-    pub(crate) fn streaming(&self, modes: &Modes) -> Box<dyn Metadata> {
-        (self.spec.streaming)(&self.params, modes)
-    }
-
+impl MetadataSpec {
     /// Checks that the trace and the layout of its pages suit.
     ///
     /// # Errors
@@ -170,7 +167,7 @@ impl Selection {
         match () {
             () if about.space != Space::Files => Err(NoMetadata::NoFiles),
             () if !about.knows.times => Err(NoMetadata::NoTimes),
-            () if layout != self.spec.layout => Err(NoMetadata::Layout(self.spec.layout)),
+            () if layout != self.layout => Err(NoMetadata::Layout(self.layout)),
             () => Ok(()),
         }
     }

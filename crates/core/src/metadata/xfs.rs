@@ -23,12 +23,14 @@
 
 use super::{BlockRequest, Logged, Metadata, MetadataSpec};
 use crate::{
-    event::{FileId, FileSystemKind},
-    layout::Lba,
-    page::PAGE_BYTES,
-    params::{Param, ParamKind, Params},
     trace::{DirectoryId, Entry, OperationKind, ROOT},
     writeback::{Modes, Syncs},
+};
+use flashsift_events::{
+    address::Lba,
+    event::{FileId, FileSystemKind},
+    page::PAGE_BYTES,
+    params::{Param, ParamKind, Params},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

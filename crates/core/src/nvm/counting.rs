@@ -1,10 +1,8 @@
 //! Memory that counts lines.
 
 use super::{LINE_BYTES, Lines, Memory, PAGE_LINES, PageCopy, Traffic, lines};
-use crate::{
-    page::{Frame, Page},
-    trace::Bytes,
-};
+use crate::trace::Bytes;
+use flashsift_events::page::{Frame, Page};
 use prefetch_index::prefetch_index;
 
 /// Counts the lines of each access and the writes of each line of non-volatile memory; holds no

@@ -34,10 +34,8 @@ use super::{
     Memory, PageCopy,
     medium::{LINE_WORDS, Medium},
 };
-use crate::{
-    page::{Frame, PAGE_BYTES, Page},
-    trace::Bytes,
-};
+use crate::trace::Bytes;
+use flashsift_events::page::{Frame, PAGE_BYTES, Page};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 const PAGE: u64 = 0x5041_4745;

@@ -1,10 +1,8 @@
 //! The effects of a cache on its memory.
 
 use super::{Lines, Traffic};
-use crate::{
-    page::{Frame, Page},
-    trace::Bytes,
-};
+use crate::trace::Bytes;
+use flashsift_events::page::{Frame, Page};
 
 /// A copy of a page: in DRAM or in non-volatile memory, each with its own frame numbers from 0 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

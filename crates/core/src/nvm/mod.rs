@@ -17,17 +17,15 @@ pub use counting::Counting;
 pub use lines::{LineCounts, Lines};
 pub use memory::{Memory, PageCopy};
 
-use crate::{
-    page::Page,
-    trace::{Bytes, StepKind, Trace},
-};
+use crate::trace::{Bytes, StepKind, Trace};
+use flashsift_events::page::Page;
 use std::ops::Add;
 
 /// Bytes of a line, the unit in which memory is accessed.
 pub const LINE_BYTES: u64 = 64;
 
 /// Lines of a page.
-pub const PAGE_LINES: u64 = crate::page::PAGE_BYTES / LINE_BYTES;
+pub const PAGE_LINES: u64 = flashsift_events::page::PAGE_BYTES / LINE_BYTES;
 
 /// Accesses to DRAM and non-volatile memory: those of applications, and copies between the two.
 /// Transfers from and to the device are not among them.

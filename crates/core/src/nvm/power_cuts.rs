@@ -15,9 +15,11 @@ use super::{
 use crate::{
     back::{Back, DeviceCounts, Source, Why, Written},
     cache::{Cache, Details, Fslru, Nvlru, OldVersions, Settings},
-    layout::Address,
-    page::{Access, Frame, Op, PAGE_BYTES, Page},
     trace::{Bytes, Owner},
+};
+use flashsift_events::{
+    address::Address,
+    page::{Access, Frame, Op, PAGE_BYTES, Page},
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

@@ -6,7 +6,7 @@
 //! page are kept until its removal is committed.
 
 use super::{durable::Identity, medium::Power};
-use crate::page::Page;
+use flashsift_events::page::Page;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 

@@ -5,7 +5,7 @@
 //! Harchol-Balter, "AdaptSize: Orchestrating the Hot Object Memory Cache in a Content Delivery
 //! Network", NSDI '17.
 
-use crate::{
+use flashsift_events::{
     page::Access,
     params::{self, Listed, Param, ParamKind, Params},
     structure::random,
@@ -263,9 +263,9 @@ mod tests {
         let mut admission = AdaptSize::new(200, 2200);
         for round in 0..2200_u32 {
             let n = round % 220;
-            let page = crate::page::Page(n);
+            let page = flashsift_events::page::Page(n);
             let bytes = if n < 200 { 1 } else { 100 };
-            let access = Access { bytes, ..Access::new(page, crate::page::Op::Read) };
+            let access = Access { bytes, ..Access::new(page, flashsift_events::page::Op::Read) };
             admission.requested(&access);
         }
         assert!((1.0..64.0).contains(&admission.rule.scale), "{}", admission.rule.scale);

@@ -10,16 +10,16 @@
 //! - An object larger than the cache is never taken. Nor is one that its policy refuses
 //!   ([`Policy::takes`]).
 //! - Where the trace says for how long an object lives
-//!   ([`Action::TimeToLive`](crate::event::Action::TimeToLive)), that time begins when it enters. A
-//!   request for an expired object is a miss, and takes it out. Until then it counts.
+//!   ([`Action::TimeToLive`](flashsift_events::event::Action::TimeToLive)), that time begins when
+//!   it enters. A request for an expired object is a miss, and takes it out. Until then it counts.
 //! - Reads and writes are the same request. Nothing is written back.
 
 use crate::{
     cache::{Frames, Victims},
-    page::{Access, Frame, Op, Page},
     policy::{self, Build, Policy, Setup, erased::Erased},
     trace::{Future, StepKind, Trace},
 };
+use flashsift_events::page::{Access, Frame, Op, Page};
 
 pub mod admission;
 
@@ -173,7 +173,7 @@ fn replay<P: Policy>(
         }
         let next_use = match future {
             Some(future) if P::OFFLINE => future.next(position),
-            _ => crate::page::NEVER,
+            _ => flashsift_events::page::NEVER,
         };
         let bytes = trace.request_bytes(n);
         let access = Access { next_use, bytes, ..Access::new(page, op) };

@@ -1,10 +1,13 @@
 use super::{Answer, ObjectCache, ObjectCell, ObjectOutcome, admission, working_set_bytes};
 use crate::{
+    policy::{ALL, PolicySpec, Selection, Setup, erased::Erased},
+    trace::{Tables, Trace, TraceBuilder, Unit},
+};
+use flashsift_events::{
+    dice::Dice,
     event::{About, Action, Event, FileId, Knows, Side, Space},
     page::{Access, NEVER, Op, Page},
     params::Params,
-    policy::{ALL, PolicySpec, Selection, Setup, conformance::Dice, erased::Erased},
-    trace::{Tables, Trace, TraceBuilder, Unit},
 };
 use std::collections::BTreeSet;
 

@@ -5,8 +5,8 @@
 //! CAR differ in the order of their lists and in the frame that they replace; see their files.
 
 use super::Setup;
-use crate::{
-    cache::Frames,
+use crate::cache::Frames;
+use flashsift_events::{
     page::{Frame, Page},
     structure::{Ghosts, Lists},
 };

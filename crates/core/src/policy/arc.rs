@@ -28,11 +28,12 @@ use super::{
 };
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use flashsift_events::{
     page::{Access, Frame, Page},
     params::{self, Param},
     structure::{Ghosts, Lists, Weights},
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -335,10 +336,8 @@ impl Policy for ArcOfObjects {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// Figure 4 of the paper over vectors, oldest first.

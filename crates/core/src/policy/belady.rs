@@ -15,10 +15,9 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
-    page::{Access, Frame, Page},
-    system,
+    objects, system,
 };
+use flashsift_events::page::{Access, Frame, Page};
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -116,10 +115,8 @@ impl Policy for Belady {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     pub(super) struct Belady(pub(super) Vec<(Page, u32)>);

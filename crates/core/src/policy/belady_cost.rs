@@ -20,9 +20,11 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, NEVER, Op, Page},
     params::{self, Param},
-    system,
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -192,10 +194,8 @@ impl Policy for BeladyCost {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, NEVER, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, NEVER, Page};
     use std::{cmp::Reverse, collections::BTreeSet};
 
     pub(super) struct BeladyCost {
@@ -254,14 +254,12 @@ mod model {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        params::Params,
-        policy::{
-            ALL, PolicySpec, Selection, Setup,
-            conformance::{Dice, history, reads_only, writes_only},
-            naive::{self, Act, Placing},
-        },
+    use crate::policy::{
+        ALL, PolicySpec, Selection, Setup,
+        conformance::{history, reads_only, writes_only},
+        naive::{self, Act, Placing},
     };
+    use flashsift_events::{dice::Dice, params::Params};
 
     fn run(text: &str, frames: u32, pages: u32, acts: &[Act]) -> Vec<naive::Effect> {
         let chosen = Selection::parse(text).unwrap();

@@ -37,10 +37,12 @@ use super::{
 };
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Page},
     params::Param,
     structure::{CountOrder, Ghosts, Lists},
-    system,
 };
 use prefetch_index::prefetch_index;
 
@@ -416,10 +418,8 @@ impl Policy for Cacheus {
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use super::{LFU, LRU, Random, Weights};
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     #[derive(Clone, Copy)]

@@ -24,9 +24,9 @@ use super::{
 };
 use crate::{
     cache::{Frames, Victims},
-    page::{Access, Frame, Page},
     system,
 };
+use flashsift_events::page::{Access, Frame, Page};
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "car",
@@ -112,10 +112,8 @@ impl Policy for Car {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// The pseudo-code of the paper over vectors, heads first. The clocks hold pages and their

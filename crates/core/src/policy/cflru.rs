@@ -16,10 +16,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Op},
     params::{self, Param},
     structure::BitTree,
-    system,
 };
 use prefetch_index::prefetch_index;
 
@@ -220,10 +222,8 @@ impl Policy for Cflru {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     pub(super) struct Cflru {
@@ -252,13 +252,11 @@ mod model {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        page::Page,
-        policy::{
-            conformance::{assert_coincide, pushed_out, reads_only, writes_only},
-            naive::Act::{Read, Write},
-        },
+    use crate::policy::{
+        conformance::{assert_coincide, pushed_out, reads_only, writes_only},
+        naive::Act::{Read, Write},
     };
+    use flashsift_events::page::Page;
 
     /// CFLRU is LRU if there is no window, or no dirty page, or no clean page.
     #[test]

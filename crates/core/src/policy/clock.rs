@@ -10,11 +10,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use flashsift_events::{
     page::{Access, Frame},
     params::{self, Param},
     structure::Lists,
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -108,10 +109,8 @@ impl Policy for Clock {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// A ring in order of arrival and a hand that moves over it; pages never move.

@@ -24,10 +24,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Page},
     params::{self, Param},
     structure::{Ghosts, Lists},
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -244,10 +246,8 @@ impl Policy for Clock2QPlus {
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use super::Sizes;
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// A page of a queue.

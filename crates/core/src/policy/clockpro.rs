@@ -59,9 +59,11 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Id, Page},
     structure::Lists,
-    system,
 };
 use prefetch_index::prefetch_index;
 
@@ -476,10 +478,8 @@ impl<const PLUS: bool> Policy for ClockPro<PLUS> {
 
 #[cfg(any(test, feature = "naive"))]
 pub(super) mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     #[derive(Clone)]
@@ -679,10 +679,8 @@ pub(super) mod model {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        page::Page,
-        policy::{conformance::pushed_out, naive::Act::Read},
-    };
+    use crate::policy::{conformance::pushed_out, naive::Act::Read};
+    use flashsift_events::page::Page;
 
     /// Three frames, by hand: 0 and 1 come in hot, 2 cold. 3 evicts 2, which stays in its test
     /// period. 2 comes back, evicts 3 and becomes hot, and m_c rises to 2. So HAND_hot makes 0 and

@@ -45,10 +45,8 @@ pub(super) const SPEC: PolicySpec = PolicySpec {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        page::Page,
-        policy::{conformance::pushed_out, naive::Act::Read},
-    };
+    use crate::policy::{conformance::pushed_out, naive::Act::Read};
+    use flashsift_events::page::Page;
 
     /// Four frames, by hand: 0, 1 and 2 come in hot, 3 cold. 4 evicts 3, which comes back and
     /// evicts 4: m_c rises to 2, and HAND_hot makes 0 and 1 cold. Then 0 is hit: when HAND_cold

@@ -5,29 +5,11 @@ use super::{
     ALL, Kind, PolicySpec, Setup,
     naive::{self, Act, Placing},
 };
-use crate::{
+use flashsift_events::{
+    dice::Dice,
     page::Page,
     params::{self, Params},
 };
-use proptest::{
-    prelude::Rng,
-    test_runner::{RngAlgorithm, TestRng},
-};
-
-/// A seeded stream of small random numbers.
-pub(crate) struct Dice(TestRng);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        Self(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
-    }
-
-    pub(crate) fn below(&mut self, n: u32) -> u32 {
-        self.0.next_u32() % n
-    }
-}
 
 /// Generates a history ([`naive::history`]).
 pub(super) fn history(dice: &mut Dice, pages: u32, steps: u32) -> Vec<Act> {

@@ -3,9 +3,9 @@
 //! policy is tens of kilobytes of code.
 
 use super::Policy;
-use crate::{
-    cache::{Frames, Victims},
-    layout::Address,
+use crate::cache::{Frames, Victims};
+use flashsift_events::{
+    address::Address,
     page::{Access, Frame, Page},
 };
 

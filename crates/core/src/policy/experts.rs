@@ -1,7 +1,7 @@
 //! The parts that LeCaR and Cacheus share: the weights of two experts, LRU and LFU, and the choice
 //! between them.
 
-use crate::{
+use flashsift_events::{
     params::{Param, ParamKind},
     structure,
 };

@@ -4,9 +4,11 @@
 use super::{Build, Kind, Policy, PolicySpec, Selection, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Op, Page},
     params::Params,
-    system,
 };
 use std::{cell::RefCell, rc::Rc};
 
@@ -145,10 +147,8 @@ impl Policy for External {
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use super::ExternalPolicy;
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// The policy in a minimal cache, without frames. It asserts that victims are resident.
@@ -201,13 +201,11 @@ mod model {
 #[cfg(any(test, feature = "naive"))]
 pub mod checks {
     use super::{MakePolicy, select, with};
-    use crate::{
-        params::Params,
-        policy::{
-            ALL, Kind, Setup,
-            naive::{self, Act, Placing},
-        },
+    use crate::policy::{
+        ALL, Kind, Setup,
+        naive::{self, Act, Placing},
     };
+    use flashsift_events::params::Params;
     use rand::{Rng, SeedableRng};
     use rand_pcg::Pcg64Mcg;
 
@@ -272,7 +270,7 @@ pub mod checks {
 #[cfg(test)]
 mod tests {
     use super::{ExternalPolicy, MakePolicy, checks, select, with};
-    use crate::page::{Op, Page};
+    use flashsift_events::page::{Op, Page};
     use std::rc::Rc;
 
     /// LRU, or FIFO, or a policy with a defect.

@@ -27,11 +27,13 @@ use super::{
 };
 use crate::{
     cache::{Frames, Victims},
-    layout::Address,
+    system,
+};
+use flashsift_events::{
+    address::Address,
     page::{Access, Frame, Op, Page},
     params::{self, Param},
     structure::Lists,
-    system,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -355,11 +357,13 @@ impl Tournament {
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use crate::{
-        event::FileId,
-        layout::Address,
-        page::{Access, Page},
         policy::{Setup, naive::Naive},
         trace::Run,
+    };
+    use flashsift_events::{
+        address::Address,
+        event::FileId,
+        page::{Access, Page},
     };
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -456,14 +460,14 @@ mod model {
 mod tests {
     use super::*;
     use crate::{
-        event::FileId,
         policy::{
             Selection,
-            conformance::{Dice, assert_coincide, history, pushed_out, writes_only},
+            conformance::{assert_coincide, history, pushed_out, writes_only},
             naive::{self, Act, Placing},
         },
         trace::Run,
     };
+    use flashsift_events::{dice::Dice, event::FileId};
 
     /// Blocks of one page are pages, all equally full, so the least recent one is evicted.
     #[test]

@@ -28,9 +28,11 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Op, Page},
     params::{self, Param},
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -367,10 +369,8 @@ impl Marks {
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use super::Weights;
-    use crate::{
-        page::{Access, Op, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Op, Page};
     use std::collections::{BTreeMap, BTreeSet};
 
     pub(super) struct For {
@@ -465,9 +465,10 @@ mod model {
 mod tests {
     use super::*;
     use crate::policy::{
-        conformance::{Dice, assert_coincide, pushed_out, reads_only, writes_only},
+        conformance::{assert_coincide, pushed_out, reads_only, writes_only},
         naive::Act,
     };
+    use flashsift_events::dice::Dice;
 
     /// If only the distance since the last operation counts and all operations cost the same, the
     /// weight falls with that distance.

@@ -24,9 +24,11 @@ use super::{
 };
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame},
     structure::Lists,
-    system,
 };
 use prefetch_index::prefetch_index;
 
@@ -173,10 +175,8 @@ impl Policy for ForPlus {
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use super::Weights;
-    use crate::{
-        page::{Access, Op, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Op, Page};
     use std::collections::BTreeSet;
 
     pub(super) struct ForPlus {
@@ -240,13 +240,11 @@ mod model {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        page::Page,
-        policy::{
-            conformance::{assert_coincide, pushed_out, reads_only, writes_only},
-            naive::Act::{self, Read, Write},
-        },
+    use crate::policy::{
+        conformance::{assert_coincide, pushed_out, reads_only, writes_only},
+        naive::Act::{self, Read, Write},
     };
+    use flashsift_events::page::Page;
 
     /// The policy is LRU with one list, and with two lists whose weights depend on recency only.
     #[test]

@@ -13,10 +13,11 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use flashsift_events::{
     page::{Access, Frame},
     structure::Weights,
-    system,
 };
 use std::collections::BTreeSet;
 
@@ -124,10 +125,8 @@ impl<const SIZED: bool> Policy for Gdsf<SIZED> {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// Objects in order of their last access.

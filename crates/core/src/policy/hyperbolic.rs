@@ -15,11 +15,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use flashsift_events::{
     page::{Access, Frame},
     params::{self, Param},
     structure::{Resident, Weights},
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -138,9 +139,9 @@ impl<const SIZED: bool> Policy for Hyperbolic<SIZED> {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
+    use crate::policy::naive::Naive;
+    use flashsift_events::{
         page::{Access, Page},
-        policy::naive::Naive,
         structure::random,
     };
     use std::collections::BTreeSet;

@@ -28,10 +28,12 @@ use super::{
 };
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Page},
     params::{Param, ParamKind},
     structure::{CountOrder, Ghosts, Lists},
-    system,
 };
 use prefetch_index::prefetch_index;
 
@@ -216,10 +218,8 @@ impl Policy for LeCaR {
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use super::{LEFT_AFTER_N, LFU, LRU, Random, Weights};
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     #[derive(Clone, Copy)]

@@ -12,10 +12,11 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use flashsift_events::{
     page::{Access, Frame},
     structure::Lists,
-    system,
 };
 use prefetch_index::prefetch_index;
 
@@ -174,10 +175,8 @@ impl Policy for Lfu {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// Pages and their counts, least recent first.
@@ -205,10 +204,8 @@ mod model {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        page::Page,
-        policy::{conformance::pushed_out, naive::Act},
-    };
+    use crate::policy::{conformance::pushed_out, naive::Act};
+    use flashsift_events::page::Page;
 
     /// Rounds over a set that fits leave all counts equal; then the order of eviction is that of
     /// LRU.

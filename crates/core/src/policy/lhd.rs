@@ -23,11 +23,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use flashsift_events::{
     page::{Access, Frame},
     params::{self, Param},
     structure::{Resident, Weights},
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -250,9 +251,9 @@ impl<const SIZED: bool> Policy for Lhd<SIZED> {
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use super::{AGES, Densities, PARAMS, Setup, class_of};
-    use crate::{
+    use crate::policy::naive::{Naive, NaiveWeights};
+    use flashsift_events::{
         page::{Access, Page},
-        policy::naive::{Naive, NaiveWeights},
         structure::random,
     };
     use std::collections::BTreeSet;

@@ -20,10 +20,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame},
     params::{self, Param},
     structure::Lists,
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -175,10 +177,8 @@ impl Policy for Linux2q {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// Pages and their referenced bits, the tail first.
@@ -239,9 +239,10 @@ mod model {
 mod tests {
     use crate::policy::{
         Selection, Setup,
-        conformance::{Dice, history, pushed_out},
+        conformance::{history, pushed_out},
         naive::{Act, Placing},
     };
+    use flashsift_events::dice::Dice;
 
     fn parse(acts: &str) -> Vec<Act> {
         acts.split_whitespace()

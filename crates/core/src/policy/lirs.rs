@@ -30,9 +30,11 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Page},
     structure::{Ghosts, Lists},
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -245,10 +247,8 @@ impl Policy for Lirs {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     #[derive(Clone, Copy, PartialEq)]
@@ -373,8 +373,8 @@ mod tests {
     use crate::{
         back::Storage,
         cache::{Cache, Details, PageCache},
-        page::Op,
     };
+    use flashsift_events::page::Op;
 
     const A: u32 = 0;
     const B: u32 = 1;

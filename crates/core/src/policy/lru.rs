@@ -3,10 +3,11 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use flashsift_events::{
     page::{Access, Frame},
     structure::Lists,
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -82,10 +83,8 @@ impl Policy for Lru {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// Least recent first.

@@ -24,10 +24,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Page},
     params::{self, Param},
     structure::{Ghosts, Lists},
-    system,
 };
 use prefetch_index::prefetch_index;
 use std::{
@@ -275,10 +277,8 @@ impl Policy for LruK {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// Pages with the times of their accesses, the last first.

@@ -16,10 +16,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Op},
     params::{Param, ParamKind},
     structure::Lists,
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -115,10 +117,8 @@ impl Policy for LruWsr {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Op, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Op, Page};
     use std::collections::BTreeSet;
 
     pub(super) struct LruWsr {
@@ -161,13 +161,11 @@ mod model {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        page::Page,
-        policy::{
-            conformance::{assert_coincide, pushed_out, reads_only},
-            naive::Act::{Clean, Read, Write},
-        },
+    use crate::policy::{
+        conformance::{assert_coincide, pushed_out, reads_only},
+        naive::Act::{Clean, Read, Write},
     };
+    use flashsift_events::page::Page;
 
     /// Without dirty pages there is no second chance.
     #[test]

@@ -36,10 +36,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Page},
     params::{self, Param},
     structure::Lists,
-    system,
 };
 use prefetch_index::prefetch_index;
 
@@ -289,10 +291,8 @@ impl Policy for Mglru {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     struct Held {

@@ -6,12 +6,13 @@
 
 use crate::{
     cache::{Frames, Victims},
-    layout::Address,
-    objects,
+    objects, system,
+    trace::Run,
+};
+use flashsift_events::{
+    address::Address,
     page::{Access, Frame, Page},
     params::{self, Listed, Param, Params},
-    system,
-    trace::Run,
 };
 
 #[cfg(any(test, feature = "naive"))]
@@ -172,7 +173,8 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Returns the capacity in what [`Weights`](crate::structure::Weights) count: frames, or bytes.
+    /// Returns the capacity in what [`Weights`](flashsift_events::structure::Weights) count:
+    /// frames, or bytes.
     pub(crate) fn capacity(&self) -> u64 {
         self.bytes.unwrap_or(u64::from(self.frames))
     }
@@ -306,11 +308,9 @@ impl Listed for PolicySpec {
     }
 }
 
-impl Selection {
-    /// Returns every policy that is fast at any size, with its defaults.
-    pub fn all() -> Vec<Self> {
-        ALL.iter().filter(|spec| !spec.slow).map(Self::default_of).collect()
-    }
+/// Returns every policy that is fast at any size, with its defaults.
+pub fn all() -> Vec<Selection> {
+    ALL.iter().filter(|spec| !spec.slow).map(Selection::default_of).collect()
 }
 
 #[cfg(test)]

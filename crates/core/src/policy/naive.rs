@@ -8,9 +8,11 @@ use super::{Policy, PolicySpec, Setup};
 use crate::{
     back::{Back, DeviceCounts, Source, Why, Written},
     cache::{Cache, Details, PageCache},
-    layout::Address,
-    page::{Access, NEVER, Op, Page},
     trace::Owner,
+};
+use flashsift_events::{
+    address::Address,
+    page::{Access, NEVER, Op, Page},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -30,11 +30,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use flashsift_events::{
     page::{Access, Frame, Page},
     params::{self, Param},
     structure::{Ghosts, Lists, Weights},
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -267,13 +268,11 @@ impl<const SIZED: bool> Policy for S3Fifo<SIZED> {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::{
-            Setup,
-            naive::{Naive, NaiveWeights},
-        },
+    use crate::policy::{
+        Setup,
+        naive::{Naive, NaiveWeights},
     };
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// Algorithm 1 over vectors, oldest first; each page with its counter.

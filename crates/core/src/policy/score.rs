@@ -19,13 +19,14 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use exmex::{Express, FlatEx};
+use flashsift_events::{
     page::{Access, Frame},
     params::{self, Param},
     structure::Resident,
-    system,
 };
-use exmex::{Express, FlatEx};
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
     name: "score",
@@ -178,12 +179,12 @@ impl Policy for Score {
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use super::{PARAMS, Setup};
-    use crate::{
+    use crate::policy::naive::Naive;
+    use exmex::{Express, FlatEx};
+    use flashsift_events::{
         page::{Access, Page},
-        policy::naive::Naive,
         structure::random,
     };
-    use exmex::{Express, FlatEx};
     use std::collections::BTreeSet;
 
     struct Item {

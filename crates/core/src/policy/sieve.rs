@@ -8,10 +8,11 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use flashsift_events::{
     page::{Access, Frame},
     structure::Lists,
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -96,10 +97,8 @@ impl Policy for Sieve {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// Pages, the oldest first. The hand is an index; an index past the end stands for the oldest

@@ -19,10 +19,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame},
     params::{self, Param},
     structure::Lists,
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -179,10 +181,8 @@ impl Policy for Slru {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// Segments, the lowest first, and their pages, the oldest first.

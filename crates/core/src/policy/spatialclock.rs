@@ -22,13 +22,15 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup, clock};
 use crate::{
     cache::{Frames, Victims},
-    layout::Address,
-    page::{Access, Frame, Page},
-    params::{Param, ParamKind, Params},
-    structure::PlaceOrder,
     system,
 };
 use by_rank::ByRank;
+use flashsift_events::{
+    address::Address,
+    page::{Access, Frame, Page},
+    params::{Param, ParamKind, Params},
+    structure::PlaceOrder,
+};
 use prefetch_index::prefetch_index;
 
 mod by_rank;
@@ -200,10 +202,10 @@ impl Policy for ByPlace {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        layout::Address,
+    use crate::policy::naive::Naive;
+    use flashsift_events::{
+        address::Address,
         page::{Access, Page},
-        policy::naive::Naive,
     };
     use std::collections::BTreeSet;
 

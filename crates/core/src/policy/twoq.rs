@@ -23,11 +23,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
-    objects,
+    objects, system,
+};
+use flashsift_events::{
     page::{Access, Frame, Page},
     params::{self, Param},
     structure::{Ghosts, Lists, Weights},
-    system,
 };
 
 pub(super) const SPEC: PolicySpec = PolicySpec {
@@ -232,13 +233,11 @@ impl<const SIZED: bool> Policy for TwoQ<SIZED> {
 
 #[cfg(any(test, feature = "naive"))]
 mod model {
-    use crate::{
-        page::{Access, Page},
-        policy::{
-            Setup,
-            naive::{Naive, NaiveWeights},
-        },
+    use crate::policy::{
+        Setup,
+        naive::{Naive, NaiveWeights},
     };
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// The paper's procedure over vectors, tails first.

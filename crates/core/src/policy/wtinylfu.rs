@@ -50,10 +50,12 @@
 use super::{Build, Kind, Policy, PolicySpec, Setup};
 use crate::{
     cache::{Frames, Victims},
+    system,
+};
+use flashsift_events::{
     page::{Access, Frame, Page},
     params::{self, Param},
     structure::Lists,
-    system,
 };
 use prefetch_index::prefetch_index;
 
@@ -443,10 +445,8 @@ impl Policy for WTinyLfu {
 #[cfg(any(test, feature = "naive"))]
 mod model {
     use super::{BLOCK_COUNTERS, COUNTER_MAX, ROWS, blocks, place};
-    use crate::{
-        page::{Access, Page},
-        policy::naive::Naive,
-    };
+    use crate::policy::naive::Naive;
+    use flashsift_events::page::{Access, Page};
     use std::collections::BTreeSet;
 
     /// Pages of each list, from the least to the most recent.

@@ -13,10 +13,10 @@ use super::{
 use crate::{
     back::Back,
     cache::{Cache, Frames, PageCache},
-    page::{Access, Page},
     policy::Policy,
     trace::{Owner, Run, Step, Trace},
 };
+use flashsift_events::page::{Access, Page};
 use std::ops::Range;
 
 mod charged;

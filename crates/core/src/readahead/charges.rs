@@ -1,7 +1,8 @@
 //! Prefetches by file and by process: the rows that a run charges them to, and their sums by name.
 
 use super::Counts;
-use crate::{describe::program_name, event::FileId, trace::Trace};
+use crate::trace::Trace;
+use flashsift_events::{event::FileId, names::program_name};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::{cmp::Reverse, ops::AddAssign};

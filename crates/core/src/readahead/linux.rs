@@ -12,7 +12,7 @@
 //! 6.16.
 
 use super::{DESCRIPTOR_UNREAD, FilePages, ReadAheadSpec, ReadRequest, Window, param};
-use crate::params::{Param, ParamKind, Params};
+use flashsift_events::params::{Param, ParamKind, Params};
 
 pub(super) const SPEC: ReadAheadSpec = ReadAheadSpec {
     name: "linux",

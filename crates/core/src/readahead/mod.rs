@@ -4,7 +4,7 @@
 //! holds ([`FilePages`]). It does no reading itself: the same object stands in the simulator, and
 //! in the tests that hold it against real kernels.
 
-use crate::params::{self, Listed, Param, Params};
+use flashsift_events::params::{self, Listed, Param, Params};
 use std::{
     cell::RefCell,
     ops::{AddAssign, Sub},

@@ -12,7 +12,7 @@
 //! hit: in section 2.4, 7 pages read of 156 prefetched are 4.5 %.
 
 use super::{FilePages, ReadAheadSpec, ReadRequest, Window, linux::first_size, param};
-use crate::params::{Param, ParamKind, Params};
+use flashsift_events::params::{Param, ParamKind, Params};
 
 pub(super) const SPEC: ReadAheadSpec = ReadAheadSpec {
     name: "paper",

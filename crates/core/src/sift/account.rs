@@ -10,11 +10,11 @@
 //!
 //! A performer reports which files are in RAM. Requests that it does not see are on neither side.
 
-use crate::{
+use crate::writeback::flusher::{Flusher, FlusherSettings};
+use flashsift_events::{
     event::{Action, Event, FileId, Micros},
     page::PAGE_BYTES,
     structure::extents::pages_touched,
-    writeback::flusher::{Flusher, FlusherSettings},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;

@@ -52,7 +52,7 @@ use super::{
     model::FileModel,
     remembered::Remembered,
 };
-use crate::{
+use flashsift_events::{
     event::{Action, Create, Event, FileId, Micros},
     page::PAGE_BYTES,
     params::{Param, ParamKind, Params},
@@ -976,10 +976,8 @@ impl Sift for CacheSifter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        event::MaybeOwned,
-        sift::{Selection, model::testing},
-    };
+    use crate::sift::{SelectedSifter, Selection, model::testing};
+    use flashsift_events::event::MaybeOwned;
 
     const MIB: u64 = 1 << 20;
 

@@ -20,11 +20,11 @@ use super::{
     returns::Returns,
     shelf::{Held, Shelf, Slot},
 };
-use crate::{
+use chances::{Chances, Row, level_of};
+use flashsift_events::{
     event::{Action, Event, Micros},
     params::{Param, ParamKind},
 };
-use chances::{Chances, Row, level_of};
 use tracked::{Key, Known, Residence, Tracked};
 
 mod chances;

@@ -1,7 +1,7 @@
 //! Files that may be dropped: their application fetches or computes them again.
 
 use super::profile::CacheProfile;
-use crate::names::{UserPattern, file_name, in_cache, is_synced_database};
+use flashsift_events::names::{UserPattern, file_name, in_cache, is_synced_database};
 use std::borrow::Cow;
 use wildmatch::WildMatch;
 
@@ -112,7 +112,7 @@ impl Droppable {
     }
 
     /// Takes paths as those of a mount at this directory: `/a` is matched as `ROOT/a`. Events
-    /// escape names, and so must the directory ([`crate::names::escape`]).
+    /// escape names, and so must the directory ([`flashsift_events::names::escape`]).
     #[must_use]
     pub fn below(mut self, root: &str) -> Self {
         root.trim_end_matches('/').clone_into(&mut self.root);

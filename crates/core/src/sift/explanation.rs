@@ -11,7 +11,7 @@ use super::{
     meaning::Meaning,
     shelf::{Held, Shelved},
 };
-use crate::{
+use flashsift_events::{
     event::{FileId, Micros},
     page::PAGE_BYTES,
 };

@@ -16,7 +16,7 @@
 //! Sums and sizes saturate at 4 GiB − 1 and counts at 2³² − 1, so that a window takes at most 480
 //! bytes. Scaling belongs to the model: see [`super::model`].
 
-use crate::event::{Action, Event, Micros};
+use flashsift_events::event::{Action, Event, Micros};
 
 pub mod examples;
 #[cfg(test)]
@@ -260,7 +260,7 @@ fn saturated(number: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::FileId;
+    use flashsift_events::event::FileId;
     use proptest::prelude::*;
 
     const SECOND: Micros = 1_000_000;

@@ -38,7 +38,9 @@ use super::{
     Birth, Blocked, Decision, Reason, Sift, SifterSetup, Spec,
     explanation::{Explained, Explanation, Intent, seconds},
 };
-use crate::{
+use ahead::Ahead;
+use files::{CLEAN, Files, List, Slot};
+use flashsift_events::{
     event::{Action, Create, Event, FileId, Micros},
     names::{Patterns, is_synced_database},
     page::PAGE_BYTES,
@@ -48,8 +50,6 @@ use crate::{
         extents::{pages_inside, pages_touched},
     },
 };
-use ahead::Ahead;
-use files::{CLEAN, Files, List, Slot};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::collections::VecDeque;

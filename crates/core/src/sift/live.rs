@@ -17,13 +17,13 @@
 
 use super::{
     Birth, Blocked, BoxedSift, Criterion, Decision, Droppable, Explanation, FILE_COST_BYTES,
-    Intent, Keep, KeepConfig, Reason, Selection, SetupError, Sift, SifterSetup,
+    Intent, Keep, KeepConfig, Reason, SelectedSifter, Selection, SetupError, Sift, SifterSetup,
     meaning::{self, FileParts, Meaning},
     model::FileModel,
 };
-use crate::event::{Action, Create, Event, FileId, Micros};
 pub use ceiling::AGAIN;
 use ceiling::{Ceiling, ContentKey};
+use flashsift_events::event::{Action, Create, Event, FileId, Micros};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use journal::Journal;

@@ -27,7 +27,7 @@ use super::{
     shelf::{Held, Shelf, Slot},
     uses::LastUses,
 };
-use crate::{
+use flashsift_events::{
     event::{Event, Micros},
     params::{Param, ParamKind, Params},
 };

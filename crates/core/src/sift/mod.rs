@@ -29,15 +29,15 @@
 //! Times come from a clock that runs on through suspend, so they may jump forward. If a time is
 //! earlier than that of the call before, no file counts as created later than it.
 //!
-//! [`Action::Gone`]: crate::event::Action::Gone
+//! [`Action::Gone`]: flashsift_events::event::Action::Gone
 
-use crate::{
+use crate::writeback::flusher::FlusherSettings;
+use features::Phase;
+use flashsift_events::{
     event::{Create, Event, FileId, Micros},
     page::PAGE_BYTES,
     params::{Listed, Param, ParamKind, Params},
-    writeback::flusher::FlusherSettings,
 };
-use features::Phase;
 use model::FileModel;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub use uses::LastUses;
 /// Decides what happens to files in RAM. The module's page has the protocol.
 pub trait Sift {
     /// Decides where a new file lives. Changes no state: [`Sift::handle`] gets the file's
-    /// [`Action::Create`](crate::event::Action::Create) once the file exists.
+    /// [`Action::Create`](flashsift_events::event::Action::Create) once the file exists.
     fn birth(&mut self, now: Micros, create: &Create<'_>) -> Birth;
 
     /// Takes the next event.
@@ -260,26 +260,38 @@ pub struct Spec {
 }
 
 /// A sifter and its parameters, as a user selects them.
-pub type Selection = crate::params::Selection<Spec>;
+pub type Selection = flashsift_events::params::Selection<Spec>;
 
-impl Selection {
+/// What a selected sifter answers.
+pub trait SelectedSifter {
     /// Builds the sifter.
     ///
     /// # Errors
     /// The parameters name a model that does not suit.
-    pub fn build(&self, setup: &SifterSetup<'_>) -> Result<BoxedSift, SetupError> {
-        (self.spec.build)(setup, &self.params)
-    }
+    fn build(&self, setup: &SifterSetup<'_>) -> Result<BoxedSift, SetupError>;
 
     /// Returns whether the sifter knows the rest of the history.
-    pub fn is_offline(&self) -> bool {
-        (self.spec.offline)(&self.params)
-    }
+    fn is_offline(&self) -> bool;
 
     /// Returns how the kernel writes back what the sifter leaves to it, if the sifter has this much
     /// RAM, in bytes. Where an age other than the kernel's is given, no more data than fits into
     /// that RAM waits to be written.
-    pub fn write_back(&self, ram_bytes: u64) -> FlusherSettings {
+    fn write_back(&self, ram_bytes: u64) -> FlusherSettings;
+
+    /// Returns the files of models that the parameters name.
+    fn model_files(&self) -> Vec<&str>;
+}
+
+impl SelectedSifter for Selection {
+    fn build(&self, setup: &SifterSetup<'_>) -> Result<BoxedSift, SetupError> {
+        (self.spec.build)(setup, &self.params)
+    }
+
+    fn is_offline(&self) -> bool {
+        (self.spec.offline)(&self.params)
+    }
+
+    fn write_back(&self, ram_bytes: u64) -> FlusherSettings {
         let kernel = FlusherSettings::default();
         let declared = self.spec.params.iter().find(|param| param.name == none::EXPIRE);
         match declared.map(|param| self.params.duration_us(self.spec.params, param.name)) {
@@ -290,8 +302,7 @@ impl Selection {
         }
     }
 
-    /// Returns the files of models that the parameters name.
-    pub fn model_files(&self) -> Vec<&str> {
+    fn model_files(&self) -> Vec<&str> {
         let texts = self.spec.params.iter().filter(|param| matches!(param.kind, ParamKind::Text));
         let named = texts.map(|param| self.params.text(self.spec.params, param.name));
         named.filter(|text| !text.is_empty()).collect()
@@ -379,8 +390,8 @@ pub enum Reason {
     /// The name shows that the file belongs on flash (a database, a configured pattern).
     Name,
     /// Every file has to reach flash: the mount ends, the machine suspends, an application calls
-    /// `sync` (each of these is an [`Action::SyncAll`](crate::event::Action::SyncAll)), or the
-    /// sifter keeps no file in RAM.
+    /// `sync` (each of these is an [`Action::SyncAll`](flashsift_events::event::Action::SyncAll)),
+    /// or the sifter keeps no file in RAM.
     All,
 }
 

@@ -1,7 +1,7 @@
 //! No sifter: every file is on flash from the start.
 
 use super::{Birth, Blocked, Decision, Reason, Sift, Spec};
-use crate::{
+use flashsift_events::{
     event::{Create, Event, FileId, Micros},
     params::{Param, ParamKind},
 };

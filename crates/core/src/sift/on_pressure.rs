@@ -12,7 +12,7 @@ use super::{
     explanation::{Explained, Explanation, Intent},
     shelf::{Held, Shelf, Shelved, Slot},
 };
-use crate::{
+use flashsift_events::{
     event::{Action, Create, Event, FileId, Micros},
     page::PAGE_BYTES,
 };

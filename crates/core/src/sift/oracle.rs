@@ -13,7 +13,7 @@ use super::{
     shelf::{Held, Shelf, Shelved, Slot},
     uses::LastUses,
 };
-use crate::event::{FileId, Micros};
+use flashsift_events::event::{FileId, Micros};
 use std::{collections::BTreeSet, ops::Bound::Excluded};
 
 pub(super) const SPEC: Spec = Spec {

@@ -7,7 +7,7 @@ use super::{
     on_pressure::{Judge, OnPressure, Use, Verdict},
     shelf::{Held, Shelf, Slot},
 };
-use crate::{
+use flashsift_events::{
     event::Micros,
     params::{Param, ParamKind},
 };

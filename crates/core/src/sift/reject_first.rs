@@ -15,7 +15,7 @@ use super::{
     s3_fifo::GHOSTS,
     shelf::{Held, Shelf, Slot},
 };
-use crate::{event::Micros, params::Param};
+use flashsift_events::{event::Micros, params::Param};
 
 pub(super) const SPEC: Spec = Spec {
     name: "reject-first",

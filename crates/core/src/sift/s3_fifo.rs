@@ -14,7 +14,7 @@ use super::{
     remembered::Remembered,
     shelf::{Held, Shelf, Slot},
 };
-use crate::{
+use flashsift_events::{
     event::{FileId, Micros},
     params::{Param, ParamKind},
 };

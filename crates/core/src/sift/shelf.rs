@@ -1,10 +1,10 @@
 //! The droppable files that a sifter holds in RAM: an array of files, an index by identity, and
 //! lists that run through the array.
 
-use crate::{
+use crate::sift::{FILE_COST_BYTES, count::Count};
+use flashsift_events::{
     event::{FileId, Micros},
     page::PAGE_BYTES,
-    sift::{FILE_COST_BYTES, count::Count},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;

@@ -18,7 +18,7 @@
 //! If RAM is full and no decision frees space, the file that is written to spills to flash.
 
 use super::{Birth, Decision, Explanation, Intent, Reason, Sift};
-use crate::{
+use flashsift_events::{
     event::{Action, Create, Event, FileId, FileOwner, Knows, MaybeOwned, Micros, OpenId, Renamed},
     page::PAGE_BYTES,
     structure::{

@@ -1,8 +1,8 @@
 //! Random histories of files, for the tests of sifters.
 
-use crate::{
+use flashsift_events::{
+    dice::Dice,
     event::{Action, Create, FileId, MaybeOwned, Renamed},
-    policy::conformance::Dice,
 };
 use std::collections::VecDeque;
 

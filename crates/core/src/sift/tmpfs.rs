@@ -15,7 +15,7 @@ use super::{
     explanation::{Explained, Explanation, Intent, seconds},
     shelf::{Shelf, Shelved, Slot},
 };
-use crate::{
+use flashsift_events::{
     event::{Action, Create, Event, FileId, Micros},
     page::PAGE_BYTES,
 };
@@ -282,10 +282,10 @@ impl Sift for Tmpfs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use crate::sift::{SelectedSifter, Selection, simulate::Sifted};
+    use flashsift_events::{
+        dice::Dice,
         event::{Knows, MaybeOwned},
-        policy::conformance::Dice,
-        sift::{Selection, simulate::Sifted},
     };
     use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! When each file is used for the last time: what a sifter can only know afterwards.
 
-use crate::event::{Action, Event, FileId, Micros};
+use flashsift_events::event::{Action, Event, FileId, Micros};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::sync::Arc;

@@ -403,12 +403,15 @@ pub fn curve_frames(pages: u32, points: usize) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::{
-        event::{About, Action, Event, FileId, Knows, Side, Space},
         layout,
-        policy::{Selection, conformance::Dice},
+        policy::Selection,
         system::{Cell, PLAIN},
         trace::{TraceBuilder, Unit},
         writeback::Modes,
+    };
+    use flashsift_events::{
+        dice::Dice,
+        event::{About, Action, Event, FileId, Knows, Side, Space},
     };
 
     /// Builds a random trace of reads, writes, truncations, deletions and direct requests.

@@ -6,10 +6,10 @@ use crate::{
         lifetime::{DailyWrites, Flash, Lifetime, NoLifetime, lifetime},
         wear::NotShown,
     },
-    page::PAGE_BYTES,
     system::Outcome,
     trace::Trace,
 };
+use flashsift_events::page::PAGE_BYTES;
 use std::sync::Arc;
 
 /// A device in the state with which every cell begins. Clones share the prepared state.

@@ -1,8 +1,7 @@
 //! The reasons for which a study cannot be done.
 
-use crate::{
-    event::Space, metadata, show, system::FRAMES_MAX, trace::TraceError, writeback::Unsuited,
-};
+use crate::{metadata, system::FRAMES_MAX, trace::TraceError, writeback::Unsuited};
+use flashsift_events::{event::Space, show};
 
 /// The reason for which a study cannot be done.
 #[derive(Debug, PartialEq, thiserror::Error)]

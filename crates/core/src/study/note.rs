@@ -3,9 +3,10 @@
 use super::error::FutureProblem;
 use crate::{
     device::{Fill, lifetime::GUESS_BELOW_US, wear::COLLECTED_MIN},
-    policy, show,
+    policy,
     writeback::{Caveat, Modes},
 };
+use flashsift_events::show;
 use std::fmt;
 
 /// A note on a study; [`fmt::Display`] writes it as a sentence.

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     back::Attribution,
-    event::{Knows, Space},
     layout,
     nvm::Traffic,
     policy,
@@ -19,6 +18,7 @@ use crate::{
     trace::{Future, RecordedPlaces, Trace, Unit},
     writeback,
 };
+use flashsift_events::event::{Knows, Space};
 use std::ops::Range;
 
 /// A request, checked against its trace.
@@ -118,6 +118,7 @@ impl<'a> Study<'a> {
             (Some(metadata), asked) => {
                 let name = asked.as_ref().map_or(metadata.spec.layout, |layout| layout.spec.name);
                 metadata
+                    .spec
                     .suits(trace, name)
                     .map_err(|unsuited| StudyError::Metadata(metadata.spec.name, unsuited))?;
                 suitable_layout(asked, trace.about().space)?
@@ -308,7 +309,7 @@ fn suitable_layout(
     asked: Option<layout::Selection>,
     space: Space,
 ) -> Result<layout::Selection, StudyError> {
-    let layout = asked.unwrap_or_else(|| layout::Selection::default_for(space));
+    let layout = asked.unwrap_or_else(|| layout::default_for(space));
     if (layout.spec.suits)(space) {
         return Ok(layout);
     }

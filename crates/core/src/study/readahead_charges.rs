@@ -3,13 +3,13 @@
 use super::{Observer, Plan, Policies, Request, Sent, Study, StudyError};
 use crate::{
     back::{Io, IoOp},
-    event::FileId,
     policy,
     readahead::{self, CellReadAhead, ReadAheadCharge, ReadAheadCharges, ReadAheadModel},
     system::Outcome,
     trace::{Tables, Trace},
     writeback::Modes,
 };
+use flashsift_events::event::FileId;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::cell::RefCell;

@@ -20,11 +20,11 @@ use crate::{
     device::Clocks,
     policy,
     readahead::{self, ReadAheadModel, native_maximum},
-    show,
     system::Outcome,
     trace::{StepKind, Trace},
     writeback::Modes,
 };
+use flashsift_events::show;
 
 /// The conditions of a search.
 pub struct CurveConditions {

@@ -15,7 +15,6 @@ use crate::{
         Traffic,
         profile::{Energy, MemoryCost},
     },
-    page::PAGE_BYTES,
     readahead, schema_of,
     study::{
         Best, CaseLatency, DeviceResult, DeviceVerdict, Knee, LeastCpu, Request, ResultRow,
@@ -25,6 +24,7 @@ use crate::{
     trace::Unit,
     writeback::Syncs,
 };
+use flashsift_events::page::PAGE_BYTES;
 
 /// A cell, or a cell on one device: one line of `compare --json`.
 #[derive(Clone, Copy)]

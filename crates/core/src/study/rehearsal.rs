@@ -16,14 +16,16 @@ use super::{
     sifting::{SiftOutcome, SiftSlice},
 };
 use crate::{
-    event::{Action, Event, FileId, Knows, Micros},
-    page::PAGE_BYTES,
     sift::{
         Keep, SetupError,
         live::{Live, LiveSifter, latecomers::Latecomers},
         simulate::Sifted,
     },
     writeback::flusher::{Flusher, FlusherSettings},
+};
+use flashsift_events::{
+    event::{Action, Event, FileId, Knows, Micros},
+    page::PAGE_BYTES,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -244,10 +246,8 @@ fn add(one: SiftSlice, other: SiftSlice) -> SiftSlice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        event::{Create, MaybeOwned, Renamed},
-        sift::{Droppable, KeepConfig, Selection, Sift},
-    };
+    use crate::sift::{Droppable, KeepConfig, Selection, Sift};
+    use flashsift_events::event::{Create, MaybeOwned, Renamed};
 
     fn rehearsal(sifter: &str) -> Rehearsal {
         let (sifter, droppable) =

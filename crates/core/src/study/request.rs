@@ -5,9 +5,9 @@ use super::{
     note::{Note, OmissionReason},
 };
 use crate::{
-    layout, metadata, nvm::profile, params, policy, readahead, system, trace::Unit,
-    writeback::Modes,
+    layout, metadata, nvm::profile, policy, readahead, system, trace::Unit, writeback::Modes,
 };
+use flashsift_events::params;
 
 /// A comparison to run over a trace. The default: every fast policy at the default sizes, dirty
 /// pages written on eviction, one cell at a time, no memory limit.
@@ -131,7 +131,7 @@ impl Policies {
     /// Adds every policy that is fast at any size.
     pub fn add_all(&mut self) {
         self.all = true;
-        for policy in policy::Selection::all() {
+        for policy in policy::all() {
             if self.chosen.iter().all(|choice| choice.policy.label() != policy.label()) {
                 self.chosen.push(Choice { policy, by_name: false });
             }

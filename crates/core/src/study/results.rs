@@ -13,13 +13,13 @@ use crate::{
         lifetime::{AmplificationFrom, NoLifetime},
         wear::{NotShown, lifetime_gain},
     },
-    event::{Side, Space},
     nvm::profile::MemoryCost,
     policy::Kind,
     readahead,
     system::{Outcome, SystemSpec},
     trace::{Totals, Trace, Unit},
 };
+use flashsift_events::event::{Side, Space};
 use std::{cmp::Reverse, collections::BTreeMap};
 
 /// The policy that the others are compared with, if it takes part.

@@ -17,7 +17,7 @@ use super::{
     },
     sifting::{SiftOutcome, SiftSlice, equal_parts},
 };
-use crate::event::{Event, Micros};
+use flashsift_events::event::{Event, Micros};
 
 /// Shortest pause between two sessions, microseconds.
 pub const PAUSE_US: Micros = 600_000_000;

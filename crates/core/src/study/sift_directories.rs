@@ -9,10 +9,12 @@
 //! written it to flash, and a sifter may have dropped it.
 
 use crate::{
-    event::{Action, Event, FileId, Micros},
-    page::PAGE_BYTES,
     sift::Droppable,
     writeback::flusher::{Flusher, FlusherSettings},
+};
+use flashsift_events::{
+    event::{Action, Event, FileId, Micros},
+    page::PAGE_BYTES,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -235,7 +237,7 @@ fn ranked(mut all: BTreeMap<Box<str>, SiftDirectory>) -> Vec<SiftDirectory> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Create, MaybeOwned};
+    use flashsift_events::event::{Create, MaybeOwned};
 
     fn at(second: u64, action: Action<'static>) -> Event<'static> {
         Event { at_us: second * 1_000_000, pid: 0, tid: 0, action }

@@ -6,16 +6,18 @@
 //! At the end everything that is left is written, on either side.
 
 use crate::{
-    event::{About, Action, Event, FileId, Space},
-    page::PAGE_BYTES,
     sift::{
-        BoxedSift, Droppable, LastUses, Selection, SetupError, SifterSetup,
+        BoxedSift, Droppable, LastUses, SelectedSifter, Selection, SetupError, SifterSetup,
         live::{Live, LiveSifter},
         model::FileModel,
         simulate::{Counters, ExplainedDecision, Sifted},
     },
     trace::{Tables, Trace, TraceBuilder, TraceError, Unit},
     writeback::flusher::Flusher,
+};
+use flashsift_events::{
+    event::{About, Action, Event, FileId, Space},
+    page::PAGE_BYTES,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;

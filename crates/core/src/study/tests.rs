@@ -6,12 +6,12 @@ use crate::{
     back::IoOp,
     device::{self, Fill},
     layout,
-    page::PAGE_BYTES,
     synth::{Pattern, Recipe},
     system::{self, FRAMES_MAX},
     trace::{Tables, Trace, TraceBuilder, Unit},
     writeback::Modes,
 };
+use flashsift_events::page::PAGE_BYTES;
 
 thread_local! {
     /// Simulations that this thread has run.
@@ -154,7 +154,7 @@ fn a_cell_that_does_not_fit_alone_is_refused() {
     };
     assert_eq!((pages, free_bytes), (trace.pages(), 1));
     let lru = crate::policy::Selection::parse("lru").unwrap();
-    let layout = layout::Selection::default_for(trace.about().space);
+    let layout = layout::default_for(trace.about().space);
     assert_eq!(cell_bytes, crate::system::cell_bytes(&trace, 4, lru.spec, layout.spec));
 }
 
@@ -213,8 +213,8 @@ fn each_cell_is_simulated_once() {
 // Promises: Traces 27.
 #[test]
 fn an_observer_gets_the_accesses_to_memory_in_order() {
-    use crate::event::{About, Action, Event, FileId, Knows};
     use crate::nvm::{Lines, profile};
+    use flashsift_events::event::{About, Action, Event, FileId, Knows};
     let recipe = Recipe { requests: 2000, ..recipe() };
     let tables = Tables { bytes: true, ..Tables::default() };
     let about = recipe.about();
@@ -352,7 +352,7 @@ fn offline_policies_are_left_out_of_all_where_they_do_not_fit() {
 // Promises: Placement 11.
 #[test]
 fn recorded_places_are_required() {
-    use crate::event::{About, Action, Event, FileId, Knows, Side, Space};
+    use flashsift_events::event::{About, Action, Event, FileId, Knows, Side, Space};
     let build = |times, places, at, table| {
         let knows = Knows { times, writes: true, places, ..Knows::NOTHING };
         let about =

@@ -37,7 +37,7 @@ mod result;
 
 pub use result::{ArmTotals, Comparison, RESOLVED, TrialFinding, TrialResult};
 
-use crate::event::Micros;
+use flashsift_events::event::Micros;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};

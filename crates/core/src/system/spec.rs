@@ -5,10 +5,12 @@ use super::{Cell, Outcome};
 use crate::{
     back::{Io, Order, flush_nvm, hybrid_flush, storage},
     cache::{fslru, nvlru},
-    page::PAGE_BYTES,
-    params::{self, Listed, Param, ParamKind, Params},
     system::FRAMES_MAX,
     trace::Trace,
+};
+use flashsift_events::{
+    page::PAGE_BYTES,
+    params::{self, Listed, Param, ParamKind, Params},
 };
 
 /// A system in the list.

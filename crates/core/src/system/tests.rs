@@ -4,11 +4,13 @@
 use super::*;
 use crate::{
     cache::{Frames, Victims},
-    event::{About, Action, Event, FileId, Knows, Side, Space},
-    page::Frame,
     policy::Policy,
     trace::{Tables, TraceBuilder, Unit},
     writeback::Modes,
+};
+use flashsift_events::{
+    event::{About, Action, Event, FileId, Knows, Side, Space},
+    page::Frame,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -60,7 +62,7 @@ fn created(file: u64) -> Action<'static> {
 /// Calls `then` with a cell of `frames` frames under LRU on the default layout of files.
 fn with_cell<T>(frames: u32, modes: &str, drain: bool, then: impl FnOnce(&Cell<'_>) -> T) -> T {
     let policy = policy::Selection::parse("lru").unwrap();
-    let layout = layout::Selection::default_for(Space::Files);
+    let layout = layout::default_for(Space::Files);
     let writeback: Modes = modes.parse().unwrap();
     then(&Cell {
         system: &PLAIN,

@@ -8,7 +8,7 @@ use super::{
     places::PlacesBuilder,
     tables::{ReadRow, untouched, widened},
 };
-use crate::{
+use flashsift_events::{
     event::{About, Action, Event, FileId, Micros, OpenId, Space},
     names::{self, Heat},
     page::PAGE_BYTES,

@@ -1,6 +1,6 @@
 //! The last name of each file.
 
-use crate::event::{Action, FileId};
+use flashsift_events::event::{Action, FileId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -56,7 +56,7 @@ impl FileNames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{MaybeOwned, Renamed};
+    use flashsift_events::event::{MaybeOwned, Renamed};
 
     // Promises: Read-ahead 11.
     #[test]

@@ -1,7 +1,7 @@
 //! The file of each page and the pages of each file, by rank.
 
 use super::Run;
-use crate::page::{Id, Page};
+use flashsift_events::page::{Id, Page};
 use std::ops::Range;
 
 /// A file of a trace, numbered in page order.
@@ -76,7 +76,7 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::FileId;
+    use flashsift_events::event::FileId;
     use proptest::prelude::*;
 
     proptest! {

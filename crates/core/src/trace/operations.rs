@@ -5,9 +5,9 @@
 //! when it creates a file in it, or moves one there, counts as made at that moment. It counts as
 //! older if a file below it was there before.
 
-use crate::{
+use crate::metadata::{KnownInode, KnownInodes};
+use flashsift_events::{
     event::{Action, Event, FileId},
-    metadata::{KnownInode, KnownInodes},
     page::PAGE_BYTES,
 };
 use foldhash::fast::FixedState;

@@ -1,9 +1,9 @@
 //! The table of recorded places: where the recorded file system kept each page, over time.
 
 use super::{Run, builder::ranks_of};
-use crate::{
+use flashsift_events::{
+    address::Lba,
     event::{FileId, Micros},
-    layout::Lba,
     page::{PAGE_BYTES, Page},
     structure::Extents,
 };
@@ -105,7 +105,7 @@ struct PlacedRange {
 }
 
 impl PlacesBuilder {
-    /// Takes an [`crate::event::Action::Place`].
+    /// Takes an [`flashsift_events::event::Action::Place`].
     pub(super) fn placed(&mut self, at_us: Micros, file: FileId, offset: u64, len: u64, at: u64) {
         let end = offset.saturating_add(len);
         if ![offset, end, at].iter().all(|bytes| bytes.is_multiple_of(PAGE_BYTES)) {

@@ -6,7 +6,7 @@
 //! Samples of other numbers hold other pages, so that their spread shows the error.
 
 use super::Unit;
-use crate::{
+use flashsift_events::{
     event::{About, Action, Event, FileId, OpenId, Space},
     page::PAGE_BYTES,
 };
@@ -141,10 +141,10 @@ fn hash(file: FileId, page: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{RATE_MAX, SAMPLES, Sampled, Sampler, hash};
-    use crate::{
+    use crate::trace::Unit;
+    use flashsift_events::{
         event::{Action, Event, FileId},
         page::PAGE_BYTES,
-        trace::Unit,
     };
     use std::collections::BTreeMap;
 

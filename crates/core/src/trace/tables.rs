@@ -6,7 +6,7 @@
 //! tables.
 
 use super::{Run, Step, StepKind, TraceError};
-use crate::{
+use flashsift_events::{
     event::FileId,
     page::{PAGE_BYTES, Page},
 };

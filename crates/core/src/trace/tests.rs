@@ -1,13 +1,10 @@
 //! The dense trace against its definition: the same pages, computed one by one.
 
 use super::*;
-use crate::{
+use crate::{layout, policy, system::Cell, writeback::Modes};
+use flashsift_events::{
     event::{Action, Create, Event, Knows, MaybeOwned, Side, Space},
-    layout,
     page::PAGE_BYTES,
-    policy,
-    system::Cell,
-    writeback::Modes,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -490,7 +487,7 @@ proptest! {
     fn cold_accesses_miss_in_a_cache_that_holds_all(actions in prop::collection::vec(action(), 0..40)) {
         let trace = build(&actions);
         let policy = policy::Selection::parse("lru").unwrap();
-        let layout = layout::Selection::default_for(Space::Files);
+        let layout = layout::default_for(Space::Files);
         let cell = Cell {
             system: &crate::system::PLAIN,
             policy: &policy,
@@ -555,7 +552,8 @@ fn build_all(actions: &[Action<'static>]) -> Result<Trace, TraceError> {
 // Promises: Metadata 3.
 #[test]
 fn operations_lie_between_steps() {
-    use crate::{event::Renamed, trace::OperationKind as K};
+    use crate::trace::OperationKind as K;
+    use flashsift_events::event::Renamed;
     let file = FileId(1);
     let create = |file, name: &'static str| {
         let (file, name) = (FileId(file), name.into());

@@ -5,7 +5,7 @@
 //! Papers that recorded reads and writes (Lim & Bahn, IEEE Access 2021, section II) had such
 //! traces. A page keeps its identity, and its counts, when its file is deleted and created again.
 
-use crate::event::{Action, Event, FileId};
+use flashsift_events::event::{Action, Event, FileId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
@@ -76,7 +76,7 @@ impl WithoutRemovals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Create, MaybeOwned};
+    use flashsift_events::event::{Create, MaybeOwned};
 
     fn at(action: Action<'static>) -> Event<'static> {
         Event { at_us: 0, pid: 0, tid: 0, action }

@@ -1,10 +1,8 @@
 //! The modes of a study that names none: Linux's own, where the trace has what they need.
 
 use super::{Expire, Modes, Syncs, Unsuited};
-use crate::{
-    event::{FileSystemKind, Space},
-    trace::Trace,
-};
+use crate::trace::Trace;
+use flashsift_events::event::{FileSystemKind, Space};
 use std::fmt;
 
 /// The modes of a study that names none, and the reason for them.

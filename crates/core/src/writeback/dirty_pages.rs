@@ -22,9 +22,11 @@ use super::{
 };
 use crate::{
     back::Why,
+    trace::{File, Files, OperationKind, Run, Trace, place_in},
+};
+use flashsift_events::{
     page::Page,
     structure::{BitTree, Lists},
-    trace::{File, Files, OperationKind, Run, Trace, place_in},
 };
 use std::{ops::Range, sync::Arc};
 

@@ -18,11 +18,11 @@
 //! cgroup write-back). Writes to a page that is dirty already change nothing. With
 //! [`Flusher::with_log`] the flusher reports what it writes by dirtier, file and reason.
 
-use crate::{
+use crate::trace::PAGES_MAX;
+use flashsift_events::{
     event::{Action, Event, FileId, Micros},
     page::PAGE_BYTES,
     structure::extents::{pages_inside, pages_touched},
-    trace::PAGES_MAX,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -534,12 +534,12 @@ mod tests {
     use super::*;
     use crate::{
         back::{Attribution, Why, WriteCause},
-        event::{About, Knows, Side, Space},
         layout, policy,
         system::Cell,
         trace::{Tables, TraceBuilder, Unit},
         writeback::{Expire, Modes, Syncs},
     };
+    use flashsift_events::event::{About, Knows, Side, Space};
     use proptest::prelude::*;
     use std::{cell::RefCell, collections::BTreeSet};
 
@@ -755,7 +755,7 @@ mod tests {
                 system: &crate::system::PLAIN,
                 policy: &policy::Selection::parse("lru").unwrap(),
                 frames,
-                layout: &layout::Selection::default_for(Space::Files),
+                layout: &layout::default_for(Space::Files),
                 writeback: Modes { expire, syncs: Syncs::TheirFile, ..Modes::default() },
                 drain: false,
                 request_pages_max: 1,

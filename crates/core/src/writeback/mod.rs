@@ -45,12 +45,12 @@
 //! ascending order; `sync-all` writes in ascending order over all files. Written pages stay in the
 //! cache and are clean. A block trace has one file per device.
 
-use crate::{
+use crate::trace::Trace;
+use flashsift_events::{
     duration::{DurationError, Exact, parse_us},
     event::{FileSystemKind, Space},
     page::PAGE_BYTES,
     params, show,
-    trace::Trace,
 };
 use std::{fmt, str::FromStr};
 

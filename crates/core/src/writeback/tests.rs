@@ -4,15 +4,17 @@
 use super::*;
 use crate::{
     back::{Cause, DeviceCounts, Io, IoOp, Why},
-    event::{About, Action, Event, FileId, Knows, Side},
     layout,
-    page::{PAGE_BYTES, Page},
     policy::{
         self, Setup,
         naive::{self, Act, Placing, Stepped},
     },
     system::{Cell, Outcome},
     trace::{Run, StepKind, TraceBuilder, Unit},
+};
+use flashsift_events::{
+    event::{About, Action, Event, FileId, Knows, Side},
+    page::{PAGE_BYTES, Page},
 };
 use proptest::{prelude::*, strategy::ValueTree};
 use std::{cmp::Reverse, collections::BTreeSet, ops::Range};
@@ -40,7 +42,7 @@ fn trace(events: &[(u64, Action<'static>)]) -> Trace {
 
 fn run(policy: &str, frames: u32, modes: Modes, trace: &Trace) -> (Outcome, Vec<Io>) {
     let policy = policy::Selection::parse(policy).unwrap();
-    let layout = layout::Selection::default_for(trace.about().space);
+    let layout = layout::default_for(trace.about().space);
     let cell = Cell {
         system: &crate::system::PLAIN,
         policy: &policy,
@@ -551,7 +553,7 @@ fn modelled<'a>(
     let params = Default::default();
     let setup =
         Setup { frames, pages: trace.pages(), runs: trace.runs(), params: &params, bytes: None };
-    let layout = layout::Selection::default_for(trace.about().space);
+    let layout = layout::default_for(trace.about().space);
     let places = (layout.spec.build)(trace, &layout.params);
     let mut model = Model {
         modes,
@@ -701,7 +703,7 @@ proptest! {
     #[test]
     fn agrees_with_the_model(events in events_strategy(), modes in modes_strategy(), frames in 1..24u32) {
         let trace = trace(&events);
-        let layout = layout::Selection::default_for(Space::Blocks);
+        let layout = layout::default_for(Space::Blocks);
         let places = (layout.spec.build)(&trace, &layout.params);
         for spec in policy::ALL {
             let (outcome, ios) = run(spec.name, frames, modes, &trace);

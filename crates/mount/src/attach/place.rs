@@ -6,7 +6,7 @@ use crate::fs::backing;
 pub use crate::fs::beneath::HIDDEN;
 use crate::fs::beneath::LOCK;
 use crate::fs::types::{self, Time};
-use flashsift_core::show;
+use flashsift_events::show;
 use flashsift_host::{
     mounts::{self, Mount},
     users::{self, Found},

@@ -5,7 +5,7 @@ use super::{
     Daemon, RETRY, Wake, error::Context, error::Error, micros, systemd::notify, warn_of_error,
 };
 use crate::attach::{place, undo};
-use flashsift_core::show;
+use flashsift_events::show;
 use flashsift_host::{mounts, users::Found};
 use sd_notify::NotifyState;
 use signal_hook::consts::SIGTERM;

@@ -8,7 +8,7 @@ use super::temporary::{is_temporary, temporary};
 use super::types::Time;
 use super::volume::{BTRFS, EXT4, F2FS, Volume};
 use super::writes::Flushes;
-use flashsift_core::show::counted;
+use flashsift_events::show::counted;
 use parking_lot::Mutex;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, IFlags, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Timespec,

@@ -38,7 +38,7 @@ use super::temps::Temp;
 use super::types::{Failure, Ino, Status};
 use super::volume::begin_flush;
 use flashsift_core::delayed::schedule::Ending;
-use flashsift_core::event::{Action, FileId, Micros};
+use flashsift_events::event::{Action, FileId, Micros};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};

@@ -12,7 +12,7 @@ use super::store::Store;
 use super::table::{InRam, LINKS, Table};
 use super::temporary::is_temporary;
 use super::types::{Attr, Ino, Name, ROOT, Time};
-use flashsift_core::event::{Action, FileId};
+use flashsift_events::event::{Action, FileId};
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;

@@ -5,7 +5,7 @@
 
 use super::residence::FileState;
 use super::types::Ino;
-use flashsift_core::event::{FileId, OpenId};
+use flashsift_events::event::{FileId, OpenId};
 use parking_lot::{Mutex, RwLock};
 use std::num::NonZeroU32;
 use std::sync::atomic::AtomicBool;

@@ -8,8 +8,8 @@
 use super::Fs;
 use super::beneath::open_beneath;
 use super::types::Status;
-use flashsift_core::names::unescape;
 use flashsift_core::sift::live::LiveDecision;
+use flashsift_events::names::unescape;
 use rustix::fs::{OFlags, Stat};
 use std::collections::HashMap;
 use std::ffi::OsStr;

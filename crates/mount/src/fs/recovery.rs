@@ -6,7 +6,7 @@ use super::types::io;
 use flashsift_core::delayed::record::{
     Attributes, FileChange, FileRef, InodeId, Loss, Record, is_of_other_version, recovery,
 };
-use flashsift_core::page::PAGE_BYTES;
+use flashsift_events::page::PAGE_BYTES;
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, StatxFlags, Timespec, Timestamps, Uid,
 };

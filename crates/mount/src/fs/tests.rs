@@ -1,7 +1,7 @@
 //! The file system as a whole: its modules, and the order of its events.
 
 use crate::{Access, Caller, Config, Fs, ROOT, Store};
-use flashsift_core::event::Action;
+use flashsift_events::event::Action;
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;

@@ -4,7 +4,7 @@
 use super::REMEMBER;
 use crate::fs::Fs;
 use crate::fs::types::{Ino, Opened};
-use flashsift_core::event::OpenId;
+use flashsift_events::event::OpenId;
 use fuser::{BackingId, INodeNo};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};

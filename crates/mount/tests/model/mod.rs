@@ -5,7 +5,7 @@
 
 mod replayed;
 
-use flashsift_core::event::{Event, FileId, OpenId};
+use flashsift_events::event::{Event, FileId, OpenId};
 use flashsift_mount::{Access, Caller, Changes, Config, Errno, Fs, Ino, ROOT, Store};
 use proptest::prelude::*;
 use replayed::Replayed;

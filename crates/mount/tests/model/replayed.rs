@@ -1,7 +1,7 @@
 //! The tree that the events of a history describe: names, files, opens. An event that contradicts
 //! the ones before it is an error.
 
-use flashsift_core::event::{Action, Event, FileId, OpenId};
+use flashsift_events::event::{Action, Event, FileId, OpenId};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

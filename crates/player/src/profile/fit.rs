@@ -7,8 +7,8 @@ use flashsift_core::{
         AnyDevice, Device, Fill, Model, Profile, ProfileError, latency, open_unit, page_mapped,
         profile::StorageKind,
     },
-    page::PAGE_BYTES,
 };
+use flashsift_events::page::PAGE_BYTES;
 use std::collections::BTreeMap;
 
 /// A profile, and a list of the values that the measurement does not show.

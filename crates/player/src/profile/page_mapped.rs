@@ -10,7 +10,7 @@
 
 use super::{Device, Figure, Say, median_us, rounds};
 use crate::Error;
-use flashsift_core::page::PAGE_BYTES;
+use flashsift_events::page::PAGE_BYTES;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 

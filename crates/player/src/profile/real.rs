@@ -52,7 +52,7 @@ impl Watch for CallTimes<'_> {
     }
 }
 
-const PAGE_BYTES: u64 = flashsift_core::page::PAGE_BYTES;
+const PAGE_BYTES: u64 = flashsift_events::page::PAGE_BYTES;
 
 impl Device for RealDevice<'_> {
     fn pages(&self) -> u64 {

@@ -312,10 +312,12 @@ fn simulated_devices_are_recovered() {
 // Promises: Profile 4.
 #[test]
 fn every_modelled_device_is_recovered() {
-    use flashsift_core::device::{AnyDevice, Model, ProfileSelection, open_unit, profile::ALL};
+    use flashsift_core::device::{
+        AnyDevice, Model, Profile, ProfileSelection, open_unit, profile::ALL,
+    };
     let (mut recovered, mut disks) = (0, 0);
     for spec in ALL {
-        let profile = ProfileSelection::parse(spec.name).unwrap().profile();
+        let profile = Profile::from(&ProfileSelection::parse(spec.name).unwrap());
         // `flashsift profile` measures flash; a hard disk has seeks in place of erase units.
         if matches!(profile.model, Model::Disk(_)) {
             disks += 1;
@@ -381,4 +383,4 @@ fn every_modelled_device_is_recovered() {
     assert_eq!((recovered + disks, disks), (ALL.len(), 1));
 }
 
-const PAGE_BYTES: u64 = flashsift_core::page::PAGE_BYTES;
+const PAGE_BYTES: u64 = flashsift_events::page::PAGE_BYTES;

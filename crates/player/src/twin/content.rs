@@ -1,6 +1,6 @@
 //! The content that a twin writes: pages of which a part is random and the rest is zero.
 
-use flashsift_core::page::PAGE_BYTES;
+use flashsift_events::page::PAGE_BYTES;
 use rand::{Rng, SeedableRng};
 
 const POOL_BYTES: usize = 4 << 20;

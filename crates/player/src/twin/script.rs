@@ -5,7 +5,7 @@
 //! that were there before. Both are inferred: a directory is made when the first file is created in
 //! it, and a file was as large as the trace first reads it, or begins to write it.
 
-use flashsift_core::{
+use flashsift_events::{
     event::{About, Action, Event, FileId, Renamed, Side, Space},
     page::PAGE_BYTES,
 };

@@ -2,7 +2,7 @@
 //! settings of the whole machine.
 
 use crate::Error;
-use flashsift_core::duration;
+use flashsift_events::duration;
 use std::path::PathBuf;
 
 /// A file system that a twin can make.

@@ -1,7 +1,7 @@
 //! Stores through a mapping, and `sync_file_range`.
 #![allow(unsafe_code, reason = "mappings are unsafe, and rustix has no sync_file_range")]
 
-use flashsift_core::page::PAGE_BYTES;
+use flashsift_events::page::PAGE_BYTES;
 use rustix::{
     fs::fstat,
     io::{Errno, Result},

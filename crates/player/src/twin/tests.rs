@@ -5,7 +5,7 @@ use super::{
     script::{FileOp, Script, ScriptBuilder, Span},
     tree::{Names, Tree, below},
 };
-use flashsift_core::event::{Action, Create, Event, FileId, MaybeOwned, Renamed};
+use flashsift_events::event::{Action, Create, Event, FileId, MaybeOwned, Renamed};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::{

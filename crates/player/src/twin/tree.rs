@@ -5,7 +5,7 @@ use super::{
     script::{CHUNK_BYTES, FileOp, Script, Span},
     store,
 };
-use flashsift_core::{event::FileId, names};
+use flashsift_events::{event::FileId, names};
 use rustix::{
     fs::{
         AtFlags, FallocateFlags, Mode, OFlags, fallocate, fdatasync, fsync, ftruncate, linkat,

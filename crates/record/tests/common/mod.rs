@@ -2,7 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
-use flashsift_core::event::{Action, Event, FileId};
+use flashsift_events::event::{Action, Event, FileId};
 use flashsift_record::{Options, Recorded, Stop, Subject, record};
 use flashsift_traces::events::Kept;
 use std::{

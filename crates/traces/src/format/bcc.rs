@@ -32,7 +32,7 @@ use crate::{
     events::{Access, AccessKind, Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Action, Event};
+use flashsift_events::event::{About, Action, Event};
 use std::collections::HashMap;
 
 pub(super) const BIOSNOOP: FormatSpec = FormatSpec {

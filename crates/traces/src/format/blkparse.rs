@@ -44,7 +44,7 @@ use crate::{
     events::{Events, Skip},
     input::Input,
 };
-use flashsift_core::event::About;
+use flashsift_events::event::About;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "blkparse",
@@ -354,7 +354,7 @@ fn is_summary(line: &str) -> bool {
 mod tests {
     use super::*;
     use crate::format::testing;
-    use flashsift_core::event::{Action, Event};
+    use flashsift_events::event::{Action, Event};
 
     fn read_lines(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();

@@ -6,7 +6,7 @@ use crate::{
     Error,
     events::{Access, AccessKind, Events, Skip},
 };
-use flashsift_core::event::{Action, Event, FileId};
+use flashsift_events::event::{Action, Event, FileId};
 use std::{collections::HashMap, rc::Rc};
 
 /// Sector size in bytes: the kernel's unit of addresses and lengths, independent of the device's

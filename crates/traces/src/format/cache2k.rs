@@ -10,7 +10,7 @@ use crate::{
     events::{Access, AccessKind, Events},
     input::Input,
 };
-use flashsift_core::{event::About, page::PAGE_BYTES};
+use flashsift_events::{event::About, page::PAGE_BYTES};
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "cache2k",
@@ -62,7 +62,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::format::testing;
-    use flashsift_core::event::Action;
+    use flashsift_events::event::Action;
 
     #[test]
     fn each_key_is_a_read_of_an_object() {

@@ -57,7 +57,7 @@ use crate::{
     events::{Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Action, Event, MaybeOwned, Renamed};
+use flashsift_events::event::{About, Action, Event, MaybeOwned, Renamed};
 use std::collections::{HashMap, HashSet};
 
 pub(super) const SPEC: FormatSpec = FormatSpec {

@@ -45,7 +45,7 @@ use crate::{
     input::Input,
     store::csv as stored,
 };
-use flashsift_core::{
+use flashsift_events::{
     event::{About, Action, Create, Event, MaybeOwned},
     page::PAGE_BYTES,
 };

@@ -29,7 +29,7 @@ use crate::{
     events::{Access, AccessKind, Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Action, Event, MaybeOwned};
+use flashsift_events::event::{About, Action, Event, MaybeOwned};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 

@@ -30,7 +30,7 @@ use crate::{
         Target,
     },
 };
-use flashsift_core::event::About;
+use flashsift_events::event::About;
 use std::collections::HashMap;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
@@ -318,7 +318,7 @@ fn read(input: &mut Input<'_>, events: &mut Events<'_>) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::format::testing;
-    use flashsift_core::event::Action;
+    use flashsift_events::event::Action;
 
     fn actions(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).expect("no error but of I/O");

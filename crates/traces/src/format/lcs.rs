@@ -22,7 +22,7 @@ use crate::{
     events::{Access, AccessKind, Events},
     input::Input,
 };
-use flashsift_core::event::{About, Action, Event};
+use flashsift_events::event::{About, Action, Event};
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "lcs",

@@ -29,7 +29,7 @@ use crate::{
         SystemCall,
     },
 };
-use flashsift_core::event::About;
+use flashsift_events::event::About;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "mobigen",
@@ -275,7 +275,7 @@ fn in_own_words(left: Skip) -> Skip {
 #[cfg(test)]
 mod tests {
     use super::{super::testing, *};
-    use flashsift_core::event::{Action, Event};
+    use flashsift_events::event::{Action, Event};
     use proptest::prelude::*;
     use std::collections::HashMap;
 

@@ -5,7 +5,7 @@ use crate::{
     events::{Events, Skip},
     input::{Input, Line},
 };
-use flashsift_core::event::{FileId, Knows, Side, Space};
+use flashsift_events::event::{FileId, Knows, Side, Space};
 use std::borrow::Cow;
 
 mod bcc;
@@ -310,7 +310,7 @@ pub(crate) mod testing {
         events::{Events, Kept, Summary},
         input::Input,
     };
-    use flashsift_core::event::Event;
+    use flashsift_events::event::Event;
 
     /// Returns all output of `spec` for these bytes.
     pub(crate) fn read(

@@ -26,7 +26,7 @@ use crate::{
     events::{Access, AccessKind, Events, Skip},
     input::Input,
 };
-use flashsift_core::event::About;
+use flashsift_events::event::About;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "msr",
@@ -194,7 +194,7 @@ impl<'a> Request<'a> {
 mod tests {
     use super::*;
     use crate::format::testing;
-    use flashsift_core::event::{Action, Event};
+    use flashsift_events::event::{Action, Event};
 
     fn read_lines(text: &str) -> (Vec<String>, String) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();

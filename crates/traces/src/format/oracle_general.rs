@@ -20,7 +20,7 @@ use crate::{
     events::{Access, AccessKind, Events},
     input::Input,
 };
-use flashsift_core::event::About;
+use flashsift_events::event::About;
 use std::collections::HashMap;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
@@ -165,7 +165,7 @@ pub fn encode(time_s: u32, object: u64, size: u32, next: i64) -> [u8; RECORD_BYT
 mod tests {
     use super::*;
     use crate::format::testing;
-    use flashsift_core::event::Action;
+    use flashsift_events::event::Action;
 
     #[test]
     fn each_record_reads_an_object() {

@@ -316,7 +316,7 @@ impl Reader<'_, '_> {
 mod tests {
     use super::*;
     use crate::{events::Summary, format::testing};
-    use flashsift_core::event::{Action, Event};
+    use flashsift_events::event::{Action, Event};
 
     fn read_lines(text: &str) -> (Vec<String>, Summary) {
         let (events, summary) = testing::read(&SPEC, text.as_bytes()).unwrap();

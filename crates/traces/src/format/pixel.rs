@@ -44,7 +44,7 @@ use crate::{
     events::{Events, Skip},
     input::Input,
 };
-use flashsift_core::event::About;
+use flashsift_events::event::About;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "pixel",
@@ -404,7 +404,7 @@ fn name_of(device: &[u8]) -> Box<str> {
 mod tests {
     use super::*;
     use crate::format::testing;
-    use flashsift_core::event::{Action, Event};
+    use flashsift_events::event::{Action, Event};
     use std::collections::HashMap;
 
     fn accesses(text: &str) -> (Vec<String>, String) {

@@ -2,7 +2,7 @@
 
 use super::quick;
 use crate::{Error, events::Events};
-use flashsift_core::event::{Action, Event, MaybeOwned};
+use flashsift_events::event::{Action, Event, MaybeOwned};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 

@@ -26,7 +26,7 @@ use crate::{
     events::{Access, AccessKind, Events, Skip},
     input::Input,
 };
-use flashsift_core::event::{About, Action, Create, Event, MaybeOwned, Renamed};
+use flashsift_events::event::{About, Action, Create, Event, MaybeOwned, Renamed};
 use std::collections::BTreeMap;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {

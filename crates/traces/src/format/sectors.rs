@@ -17,7 +17,7 @@ use crate::{
     events::{Access, AccessKind, Events, Skip},
     input::Input,
 };
-use flashsift_core::event::About;
+use flashsift_events::event::About;
 
 pub(super) const SPEC: FormatSpec = FormatSpec {
     name: "sectors",
@@ -120,7 +120,7 @@ fn parse(line: &str) -> Result<(bool, u64), Skip> {
 mod tests {
     use super::*;
     use crate::format::testing;
-    use flashsift_core::event::Action;
+    use flashsift_events::event::Action;
 
     #[test]
     fn both_parsers_agree() {

@@ -19,7 +19,7 @@ use crate::{
         SystemCall, Target,
     },
 };
-use flashsift_core::event::Action;
+use flashsift_events::event::Action;
 use std::collections::HashMap;
 
 const UNREADABLE: Skip = Skip::Damage("system call whose arguments cannot be read");

@@ -1,7 +1,7 @@
 //! Files and open file descriptions, and their ends.
 
 use super::{Flags, Out, names::Node, slab::Slab};
-use flashsift_core::event::{Action, FileId, OpenId};
+use flashsift_events::event::{Action, FileId, OpenId};
 use std::num::NonZeroU32;
 
 /// One identity; its number is its [`FileId`], never reused.

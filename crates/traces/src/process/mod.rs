@@ -7,7 +7,7 @@
 //! clone(2), execve(2), lseek(2), rename(2), unlink(2), mmap(2)). Descriptors of one open share its
 //! offset across `dup` and `fork`. A file lives until its last name, descriptor and
 //! mapping are gone; then its name can come back as another
-//! [`FileId`](flashsift_core::event::FileId).
+//! [`FileId`](flashsift_events::event::FileId).
 //!
 //! If a trace lacks a fact, the machine guesses only as follows, each time with a note
 //! ([`Out::notes`]) or a count ([`Skip`]), except the first two rules, which hold for every trace:
@@ -38,7 +38,7 @@ use crate::{
 };
 pub use call::{Dir, Fd, Flags, Path, Pin, Seen, Shown, Strangers, SystemCall, Target};
 use files::{Description, Files, Of, id, open_id};
-use flashsift_core::event::{Action, Create, Event, MaybeOwned, Renamed};
+use flashsift_events::event::{Action, Create, Event, MaybeOwned, Renamed};
 use names::{Names, Node, ROOT, SOMEWHERE, Walk, What};
 pub use tasks::Shares;
 use tasks::{Slot, Task, Tasks};
@@ -51,7 +51,7 @@ pub const MAPPED: Skip =
 /// A descriptor that the trace did not open.
 pub const STRANGE_FD: Skip = Skip::Damage("descriptor opened before the trace");
 const STRANGE_OFFSET: Skip = Skip::Damage("read at an offset from before the trace");
-/// An unlink or rename of something that had no [`FileId`](flashsift_core::event::FileId).
+/// An unlink or rename of something that had no [`FileId`](flashsift_events::event::FileId).
 pub const STRANGE_FILE: Skip = Skip::Benign("change of a file that the trace never opens");
 const NO_PATH: Skip = Skip::Damage("path with more bytes or links than the kernel takes");
 /// Renames of files with an exchanged directory are reported up to this total: otherwise a short

@@ -4,7 +4,7 @@
 //! descriptor and current directory on it, moves along. Entries are created when a call first
 //! mentions them; their files may stay unknown.
 
-use flashsift_core::names::escape;
+use flashsift_events::names::escape;
 use std::collections::HashMap;
 
 /// Number of an entry.

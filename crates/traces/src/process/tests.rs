@@ -155,7 +155,7 @@ impl Kernel {
 }
 
 fn reported(event: &Event, inodes: &HashMap<u64, usize>) -> Fact {
-    let n = |file: &flashsift_core::event::FileId| inodes[&file.0];
+    let n = |file: &flashsift_events::event::FileId| inodes[&file.0];
     let none = String::new;
     match &event.action {
         Action::Read { file, offset, len, .. } => ("read", n(file), *offset, *len, none()),

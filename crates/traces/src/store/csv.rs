@@ -12,7 +12,7 @@ use crate::{
     events::{Events, Sink, Skip, Skipped},
     replace::Replace,
 };
-use flashsift_core::event::{About, Event, FileOwner, Knows, Side, Space};
+use flashsift_events::event::{About, Event, FileOwner, Knows, Side, Space};
 use std::{borrow::Cow, io::Write, path::Path};
 
 /// The columns, which [docs/formats.md] describes.

@@ -3,7 +3,7 @@
 
 use super::tasks::Tasks;
 use crate::process::slab::Slab;
-use flashsift_core::event::{FileId, OpenId};
+use flashsift_events::event::{FileId, OpenId};
 use std::{
     collections::{BTreeMap, HashMap},
     num::NonZeroU32,

@@ -3,7 +3,7 @@
 
 use super::{Handle, Inode};
 use crate::process::slab::Slab;
-use flashsift_core::event::FileId;
+use flashsift_events::event::FileId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Type of an inode, as far as it is known.

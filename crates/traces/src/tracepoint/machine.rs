@@ -23,7 +23,7 @@ use super::{
 };
 use crate::events::{Skip, Skipped};
 use direct::DirectAccesses;
-use flashsift_core::{
+use flashsift_events::{
     event::{Action, Create, Event, FileId, FileOwner, MaybeOwned, OpenId},
     page::PAGE_BYTES,
 };

@@ -1,7 +1,7 @@
 //! Rejects impossible numbers, which occur in damaged traces.
 
 use super::What;
-use flashsift_core::page::PAGE_BYTES;
+use flashsift_events::page::PAGE_BYTES;
 
 /// Largest file offset in bytes.
 const END: u64 = i64::MAX.cast_unsigned();

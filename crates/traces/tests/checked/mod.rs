@@ -1,6 +1,6 @@
 //! Invariants that hold for any input. The hostile tests and the fuzz targets share them.
 
-use flashsift_core::event::{About, Action, Event, Space};
+use flashsift_events::event::{About, Action, Event, Space};
 use flashsift_traces::{
     Error,
     events::{ACCESS_BYTES_MAX, Events, Kept, REQUEST_BYTES_MAX, Sink, Summary},

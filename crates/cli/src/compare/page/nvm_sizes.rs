@@ -4,9 +4,9 @@
 use super::{Comparison, Inks, by_size};
 use flashsift_core::{
     nvm::profile::Energy,
-    page::PAGE_BYTES,
     study::{ResultRow, SizeResults},
 };
+use flashsift_events::page::PAGE_BYTES;
 use flashsift_report::{Axis, Chart, Figure, Ink, Line, Marks, Scale, Unit, View};
 
 /// A value of a row, and the axis that it belongs to.

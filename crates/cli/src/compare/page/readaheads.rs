@@ -2,10 +2,10 @@
 
 use super::Comparison;
 use flashsift_core::{
-    page::PAGE_BYTES,
     readahead::{self, ReadAheadModel, ReadCase},
     study::{Note, ResultRow, SizeResults},
 };
+use flashsift_events::page::PAGE_BYTES;
 use flashsift_report::{
     Axis, Bar, Block, Chart, Figure, Ink, Line, Marks, Scale, Section, Unit, View,
 };

@@ -10,10 +10,10 @@ use crate::{
     usage::Usage,
 };
 use anyhow::Context;
-use flashsift_core::{
+use flashsift_core::study::recommend::{WritebackTimes, time_in_words};
+use flashsift_events::{
     duration::{Exact, parse_us},
     params,
-    study::recommend::{WritebackTimes, time_in_words},
 };
 use flashsift_host::{
     change::{ChangeState, Outcome},

@@ -9,7 +9,6 @@ use crate::{
     usage::Usage,
 };
 use flashsift_core::{
-    duration::Exact,
     metadata, policy,
     study::{
         StudyError, Wave,
@@ -20,6 +19,7 @@ use flashsift_core::{
     },
     trace::{StepKind, Tables, Trace},
 };
+use flashsift_events::duration::Exact;
 use flashsift_host::{mounts::Mount, settings::SettingsMachine};
 use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
@@ -219,7 +219,7 @@ fn study(
         None => (None, Some(format!("the log and metadata of {own_model} are not modelled"))),
         Some(spec) => {
             let model = metadata::Selection::default_of(spec);
-            match model.suits(trace, spec.layout) {
+            match model.spec.suits(trace, spec.layout) {
                 Ok(()) => (Some(model), None),
                 Err(unsuited) => (None, Some(unsuited.to_string())),
             }

@@ -3,12 +3,14 @@
 use super::*;
 use crate::{
     back::{Io, IoOp, Nowhere, flush_nvm::FlushNvm, hybrid_flush::HybridFlush},
-    event::{About, Action, Event, FileId, Knows, Side, Space},
     layout,
-    page::PAGE_BYTES,
-    params::Params,
     system::{self, SystemKind},
     trace::{Trace, TraceBuilder, Unit},
+};
+use flashsift_events::{
+    event::{About, Action, Event, FileId, Knows, Side, Space},
+    page::PAGE_BYTES,
+    params::Params,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -114,7 +116,7 @@ fn compare(seed: u64) -> u64 {
     let (is_hybrid, flushes_victims): (bool, bool) = (rng.random(), rng.random());
     let is_fifo = !is_hybrid && rng.random();
     let slots = rng.random_range(1..6);
-    let layout = layout::Selection::default_for(Space::Blocks);
+    let layout = layout::default_for(Space::Blocks);
     let trace = trace_of(PAGES);
     let storage = Storage::new(Some((layout.spec.build)(&trace, &layout.params)), Nowhere);
     let order = orders(is_hybrid, is_fifo, slots);
@@ -209,7 +211,7 @@ fn the_orders_do_what_the_paper_says() {
 fn a_page_is_in_the_buffer_while_storage_lacks_it() {
     const PAGES: u32 = 40;
     let trace = trace_of(PAGES);
-    let layout = layout::Selection::default_for(Space::Blocks);
+    let layout = layout::default_for(Space::Blocks);
     let mut evictions = 0;
     for spec in system::ALL {
         let SystemKind::Buffer(build) = spec.kind else { continue };

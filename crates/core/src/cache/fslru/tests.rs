@@ -2,10 +2,8 @@ use super::{
     super::testing::{self, Act, Call, Calls},
     *,
 };
-use crate::{
-    nvm::{Counting, PAGE_LINES},
-    policy::conformance::Dice,
-};
+use crate::nvm::{Counting, PAGE_LINES};
+use flashsift_events::dice::Dice;
 use naive::Naive;
 
 mod naive;

@@ -1,5 +1,6 @@
 use super::{super::testing, *};
-use crate::{nvm::Counting, policy::conformance::Dice};
+use crate::nvm::Counting;
+use flashsift_events::dice::Dice;
 use naive::Naive;
 
 mod naive;

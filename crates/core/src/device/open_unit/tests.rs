@@ -179,7 +179,7 @@ proptest! {
 }
 
 fn profiled(name: &str) -> OpenUnitParams {
-    match profile::ProfileSelection::parse(name).unwrap().profile().model {
+    match profile::Profile::from(&profile::ProfileSelection::parse(name).unwrap()).model {
         Model::OpenUnit(params) => params,
         other => panic!("{name} has open units, not {other:?}"),
     }

@@ -5,7 +5,7 @@
 //! least recently used one leaves. If it was changed, it is written back. Unlike DFTL, whole
 //! mapping pages are cached, not single entries.
 
-use crate::{page::Id, structure::Lists};
+use flashsift_events::{page::Id, structure::Lists};
 
 /// Pages that one mapping page maps.
 pub(super) const MAPPED_PAGES: u32 = 1024;

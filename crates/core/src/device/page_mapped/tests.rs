@@ -204,7 +204,7 @@ fn an_aged_terabyte_costs_nothing_before_use() {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4
     };
-    let chosen = profile::ProfileSelection::parse("ufs-4.0").unwrap().profile();
+    let chosen = profile::Profile::from(&profile::ProfileSelection::parse("ufs-4.0").unwrap());
     let Model::PageMapped(params) = chosen.model else { panic!("ufs-4.0 is page-mapped") };
     assert_eq!(params.fill, Fill::Random);
     let before = resident_kib();
@@ -347,7 +347,7 @@ fn scattered_access_waits_for_the_mapping_table() {
 fn scattered_reads_cost_what_hpb_saves() {
     for name in ["ufs-2.1", "ufs-3.1", "ufs-4.0"] {
         let new = profile::ProfileSelection::parse(&format!("{name}:fill=in-order")).unwrap();
-        let Model::PageMapped(params) = new.profile().model else {
+        let Model::PageMapped(params) = profile::Profile::from(&new).model else {
             panic!("{name} is page-mapped")
         };
         let mut device = PageMapped::new(&params);
@@ -380,7 +380,7 @@ fn published_speeds_are_met() {
     ] {
         // The vendor measures new devices.
         let new = profile::ProfileSelection::parse(&format!("{name}:fill=in-order")).unwrap();
-        let Model::PageMapped(params) = new.profile().model else {
+        let Model::PageMapped(params) = profile::Profile::from(&new).model else {
             panic!("{name} is page-mapped")
         };
         let mb = 512;

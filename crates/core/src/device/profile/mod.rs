@@ -6,7 +6,7 @@
 //! reproduces the figures; reproducing them then proves nothing.
 
 use super::{Fill, disk, latency, open_unit, page_mapped};
-use crate::{
+use flashsift_events::{
     page::PAGE_BYTES,
     params::{self, Listed, Param, ParamKind},
 };
@@ -340,26 +340,26 @@ pub struct LabelledProfile {
 
 impl From<&ProfileSelection> for LabelledProfile {
     fn from(selection: &ProfileSelection) -> Self {
-        Self { label: selection.label(), profile: selection.profile() }
+        Self { label: selection.label(), profile: Profile::from(selection) }
     }
 }
 
-impl ProfileSelection {
-    /// Every profile of the list, with its defaults.
-    pub fn all() -> Vec<Self> {
-        ALL.iter().map(Self::default_of).collect()
-    }
+/// Every profile of the list, with its defaults.
+pub fn all() -> Vec<ProfileSelection> {
+    ALL.iter().map(ProfileSelection::default_of).collect()
+}
 
+impl From<&ProfileSelection> for Profile {
     /// Returns the profile with the parameters applied.
-    pub fn profile(&self) -> Profile {
-        let mut profile = (self.spec.profile)();
-        if !self.spec.params.is_empty() {
-            let fill = match self.params.word(self.spec.params, "fill") {
+    fn from(ProfileSelection { spec, params }: &ProfileSelection) -> Self {
+        let mut profile = (spec.profile)();
+        if !spec.params.is_empty() {
+            let fill = match params.word(spec.params, "fill") {
                 "empty" => Fill::Empty,
                 "random" => Fill::Random,
                 _ => Fill::InOrder,
             };
-            let gib = self.params.number(self.spec.params, "gib");
+            let gib = params.number(spec.params, "gib");
             profile
                 .model
                 .change(Some(fill), (gib > 0.0).then_some((gib * f64::from(1 << 30)) as u64));

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 fn every_profile_is_a_device_of_its_own_name() {
     let names: BTreeSet<&str> = ALL.iter().map(|spec| spec.name).collect();
     assert_eq!(names.len(), ALL.len());
-    for selection in ProfileSelection::all() {
-        let (label, profile) = (selection.label(), selection.profile());
+    for selection in all() {
+        let (label, profile) = (selection.label(), Profile::from(&selection));
         profile.check().unwrap_or_else(|error| panic!("{label}: {error}"));
         assert!(!profile.what.is_empty() && !profile.what.ends_with('.'), "{label}");
         if profile.check_in(usize::BITS).is_err() {
@@ -35,11 +35,11 @@ fn every_profile_is_a_device_of_its_own_name() {
 fn parameters_change_the_device() {
     let chosen = ProfileSelection::parse("emmc-5.1:fill=in-order,gib=1").unwrap();
     assert_eq!(chosen.label(), "emmc-5.1:fill=in-order,gib=1");
-    assert_eq!(chosen.profile().model.fill(), Some(Fill::InOrder));
-    let fill = |name| ProfileSelection::parse(name).unwrap().profile().model.fill();
+    assert_eq!(Profile::from(&chosen).model.fill(), Some(Fill::InOrder));
+    let fill = |name| Profile::from(&ProfileSelection::parse(name).unwrap()).model.fill();
     assert_eq!(fill("emmc-5.1"), Some(Fill::Random));
     assert_eq!(fill("microsd-2012"), Some(Fill::InOrder));
-    assert_eq!(chosen.profile().model.capacity_bytes(), Some(1 << 30));
+    assert_eq!(Profile::from(&chosen).model.capacity_bytes(), Some(1 << 30));
     assert!(ProfileSelection::parse("latency-100-800:fill=empty").is_err());
     assert!(ProfileSelection::parse("floppy").err().unwrap().to_string().contains("microsd-2012"));
 }
@@ -47,7 +47,7 @@ fn parameters_change_the_device() {
 /// Impossible constants give an error that names the constant.
 #[test]
 fn impossible_profiles_are_refused() {
-    let profile = |name: &str| ProfileSelection::parse(name).unwrap().profile();
+    let profile = |name: &str| Profile::from(&ProfileSelection::parse(name).unwrap());
     let says = |profile: &Profile| profile.check().unwrap_err().to_string();
     let mut latency = profile("latency-100-800");
     for us in [-1.0, f64::NAN, f64::INFINITY] {
@@ -91,7 +91,7 @@ fn impossible_profiles_are_refused() {
 // Promises: Devices 9.
 #[test]
 fn a_device_beyond_the_addresses_is_refused() {
-    let of = |selection: &str| ProfileSelection::parse(selection).unwrap().profile();
+    let of = |selection: &str| Profile::from(&ProfileSelection::parse(selection).unwrap());
     let large = of("ufs-3.1");
     assert_eq!(large.check_in(64), Ok(()));
     let says = large.check_in(32).unwrap_err().to_string();

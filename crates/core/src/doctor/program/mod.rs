@@ -101,13 +101,13 @@ impl Setting {
     /// Time for which the program holds what it writes, µs.
     pub(super) fn held_us(&self) -> Option<u64> {
         let held = self.held.as_deref()?;
-        Some(crate::duration::parse_us(held).expect("a test parses each"))
+        Some(flashsift_events::duration::parse_us(held).expect("a test parses each"))
     }
 
     /// Least time between two syncs of one file, µs.
     pub(super) fn syncs_apart_us(&self) -> Option<u64> {
         let apart = self.syncs_apart.as_deref()?;
-        Some(crate::duration::parse_us(apart).expect("a test parses each"))
+        Some(flashsift_events::duration::parse_us(apart).expect("a test parses each"))
     }
 }
 

@@ -44,7 +44,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             price: format!(
                 "a power cut loses up to {} of what it wrote; where it can, let the program sync \
                  less often instead",
-                crate::show::duration(findings.facts.flusher.expire_us)
+                flashsift_events::show::duration(findings.facts.flusher.expire_us)
             ),
             steps,
             programs: vec![program.into()],

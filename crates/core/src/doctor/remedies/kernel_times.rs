@@ -49,7 +49,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
     }
     let mut mounts = ext4(findings.facts).map(|system| &*system.mount);
     let first = findings.facts.file_systems.first().map_or("/", |system| &*system.mount);
-    let word = |us: u64| crate::duration::Exact(us).to_string();
+    let word = |us: u64| flashsift_events::duration::Exact(us).to_string();
     let expire = format!("dirty-expire={}", word(times.expire_us));
     let commit = format!("commit={}", word(times.commit_us));
     let set = |set: &[&String], on: &str| RemedyStep::WriteBack {

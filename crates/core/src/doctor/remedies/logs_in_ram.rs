@@ -1,7 +1,7 @@
 //! Logs in memory.
 
 use super::{Findings, MOST, Proposal, RemedySpec, RemedyStep};
-use crate::names;
+use flashsift_events::names;
 
 pub(super) const SPEC: RemedySpec =
     RemedySpec { id: "logs-in-ram", what: "logs stay in memory", propose };

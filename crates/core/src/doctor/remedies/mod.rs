@@ -108,7 +108,7 @@ const OF_CONTAINERS: &[&str] = &[
 #[derive(Default)]
 struct Group {
     reached_bytes: u64,
-    files: BTreeSet<crate::event::FileId>,
+    files: BTreeSet<flashsift_events::event::FileId>,
     programs: BTreeSet<Box<str>>,
 }
 
@@ -220,12 +220,12 @@ impl Findings<'_> {
     /// File data an hour. Journal and metadata, which a saving contains, are not among it.
     fn data_per_hour(&self, bytes: u64) -> String {
         let bytes = bytes as f64 * 3.6e9 / self.duration_us.max(1) as f64;
-        format!("{} of file data an hour", crate::show::bytes(bytes as u64))
+        format!("{} of file data an hour", flashsift_events::show::bytes(bytes as u64))
     }
 
     fn per_hour(&self, bytes: u64) -> String {
         let bytes = bytes as f64 * 3.6e9 / self.duration_us.max(1) as f64;
-        format!("{} an hour", crate::show::bytes(bytes as u64))
+        format!("{} an hour", flashsift_events::show::bytes(bytes as u64))
     }
 }
 
@@ -255,7 +255,7 @@ impl Group {
         let size_mib = (self.reached_bytes >> 20).next_power_of_two().max(64);
         let files = match self.files.len() {
             1 => "1 file".to_owned(),
-            many => format!("{} files", crate::show::count(many as u64)),
+            many => format!("{} files", flashsift_events::show::count(many as u64)),
         };
         let at = quoted(directory);
         // The shell's directory stays the one below the mount. Until the tree is there, only root

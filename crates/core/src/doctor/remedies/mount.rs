@@ -16,8 +16,8 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         price: format!(
             "a power cut loses up to 30 minutes of what no program synced there, not {}; up to {} \
              of memory; programs that use the directory end before it is mounted",
-            crate::show::duration(findings.facts.flusher.expire_us),
-            crate::show::bytes(MOUNT_BYTES),
+            flashsift_events::show::duration(findings.facts.flusher.expire_us),
+            flashsift_events::show::bytes(MOUNT_BYTES),
         ),
         steps: steps(&directory, ""),
         programs: group.programs.iter().cloned().collect(),

@@ -23,7 +23,7 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
             "a program fetches a dropped file again if it needs it; a power cut loses up to 30 \
              minutes of what no program synced there; up to {} of memory; only caches with a \
              profile (flashsift list profiles) are sifted",
-            crate::show::bytes(MOUNT_BYTES),
+            flashsift_events::show::bytes(MOUNT_BYTES),
         ),
         steps: mount::steps(&directory, " --sift controller"),
         programs: group.programs.iter().cloned().collect(),

@@ -1,10 +1,8 @@
 //! SQLite's write-ahead log instead of rollback journals.
 
 use super::{Effect, Findings, MOST, Proposal, RemedySpec, RemedyStep, quoted};
-use crate::{
-    doctor::{Usage, what_if::Change},
-    names::{self, Sqlite},
-};
+use crate::doctor::{Usage, what_if::Change};
+use flashsift_events::names::{self, Sqlite};
 use std::collections::BTreeSet;
 
 pub(super) const SPEC: RemedySpec = RemedySpec {

@@ -1,6 +1,6 @@
 //! Free blocks in block groups, and the search of ext4's allocator for a place among them.
 
-use crate::layout::Lba;
+use flashsift_events::address::Lba;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,

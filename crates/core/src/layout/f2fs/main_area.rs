@@ -17,7 +17,7 @@
 //!
 //! Sections consist of one segment, which is mkfs.f2fs's default.
 
-use crate::structure::BitTree;
+use flashsift_events::structure::BitTree;
 use std::collections::BTreeSet;
 
 pub(super) const SEGMENT_PAGES: u32 = 512;

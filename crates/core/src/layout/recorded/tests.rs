@@ -2,13 +2,16 @@
 //! one by one.
 
 use crate::{
-    event::{About, Action, Event, FileId, Knows, Side, Space},
-    layout::{Layout, Lba, Selection},
-    page::Page,
+    layout::{Layout, Selection},
     policy,
     system::Cell,
     trace::{Tables, Trace, TraceBuilder, Unit},
     writeback::Modes,
+};
+use flashsift_events::{
+    address::Lba,
+    event::{About, Action, Event, FileId, Knows, Side, Space},
+    page::Page,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! A tree of items in leaves of 16 KiB, of which only the leaves' sizes are known.
 
 use super::Logged;
-use crate::event::FileId;
+use flashsift_events::event::FileId;
 use std::collections::BTreeMap;
 
 /// The order of items: an inode or a place, and what it is of it.

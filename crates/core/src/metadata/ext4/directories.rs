@@ -1,6 +1,7 @@
 //! Blocks of directories: one block, or a hash tree whose leaves split (`dir_index`).
 
-use crate::{layout::Lba, trace::Entry};
+use crate::trace::Entry;
+use flashsift_events::address::Lba;
 use std::collections::BTreeMap;
 
 /// Bytes for entries in a block, before the checksum.

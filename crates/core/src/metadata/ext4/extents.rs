@@ -1,6 +1,6 @@
 //! The extents of a file and the blocks of its extent tree.
 
-use crate::layout::Lba;
+use flashsift_events::address::Lba;
 use std::collections::BTreeMap;
 
 /// Extents in the inode itself.

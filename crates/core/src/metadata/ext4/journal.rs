@@ -6,7 +6,7 @@
 //! A dirty block that joins the next transaction is not written before that one is committed.
 
 use super::super::{BlockRequest, Logged};
-use crate::{event::FileId, layout::Lba};
+use flashsift_events::{address::Lba, event::FileId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

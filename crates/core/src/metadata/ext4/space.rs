@@ -5,7 +5,7 @@
 //! the first flexible group here, so that the layout's places stay what they are, apart from an
 //! offset for each flexible group.
 
-use crate::layout::Lba;
+use flashsift_events::address::Lba;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups of a flexible group.

@@ -1,7 +1,7 @@
 //! Memory of a machine: latencies and energies of DRAM and non-volatile memory. One file each.
 
 use super::Traffic;
-use crate::params::{self, Listed, Param};
+use flashsift_events::params::{self, Listed, Param};
 
 mod battery_dram;
 mod optane;

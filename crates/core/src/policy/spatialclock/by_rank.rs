@@ -3,8 +3,10 @@
 
 use crate::{
     cache::{Frames, Victims},
-    page::{Access, Frame, Page},
     policy::{Build, Policy, Setup, clock},
+};
+use flashsift_events::{
+    page::{Access, Frame, Page},
     structure::BitTree,
 };
 use prefetch_index::prefetch_index;

@@ -8,11 +8,13 @@ use super::{Ahead, Before, FRESH, ReadAhead};
 use crate::{
     back::Back,
     cache::{Cache, PageCache},
-    event::FileId,
-    page::{Access, Page},
     policy::Policy,
     readahead::{ReadAheadCharge, ReadAheadCharges},
     trace::{Owner, Trace},
+};
+use flashsift_events::{
+    event::FileId,
+    page::{Access, Page},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

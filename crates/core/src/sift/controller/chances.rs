@@ -10,7 +10,7 @@
 //! all files. A level that most files have not left yet has the mean share of the levels below it.
 //! Levels beyond four times the time since the start do not count: nothing is known about them.
 
-use crate::event::Micros;
+use flashsift_events::event::Micros;
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 

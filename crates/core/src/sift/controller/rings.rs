@@ -81,7 +81,7 @@ fn alone(node: u32) -> Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::conformance::Dice;
+    use flashsift_events::dice::Dice;
 
     #[test]
     fn rings_are_lists() {

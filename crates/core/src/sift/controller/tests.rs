@@ -5,11 +5,13 @@ use super::{
     tracked::Tracked,
     *,
 };
-use crate::{
+use crate::sift::{
+    Blocked, Decision, Droppable, SelectedSifter, Selection, SifterSetup, simulate::Sifted,
+};
+use flashsift_events::{
+    dice::Dice,
     event::{Create, FileId, Knows, MaybeOwned},
     page::PAGE_BYTES,
-    policy::conformance::Dice,
-    sift::{Blocked, Decision, Droppable, Selection, SifterSetup, simulate::Sifted},
 };
 
 const MIB: u64 = 1 << 20;

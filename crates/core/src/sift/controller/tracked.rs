@@ -5,10 +5,10 @@ use super::{
     chances::{Chances, Fate, LEVELS, ROWS, Row, level_of},
     rings::Rings,
 };
-use crate::{
+use crate::sift::shelf::Slot;
+use flashsift_events::{
     event::{FileId, Micros},
     page::PAGE_BYTES,
-    sift::shelf::Slot,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;

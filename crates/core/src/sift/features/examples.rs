@@ -15,7 +15,7 @@
 //! left out: neither label is known.
 
 use super::{FileWindow, Phase, Windows};
-use crate::{
+use flashsift_events::{
     event::{Action, Event, FileId, Knows, Micros},
     names::in_cache,
 };
@@ -268,7 +268,7 @@ impl Example {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Create, FileOwner, MaybeOwned};
+    use flashsift_events::event::{Create, FileOwner, MaybeOwned};
 
     const SECOND: Micros = 1_000_000;
 

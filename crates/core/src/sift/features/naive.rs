@@ -1,7 +1,7 @@
 //! The definition of the features, computed from a list of all accesses.
 
 use super::{Direction, FeatureConfig};
-use crate::event::Micros;
+use flashsift_events::event::Micros;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@
 //! of them; a mount that has them in RAM would need one for each. So syncs in order are treated as
 //! reads in order are by read-ahead: each run of syncs that hits makes the next batch larger.
 
-use crate::event::FileId;
+use flashsift_events::event::FileId;
 
 /// Syncs in order before the first file is written back ahead.
 const HITS: u32 = 2;

@@ -4,9 +4,9 @@
 //! Nearly every file holds data from its first page on, without holes. Its pages are a number. The
 //! pages of all others are kept apart, as [`Extents`].
 
-use crate::{
+use crate::sift::count::Count;
+use flashsift_events::{
     event::{FileId, Micros},
-    sift::count::Count,
     structure::Extents,
 };
 use foldhash::fast::FixedState;

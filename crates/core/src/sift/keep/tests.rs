@@ -2,10 +2,8 @@
 //! test for each of its promises.
 
 use super::*;
-use crate::{
-    event::{MaybeOwned, Renamed},
-    sift::testing::History,
-};
+use crate::sift::testing::History;
+use flashsift_events::event::{MaybeOwned, Renamed};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MINUTE: Micros = 60_000_000;

@@ -24,10 +24,8 @@
 //! that an application deletes is forgotten. The memory is fixed.
 
 use super::Explanation;
-use crate::{
-    event::Micros,
-    sift::{Intent, meaning::FileParts, returns::Returns},
-};
+use crate::sift::{Intent, meaning::FileParts, returns::Returns};
+use flashsift_events::event::Micros;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::{collections::VecDeque, hash::BuildHasher};
@@ -281,7 +279,7 @@ impl Ceiling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::conformance::Dice;
+    use flashsift_events::dice::Dice;
 
     const MOST: usize = 20;
 

@@ -1,10 +1,8 @@
 //! The last decisions of a mount's sifter with their explanations, in fixed memory.
 
 use super::HeldFile;
-use crate::{
-    event::{FileId, Micros},
-    sift::{Decision, Explanation, Reason},
-};
+use crate::sift::{Decision, Explanation, Reason};
+use flashsift_events::event::{FileId, Micros};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};

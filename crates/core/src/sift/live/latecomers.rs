@@ -6,10 +6,10 @@
 //! has a second name, or on which `keep` has decided, stays with `keep`.
 
 use super::Keep;
-use crate::{
+use crate::sift::Droppable;
+use flashsift_events::{
     event::{Action, Create, Event, FileId, MaybeOwned},
     page::PAGE_BYTES,
-    sift::Droppable,
     structure::Extents,
 };
 use foldhash::fast::FixedState;

@@ -9,7 +9,7 @@
 //!   above its limit down, so the files and all else in the group stay a sixteenth of the limit
 //!   below it.
 
-use crate::event::Micros;
+use flashsift_events::event::Micros;
 
 /// Divisor of the whole: the RAM is never less, and it grows by as much.
 const PART: u64 = 16;
@@ -79,7 +79,7 @@ impl RamBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::conformance::Dice;
+    use flashsift_events::dice::Dice;
 
     const WHOLE: u64 = 64 << 20;
     const SECOND: Micros = 1_000_000;

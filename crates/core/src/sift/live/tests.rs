@@ -1,10 +1,10 @@
 //! The sifter of a mount: over random histories with switches in between, and its ceiling.
 
 use super::*;
-use crate::{
+use crate::sift::{simulate::Sifted, testing::History};
+use flashsift_events::{
+    dice::Dice,
     event::{Knows, MaybeOwned, Renamed},
-    policy::conformance::Dice,
-    sift::{simulate::Sifted, testing::History},
 };
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,11 @@
 use super::*;
-use crate::{
+use crate::sift::{
+    Decision, Droppable, FILE_COST_BYTES, Reason, SelectedSifter, Selection, model::testing,
+};
+use flashsift_events::{
+    dice::Dice,
     event::{Action, Create, FileId, MaybeOwned},
     page::PAGE_BYTES,
-    policy::conformance::Dice,
-    sift::{Decision, Droppable, FILE_COST_BYTES, Reason, Selection, model::testing},
 };
 use std::collections::BTreeMap;
 

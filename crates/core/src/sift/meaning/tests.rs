@@ -1,7 +1,7 @@
 //! Each kind of cache on heads as its program writes them, and all kinds on damaged ones.
 
 use super::*;
-use crate::policy::conformance::Dice;
+use flashsift_events::dice::Dice;
 
 const ENTRY: &str = "/Default/Cache/Cache_Data/733617f8e6811825_0";
 const FIREFOX: &str = "/p/cache2/entries/2DE8A99AE27BA51D3947A762FAB152995B3366CD";

@@ -2,14 +2,14 @@
 //! below in the end; and the shelf against plain lists.
 
 use super::*;
-use crate::{
+use crate::sift::{
+    ALL, LastUses, SelectedSifter, Selection,
+    model::{FileModel, testing::random_trees},
+    simulate::Sifted,
+    testing::History,
+};
+use flashsift_events::{
     event::{Knows, MaybeOwned},
-    sift::{
-        ALL, LastUses, Selection,
-        model::{FileModel, testing::random_trees},
-        simulate::Sifted,
-        testing::History,
-    },
     structure::Extents,
 };
 use std::{
@@ -200,7 +200,7 @@ struct NaiveLru {
 fn drop_all_drops_as_a_list_of_files_does() {
     let mut drops = 0;
     for seed in 0..200 {
-        let mut dice = crate::policy::conformance::Dice::new(seed);
+        let mut dice = flashsift_events::dice::Dice::new(seed);
         let droppable = droppable();
         let budget_bytes = 40 * PAGE_BYTES;
         let last = LastUses::default();

@@ -2,10 +2,8 @@
 //! the expected events written out.
 
 use super::*;
-use crate::{
-    event::Renamed,
-    sift::{Blocked, Keep, KeepConfig, NoSifter, testing::History},
-};
+use crate::sift::{Blocked, Keep, KeepConfig, NoSifter, testing::History};
+use flashsift_events::event::Renamed;
 use std::collections::BTreeSet;
 
 const CREATIONS: Knows = Knows { times: true, creations: true, opens: true, ..Knows::NOTHING };

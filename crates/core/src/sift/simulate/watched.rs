@@ -1,9 +1,7 @@
 //! The decisions on chosen files, with their explanations and the event that followed.
 
-use crate::{
-    event::{Action, FileId, Micros},
-    sift::{Decision, Explanation},
-};
+use crate::sift::{Decision, Explanation};
+use flashsift_events::event::{Action, FileId, Micros};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use wildmatch::WildMatch;

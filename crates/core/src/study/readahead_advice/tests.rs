@@ -1,11 +1,13 @@
 use super::*;
 use crate::{
     device::ProfileSelection,
-    event::{About, Action, Event, FileId, Knows, MaybeOwned, OpenId, Side, Space},
-    page::PAGE_BYTES,
     policy,
     study::{PreparedDevice, readahead_curve::CurveConditions},
     trace::{Tables, TraceBuilder, Unit},
+};
+use flashsift_events::{
+    event::{About, Action, Event, FileId, Knows, MaybeOwned, OpenId, Side, Space},
+    page::PAGE_BYTES,
 };
 use std::num::NonZeroU32;
 

@@ -5,9 +5,9 @@ use super::{Setting, WritebackTimes};
 use crate::{
     metadata,
     policy::{self, PolicySpec},
-    show,
     system::{self, FRAMES_MAX},
 };
+use flashsift_events::show;
 
 /// A change of the baseline.
 pub struct CandidateSpec {
@@ -75,7 +75,7 @@ pub(super) fn all(
 ) -> impl Iterator<Item = Candidate> {
     let specs = ALL.iter().map(move |spec| spec.candidate(baseline, &linux, syncs));
     let baseline_policy = baseline.policy.label();
-    let policies = policy::Selection::all()
+    let policies = policy::all()
         .into_iter()
         .filter(|policy| !policy.spec.kind.is_offline() && !policy.spec.slow)
         .filter(move |policy| policy.label() != baseline_policy)

@@ -9,9 +9,9 @@
 use crate::{
     back::{Io, IoOp},
     device::Clocks,
-    page::PAGE_BYTES,
     trace::{OperationKind, StepKind, Trace},
 };
+use flashsift_events::page::PAGE_BYTES;
 
 /// Counts changes in this many parts of a slice.
 const BINS: usize = 64;

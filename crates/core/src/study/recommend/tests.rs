@@ -3,9 +3,11 @@
 use super::*;
 use crate::{
     device::ProfileSelection,
+    trace::{Tables, TraceBuilder, Unit},
+};
+use flashsift_events::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
     page::PAGE_BYTES,
-    trace::{Tables, TraceBuilder, Unit},
 };
 
 const SECOND: u64 = 1_000_000;

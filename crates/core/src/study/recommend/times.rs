@@ -2,7 +2,8 @@
 //! takes under them.
 
 use super::{Judgement, Setting};
-use crate::{duration::Exact, metadata, show};
+use crate::metadata;
+use flashsift_events::{duration::Exact, show};
 
 /// Times of the kernel's write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

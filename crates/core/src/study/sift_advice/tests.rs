@@ -1,10 +1,12 @@
 use super::*;
 use crate::{
+    sift::{Droppable, SelectedSifter, Selection, Spec},
+    study::sifting::{SiftSlice, Sifting},
+};
+use flashsift_events::{
+    dice::Dice,
     event::{About, Action, Create, FileId, Knows, MaybeOwned, Side, Space},
     params::Listed,
-    policy::conformance::Dice,
-    sift::{Droppable, Selection, Spec},
-    study::sifting::{SiftSlice, Sifting},
 };
 
 const SECOND: u64 = 1_000_000;

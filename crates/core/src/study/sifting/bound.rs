@@ -30,14 +30,16 @@ use super::{
     packing::{Stay, upper_bound},
 };
 use crate::{
+    sift::FILE_COST_BYTES,
+    writeback::flusher::{Flusher, FlusherSettings},
+};
+use flashsift_events::{
     event::{Action, Event, FileId, Micros},
     page::PAGE_BYTES,
-    sift::FILE_COST_BYTES,
     structure::{
         Extents,
         extents::{pages_inside, pages_touched},
     },
-    writeback::flusher::{Flusher, FlusherSettings},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

@@ -16,7 +16,7 @@ use super::{
     Arm, Trial, TrialCounts, TrialSession,
     estimate::{BLOCKS_MIN, Interval95, PairedCost, mean, pairs_for, ratio},
 };
-use crate::{event::Micros, show};
+use flashsift_events::{event::Micros, show};
 use serde::Serialize;
 
 /// Relative difference up to which an effect counts as none.

@@ -14,7 +14,7 @@ struct Merging<'a> {
 }
 
 impl Merging<'_> {
-    fn add(&mut self, op: IoOp, lba: layout::Lba, sync: bool) {
+    fn add(&mut self, op: IoOp, lba: flashsift_events::address::Lba, sync: bool) {
         let awaited = sync || op == IoOp::Read;
         if let Some(io) = &mut self.pending {
             let joins = (io.op, io.sync, io.lba + u64::from(io.pages)) == (op, sync, lba);
@@ -182,7 +182,7 @@ fn merging_changes_no_page() {
                 DeviceCounts { write_requests: outcome.device.writes, ..outcome_joined.device };
             assert_eq!(Outcome { device, ..outcome_joined }, outcome, "{case}");
             assert!(joined.iter().all(|io| io.pages <= pages_max), "{case}");
-            let in_order = |mut pages: Vec<(u64, bool, layout::Lba, bool)>| {
+            let in_order = |mut pages: Vec<(u64, bool, flashsift_events::address::Lba, bool)>| {
                 pages.sort_unstable();
                 pages
             };

@@ -8,10 +8,10 @@
 use super::*;
 use crate::{
     back::IoOp,
-    event::OpenId,
     readahead::{self, ReadAheadModel},
     system::Selection,
 };
+use flashsift_events::event::OpenId;
 use std::num::NonZeroU32;
 
 /// A history under a system, with figures that follow from the paper.

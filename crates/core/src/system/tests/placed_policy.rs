@@ -4,8 +4,9 @@
 use super::*;
 use crate::{
     back::IoOp,
-    layout::{Layout, LayoutSpec, Lba, Selection},
+    layout::{Layout, LayoutSpec, Selection},
 };
+use flashsift_events::address::Lba;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The policy: the page at the lowest address leaves.

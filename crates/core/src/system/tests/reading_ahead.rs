@@ -4,12 +4,12 @@ use super::*;
 use crate::{
     back::IoOp,
     device::{Clocks, DeviceTimes, Model, Prepared, Profile, latency::LatencyParams},
-    event::{MaybeOwned, OpenId},
     readahead::{
         Counts, Descriptor, FilePages, Mapping, NamedReadAhead, ReadAheadCharges, ReadAheadModel,
         ReadAheadSums, ReadCase, ReadLog, ReadRequest, Sequence, Window, parse,
     },
 };
+use flashsift_events::event::{MaybeOwned, OpenId};
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU32,

@@ -5,10 +5,8 @@
 //! - `btrfs_truncate` writes the page that the new size cuts.
 
 use super::{Rule, RuleSpec, Sizes, Urgent, tail};
-use crate::{
-    event::{FileId, FileSystemKind},
-    trace::OperationKind,
-};
+use crate::trace::OperationKind;
+use flashsift_events::event::{FileId, FileSystemKind};
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 

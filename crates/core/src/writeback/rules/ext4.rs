@@ -4,10 +4,8 @@
 //! block yet: at a rename over another file, and at the close of a file that was cut to nothing.
 
 use super::{Rule, RuleSpec, Urgent};
-use crate::{
-    event::{FileId, FileSystemKind},
-    trace::OperationKind,
-};
+use crate::trace::OperationKind;
+use flashsift_events::event::{FileId, FileSystemKind};
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 

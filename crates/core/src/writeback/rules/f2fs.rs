@@ -1,7 +1,8 @@
 //! F2FS writes no file data early.
 
 use super::{Rule, RuleSpec, Urgent};
-use crate::{event::FileSystemKind, trace::OperationKind};
+use crate::trace::OperationKind;
+use flashsift_events::event::FileSystemKind;
 
 pub(super) const SPEC: RuleSpec = RuleSpec {
     file_system: FileSystemKind::F2fs,

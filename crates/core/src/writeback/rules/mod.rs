@@ -4,10 +4,10 @@
 //! system has its own rule against that: one file and one line in [`ALL`]. A rule sees the
 //! operations of a trace and the pages that are written, and answers with pages to write.
 
-use crate::{
+use crate::trace::OperationKind;
+use flashsift_events::{
     event::{FileId, FileSystemKind},
     page::PAGE_BYTES,
-    trace::OperationKind,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

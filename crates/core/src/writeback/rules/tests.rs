@@ -4,13 +4,15 @@
 use super::*;
 use crate::{
     back::{Io, IoOp},
-    event::{About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space},
     layout, policy,
     system::{Cell, PLAIN},
     trace::{Trace, TraceBuilder, Unit},
     writeback::{Modes, Syncs},
 };
 use FileSystemKind::{Btrfs, Ext4, F2fs, Xfs};
+use flashsift_events::event::{
+    About, Action, Create, Event, Knows, MaybeOwned, Renamed, Side, Space,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,7 +98,7 @@ fn simulated(file_system: FileSystemKind, calls: &[Call]) -> (Vec<PageOf>, u64) 
         system: &PLAIN,
         policy: &policy::Selection::parse("lru").unwrap(),
         frames: trace.pages().max(1),
-        layout: &layout::Selection::default_for(Space::Files),
+        layout: &layout::default_for(Space::Files),
         writeback: Modes {
             syncs: Syncs::TheirFile,
             file_system: Some(file_system),

@@ -10,10 +10,10 @@
 //! become dirty: in recordings of Chromium it nearly always is.
 
 use super::{Rule, RuleSpec, Sizes, Urgent};
-use crate::{
+use crate::trace::OperationKind;
+use flashsift_events::{
     event::{FileId, FileSystemKind},
     page::PAGE_BYTES,
-    trace::OperationKind,
 };
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};

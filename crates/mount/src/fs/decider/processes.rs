@@ -3,7 +3,7 @@
 //! An event names the process and the thread; the kernel gives only the thread. A process is an
 //! application's, so its name is that of the thread group leader, not of the thread that asked.
 
-use flashsift_core::event::Micros;
+use flashsift_events::event::Micros;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs;

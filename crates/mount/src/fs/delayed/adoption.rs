@@ -9,7 +9,7 @@ use crate::fs::recovery::born_ns;
 use crate::fs::residence::Residence;
 use crate::fs::table::Node;
 use crate::fs::types::Ino;
-use flashsift_core::event::Micros;
+use flashsift_events::event::Micros;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use std::sync::Arc;

@@ -19,8 +19,8 @@ use flashsift_core::delayed::record::{
     Attributes, EntryHead, FileRef, InPlace, InodeId, Path, Removal,
 };
 use flashsift_core::delayed::schedule::{Ending, Schedule};
-use flashsift_core::page::PAGE_BYTES;
-use flashsift_core::structure::Extents;
+use flashsift_events::page::PAGE_BYTES;
+use flashsift_events::structure::Extents;
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::{Errno, Result};

@@ -3,7 +3,7 @@
 use super::{Batch, Job, Outcome};
 use crate::fs::reservation::EXTENT_BYTES;
 use crate::{Access, Caller, Changes, Config, Fs, Ino, ROOT, Store};
-use flashsift_core::event::OpenId;
+use flashsift_events::event::OpenId;
 use rustix::fs::RenameFlags;
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;

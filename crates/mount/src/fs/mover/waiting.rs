@@ -5,7 +5,7 @@ use crate::fs::failures::{Failed, Step, WriteBackFailures};
 use crate::fs::residence::FileState;
 use crate::fs::types::Ino;
 use crate::fs::waiting::Waiting;
-use flashsift_core::event::Micros;
+use flashsift_events::event::Micros;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 

@@ -1,7 +1,7 @@
 //! The value of `--columns`.
 
 use crate::Error;
-use flashsift_core::params;
+use flashsift_events::params;
 
 /// The kind of value in a column of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

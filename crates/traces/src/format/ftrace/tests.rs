@@ -3,7 +3,7 @@ use super::{
     *,
 };
 use crate::{events::Summary, format::testing};
-use flashsift_core::event::{Action, Event, Side};
+use flashsift_events::event::{Action, Event, Side};
 use proptest::prelude::*;
 
 /// The fields as Linux 6.18 and 6.1 print them, from the `print fmt` of each tracepoint; `…` stands

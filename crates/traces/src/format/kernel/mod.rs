@@ -27,7 +27,7 @@ use crate::{
     events::{Events, Reason, Skip, Skipped},
     tracepoint::{NoHost, Point, TracepointMachine, Values, What},
 };
-use flashsift_core::event::{About, Action, Knows, Side, Space};
+use flashsift_events::event::{About, Action, Knows, Side, Space};
 use known::{Meaning, Source};
 use plan::{Additions, Plan, Survey};
 use requests::{By, Requests};

@@ -7,7 +7,7 @@ use super::{
     known::{Known, Source},
 };
 use crate::tracepoint::{Dev, Inode, What};
-use flashsift_core::event::Space;
+use flashsift_events::event::Space;
 
 /// Of each group, the first source in the trace supplies the accesses; the others repeat them.
 const PREFERRED: [&[Source]; 6] = [

@@ -4,7 +4,7 @@ use super::{
     *,
 };
 use crate::format::testing;
-use flashsift_core::event::{Action, Event, Side};
+use flashsift_events::event::{Action, Event, Side};
 use proptest::prelude::*;
 
 fn read_lines(spec: &FormatSpec, bytes: &[u8]) -> (Vec<String>, String) {

@@ -29,7 +29,7 @@ use crate::{
     process::{CallMachine, Out, STRANGE_FD, Strangers, SystemCall},
 };
 use calls::{Caller, Entered, UNREADABLE, is_access, is_birth};
-use flashsift_core::event::About;
+use flashsift_events::event::About;
 use line::{Args, Outcome, Time, call, head, number, outcome};
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -3,7 +3,7 @@ use super::{
     line::{Descriptor, Lead, descriptor, string},
     *,
 };
-use flashsift_core::event::{Action, Event, FileId, OpenId};
+use flashsift_events::event::{Action, Event, FileId, OpenId};
 use proptest::prelude::*;
 use std::num::NonZeroU32;
 

@@ -8,7 +8,7 @@ use super::{
     Host, TracepointMachine,
 };
 use crate::events::Skip;
-use flashsift_core::{
+use flashsift_events::{
     event::{Action, OpenId},
     page::PAGE_BYTES,
 };

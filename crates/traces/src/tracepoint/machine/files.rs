@@ -5,7 +5,7 @@ use super::{
     Host, NoHost, TracepointMachine,
 };
 use crate::events::Skip;
-use flashsift_core::{
+use flashsift_events::{
     event::{Action, Event, FileId},
     page::PAGE_BYTES,
 };

@@ -6,7 +6,7 @@
 
 use super::{super::Inode, Host, TracepointMachine};
 use crate::events::Skip;
-use flashsift_core::{event::Action, page::PAGE_BYTES};
+use flashsift_events::{event::Action, page::PAGE_BYTES};
 
 /// The host is asked for the folios of as many pages at once, from a multiple of their number on.
 /// No folio of a file is longer: its order is at most that of a huge page.

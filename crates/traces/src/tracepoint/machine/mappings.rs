@@ -5,7 +5,7 @@ use super::{
     Host, TracepointMachine,
 };
 use crate::events::Skip;
-use flashsift_core::page::PAGE_BYTES;
+use flashsift_events::page::PAGE_BYTES;
 
 const AROUND: Skip =
     Skip::Note("read through a mapping whose place is unknown: page guessed within 16");

@@ -4,7 +4,7 @@ use super::{
     super::{Name, NameKind, inodes::Kind, names::Whose},
     TracepointMachine,
 };
-use flashsift_core::event::{Action, MaybeOwned, Renamed};
+use flashsift_events::event::{Action, MaybeOwned, Renamed};
 
 impl TracepointMachine {
     /// Takes a report about a name before the points of its time. Creations, links and renames come

@@ -2,7 +2,7 @@
 
 use super::{super::Handle, Inode, TracepointMachine};
 use crate::{events::Skip, tracepoint::inodes::Kind};
-use flashsift_core::event::{Action, Event, FileId};
+use flashsift_events::event::{Action, Event, FileId};
 
 const NO_HANDLE: Skip = Skip::Note("file whose places at the end are unknown: it has no handle");
 

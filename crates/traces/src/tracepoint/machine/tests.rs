@@ -5,7 +5,7 @@ use super::{
     super::{Dev, EnteredCall, Handle, Inode, Mapping, Name, NameKind, Point, Pointer, What},
     Host, NoHost, TracepointMachine,
 };
-use flashsift_core::event::{Action, Event, FileOwner};
+use flashsift_events::event::{Action, Event, FileOwner};
 use std::collections::BTreeMap;
 
 const DIR: u64 = 2;
@@ -591,7 +591,7 @@ fn truncations_on_xfs_and_btrfs_are_told() {
 
 /// Renders the events so far as text.
 fn emitted(machine: &mut TracepointMachine) -> Vec<String> {
-    let open = |open: Option<flashsift_core::event::OpenId>| open.map_or(0, |open| open.0.get());
+    let open = |open: Option<flashsift_events::event::OpenId>| open.map_or(0, |open| open.0.get());
     let say = |event: Event| {
         Some(match event.action {
             Action::Create(create) => {

@@ -7,9 +7,9 @@ use crate::{
         testing::{Call, Lines, Model},
     },
     nvm::Traffic,
-    page::Op,
     trace::Bytes,
 };
+use flashsift_events::page::Op;
 use std::{collections::BTreeSet, ops::Range};
 
 /// A version of a page.

@@ -2,13 +2,11 @@
 //! with it, and asking for explanations changes no decision.
 
 use super::*;
-use crate::{
-    policy::conformance::Dice,
-    sift::{
-        BoxedSift, Explanation, Intent,
-        model::{FileModel, testing},
-    },
+use crate::sift::{
+    BoxedSift, Explanation, Intent,
+    model::{FileModel, testing},
 };
+use flashsift_events::dice::Dice;
 use std::sync::Arc;
 
 /// How a run asks for explanations.

@@ -1,7 +1,7 @@
 //! The sifters that remember names, beside plain lists of files and names.
 
 use super::*;
-use crate::policy::conformance::Dice;
+use flashsift_events::dice::Dice;
 
 /// Names that are remembered in these tests.
 const GHOSTS: usize = 6;

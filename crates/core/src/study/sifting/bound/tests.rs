@@ -1,10 +1,10 @@
 //! The bound beside what sifters keep, over random histories and small ones of equal files.
 
 use super::*;
-use crate::{
+use crate::sift::{ALL, Droppable, Selection, live::AGAIN, testing::History};
+use flashsift_events::{
+    dice::Dice,
     event::{About, Create, Knows, MaybeOwned, Side, Space},
-    policy::conformance::Dice,
-    sift::{ALL, Droppable, Selection, live::AGAIN, testing::History},
 };
 
 const ABOUT: About = About {

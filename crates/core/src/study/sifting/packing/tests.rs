@@ -1,7 +1,7 @@
 //! The bound beside the optimum of the linear program, and beside every choice of whole stays.
 
 use super::*;
-use crate::policy::conformance::Dice;
+use flashsift_events::dice::Dice;
 
 /// Returns the most that parts of these stays are worth: the simplex method on the whole table,
 /// with Bland's rule.

@@ -15,69 +15,12 @@
 //! early, when the cached page first becomes dirty. A page that waits behind another one stays
 //! there until then, wherever later pages of its file are placed.
 
-use super::{Layout, Lba};
-use crate::{
+use super::Layout;
+use crate::trace::{Files, Trace};
+use flashsift_events::{
+    address::{Address, Lba},
     page::Page,
-    trace::{Files, Trace},
 };
-
-/// The place of a page on the device, or the place behind which a page without one is ordered.
-///
-/// Addresses are ordered by place. A page without a place comes after the page at the place before
-/// it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Address(u64);
-
-impl Address {
-    /// The address behind every place.
-    pub const LAST: Self = Self(u64::MAX);
-
-    /// The address of a page at this place.
-    #[inline(always)]
-    pub fn at(lba: Lba) -> Self {
-        Self(lba << 1)
-    }
-
-    /// The address of a page that has no place yet, directly behind this one.
-    #[inline(always)]
-    pub fn behind(lba: Lba) -> Self {
-        Self(lba << 1 | 1)
-    }
-
-    /// The address directly behind this one.
-    #[inline(always)]
-    pub(crate) fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
-
-    /// The first place that is not before this address.
-    #[inline(always)]
-    pub(crate) fn first_place(self) -> Lba {
-        self.0.div_ceil(2)
-    }
-
-    /// The last place that is not behind this address.
-    #[inline(always)]
-    pub(crate) fn last_place(self) -> Lba {
-        self.0 >> 1
-    }
-
-    /// The place of the page, if it has one.
-    #[inline(always)]
-    pub fn lba(self) -> Option<Lba> {
-        (self.0 & 1 == 0).then_some(self.0 >> 1)
-    }
-}
-
-impl std::fmt::Debug for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.lba() {
-            Some(lba) => write!(f, "at {lba}"),
-            None if *self == Self::LAST => write!(f, "last"),
-            None => write!(f, "behind {}", self.0 >> 1),
-        }
-    }
-}
 
 /// For each file and each directory the place most recently given to one of its pages. Pages of the
 /// file that have no place yet are ordered behind it.
@@ -141,9 +84,11 @@ mod tests {
     #[test]
     fn a_page_without_a_place_waits_behind_its_file_or_its_directory() {
         use crate::{
-            event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Side, Space},
             layout::Selection,
             trace::{TraceBuilder, Unit},
+        };
+        use flashsift_events::event::{
+            About, Action, Create, Event, FileId, Knows, MaybeOwned, Side, Space,
         };
         let knows = Knows { writes: true, ..Knows::NOTHING };
         let about =
@@ -184,21 +129,5 @@ mod tests {
         goals.placed(Page(3), 3);
         assert_eq!(goals.behind(second), Address::behind(place), "whatever else is placed");
         assert_eq!(goals.behind(other), Address::behind(3), "behind its directory");
-    }
-
-    /// A page without a place is ordered between the page at the place before it and the next page.
-    #[test]
-    fn addresses_are_ordered_by_place() {
-        let ordered = [
-            Address::at(0),
-            Address::behind(0),
-            Address::at(1),
-            Address::at(1 << 40),
-            Address::behind(1 << 40),
-            Address::LAST,
-        ];
-        assert!(ordered.is_sorted_by(|one, next| one < next));
-        let places = [Some(0), None, Some(1), Some(1 << 40), None, None];
-        assert_eq!(ordered.map(Address::lba), places);
     }
 }

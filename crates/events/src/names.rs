@@ -268,7 +268,7 @@ pub fn escape_into(name: &[u8], text: &mut String) {
 }
 
 /// Appends the escape of a byte, `\xNN`, to a text.
-pub(crate) fn push_byte(byte: u8, text: &mut String) {
+pub fn push_byte(byte: u8, text: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     text.push_str("\\x");
     for digit in [byte >> 4, byte & 15] {
@@ -301,6 +301,19 @@ fn escaped_byte(text: &[u8]) -> Option<u8> {
     let [b'\\', b'x', high, low] = text else { return None };
     let digit = |digit: &u8| char::from(*digit).to_digit(16);
     u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
+/// Name of the programs of a trace without process numbers.
+pub const UNKNOWN_PROGRAM: &str = "(unknown)";
+
+/// Returns the name for people of a program, or of the process with this number, which was never
+/// named.
+pub fn program_name(key: Result<&str, u32>) -> Box<str> {
+    match key {
+        Ok(name) => name.into(),
+        Err(0) => UNKNOWN_PROGRAM.into(),
+        Err(pid) => format!("(process {pid})").into(),
+    }
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ enum Value {
 
 impl Params {
     /// No parameter was given.
-    pub(crate) const NONE: Self = Self(Vec::new());
+    pub const NONE: Self = Self(Vec::new());
 
     /// Returns a number: the given one or the default in `params`.
     ///

@@ -1,6 +1,6 @@
 //! Events: the vocabulary that trace readers, recorders, the simulator and the live mount share.
 //!
-//! An [`Event`] counts in bytes, as the application asked; [`crate::trace`] turns bytes into pages.
+//! An [`Event`] counts in bytes, as the application asked; a trace turns bytes into pages.
 //! Names are borrowed ([`MaybeOwned`]): an event of the live mount allocates nothing, and a reader
 //! that collects events into a batch makes them `Event<'static>`.
 
@@ -569,7 +569,7 @@ pub struct Knows {
     pub file_system: Option<FileSystemKind>,
 }
 
-/// A file system of Linux whose rules about file data are known ([`crate::writeback::rules`]).
+/// A file system of Linux whose rules about file data are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystemKind {
     /// ext4.

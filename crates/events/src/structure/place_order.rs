@@ -5,7 +5,7 @@
 //! can wait behind the same place. They are in an ordered map beside the tree, by address and page.
 
 use crate::{
-    layout::{Address, Lba},
+    address::{Address, Lba},
     page::{Frame, Page},
 };
 use std::collections::BTreeMap;

@@ -1,0 +1,14 @@
+//! What happens: the events of applications, and the names, pages, units and structures that
+//! everything above counts with.
+#![forbid(unsafe_code)]
+
+pub mod address;
+#[cfg(any(test, feature = "testing"))]
+pub mod dice;
+pub mod duration;
+pub mod event;
+pub mod names;
+pub mod page;
+pub mod params;
+pub mod show;
+pub mod structure;
