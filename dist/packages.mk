@@ -111,9 +111,10 @@ LINKED_armv7 := --cfg=io_uring_skip_arch_check -Clinker=arm-linux-gnueabihf-gcc 
 
 armhf-tests program-armv7: export CC_armv7_unknown_linux_gnueabihf := arm-linux-gnueabihf-gcc
 
-armhf-tests: setup-packages setup-check-packages ## The tests of core and traces with 32 bits, in qemu-user
+armhf-tests: setup-packages setup-check-packages ## The tests of models and traces with 32 bits, in qemu-user
 	RUSTFLAGS="$(LINKED_armv7)" CARGO_TARGET_ARMV7_UNKNOWN_LINUX_GNUEABIHF_RUNNER=qemu-arm-static \
-	  $(CARGO) test --locked -p flashsift-core -p flashsift-traces --lib --target $(TARGET_armv7) -- $(ARMHF_TESTS)
+	  $(CARGO) test --locked -p flashsift-events -p flashsift-caches -p flashsift-pages \
+	    -p flashsift-files -p flashsift-study -p flashsift-traces --lib --target $(TARGET_armv7) -- $(ARMHF_TESTS)
 
 # One static program. zstd's and xz's C code is part of it.
 program-armv7:

@@ -8,7 +8,7 @@
 
 use crate::{Report, cpu_s, median};
 use anyhow::{Context, ensure};
-use flashsift_core::policy;
+use flashsift_caches::policy;
 use std::{
     path::{Path, PathBuf},
     process::Command,

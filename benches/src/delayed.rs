@@ -5,7 +5,7 @@ use crate::{
     mount::{Bed, by_turns},
 };
 use anyhow::ensure;
-use flashsift_core::delayed::power_cuts::{Fault, history};
+use flashsift_files::delayed::power_cuts::{Fault, history};
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt,

@@ -2,9 +2,9 @@
 
 use crate::{Report, median, thread_cpu_s};
 use anyhow::Context;
-use flashsift_core::{
-    back::{Cause, Io, IoOp},
-    device::{AnyDevice, Device, Prepared, Profile, ProfileSelection, profile::ALL},
+use flashsift_events::io::{Cause, Io, IoOp};
+use flashsift_pages::device::{
+    AnyDevice, Device, Prepared, Profile, ProfileSelection, profile::ALL,
 };
 
 const REQUESTS: u64 = 10_000_000;

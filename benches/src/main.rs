@@ -21,14 +21,17 @@ mod sizes;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use flashsift_core::{
-    layout, policy,
+use flashsift_caches::{
+    policy,
     synth::{Pattern, Recipe},
-    system::{self, Cell, Outcome},
     trace::{Tables, Trace, TraceBuilder, Unit},
-    writeback::Modes,
 };
 use flashsift_events::event::Event;
+use flashsift_pages::{
+    layout,
+    system::{self, Cell, Outcome},
+    writeback::Modes,
+};
 use nix::sys::{
     resource::{UsageWho, getrusage},
     time::TimeVal,

@@ -3,11 +3,14 @@
 
 use crate::{FLASHSIFT, Report, counted, densified};
 use anyhow::{Context, ensure};
-use flashsift_core::{
-    layout, policy,
+use flashsift_caches::{
+    policy,
     synth::{Pattern, Recipe},
-    system::{self, Cell},
     trace::Trace,
+};
+use flashsift_pages::{
+    layout,
+    system::{self, Cell},
     writeback::Modes,
 };
 use nix::sys::resource::{UsageWho, getrusage};

@@ -2,16 +2,19 @@
 
 use crate::{Report, dense, median, thread_cpu_s};
 use anyhow::anyhow;
-use flashsift_core::{
+use flashsift_caches::{
     back::{Back, DeviceCounts, Source, Why, Written},
-    cache::{Cache, Details, Fslru, Nvlru, Settings},
-    nvm::{Counting, power_cuts},
+    cache::{Cache, Details},
     synth::{Pattern, Recipe},
     trace::{Owner, StepKind, Trace},
 };
 use flashsift_events::{
     address::Address,
     page::{Access, Op, Page},
+};
+use flashsift_pages::{
+    cache::{Fslru, Nvlru, Settings},
+    nvm::{Counting, power_cuts},
 };
 use std::ops::Range;
 

@@ -2,14 +2,16 @@
 
 use crate::{Report, median, run_cell};
 use anyhow::Context;
-use flashsift_core::{
+use flashsift_caches::{
     policy,
-    readahead::{self, ReadAheadModel},
-    system::{Cell, Outcome},
     trace::{Tables, Trace, TraceBuilder, Unit},
-    writeback::Modes,
 };
 use flashsift_events::event::{About, Event};
+use flashsift_pages::{
+    readahead::{self, ReadAheadModel},
+    system::{Cell, Outcome},
+    writeback::Modes,
+};
 use flashsift_traces::{
     events::Sink,
     open::{self, Limits},

@@ -5,7 +5,7 @@
 
 use crate::{Report, median, thread_cpu_s};
 use anyhow::{Context, ensure};
-use flashsift_core::trace::{TraceBuilder, Unit};
+use flashsift_caches::trace::{TraceBuilder, Unit};
 use flashsift_events::event::{About, Event};
 use flashsift_traces::{Error, events::Sink, format, open};
 use rand::{RngExt as _, SeedableRng};

@@ -252,7 +252,7 @@ fn explain(report: &mut Report, rounds: usize, options: &Options) {
          has ended, `syncfs`, and `umount`. All sides of a row run at the same time, each on its \
          own device; medians of {rounds} round(s){quick}; {mount}. Chromium visits {} \
          pages.\n\n**Bound**: the least content, in pages of 4 KiB, that any system must write \
-         which honours the same syncs, from a trace of the same row (`core::bound`). It contains \
+         which honours the same syncs, from a trace of the same row (`files::bound`). It contains \
          no metadata.\n",
         options.visits
     ));

@@ -2,7 +2,7 @@
 
 use crate::{Report, median, thread_cpu_s};
 use anyhow::Context;
-use flashsift_core::sift::model::{FileModel, testing};
+use flashsift_files::sift::model::{FileModel, testing};
 use ndarray::{Array2, linalg::general_mat_mul};
 use std::hint::black_box;
 

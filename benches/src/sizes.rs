@@ -1,7 +1,7 @@
 //! `--sizes`: speed of the policy loops by cache size.
 
 use crate::{Report, dense, run_loop, zipf_trace};
-use flashsift_core::{
+use flashsift_caches::{
     policy,
     synth::{Pattern, Recipe},
     trace::Trace,

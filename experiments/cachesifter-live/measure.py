@@ -65,7 +65,7 @@ def patterns():
     """Options that let the sifter drop what the checked profiles name, at our directories."""
     options = []
     for name, at in (("chromium", "*/"), ("firefox", "*/firefox/")):
-        profile = tomllib.loads((ROOT / f"crates/core/src/sift/profile/{name}.toml").read_text())
+        profile = tomllib.loads((ROOT / f"crates/files/src/sift/profile/{name}.toml").read_text())
         for key in ("drop", "pin"):
             options += [(key, at + end if not end.startswith("*") else end) for end in profile[key]]
     return [*options, ("drop", "*/cache/*.entry"), ("drop", "*/images/*.0*")]

@@ -277,7 +277,7 @@ def settings(_):
     if found.returncode or "SKIPPED" in found.stdout:
         raise RuntimeError(f"checks/remedies: {found.stdout}{found.stderr}")
     tried = subprocess.run([check, "--list"], check=True, capture_output=True, text=True).stdout.split()
-    known = sorted(path.stem for path in (HERE.parent.parent / "crates/core/src/doctor/program").glob("*.toml"))
+    known = sorted(path.stem for path in (HERE.parent.parent / "crates/study/src/doctor/program").glob("*.toml"))
     return f"""{SETTINGS}
 `checks/remedies --reboot`. {about()} Each program of Debian runs as its own unit in a container with systemd, on a new ext4 in memory. *KiB* are what the
 device writes in a load of 10 s: before the setting, with it, and after it was undone. `doctor --apply`

@@ -5,8 +5,7 @@
 //! The integration tests of the crate `traces` include this file and run it for a moment.
 
 use crate::checked;
-use flashsift_core::{
-    describe::{Describer, Description, Found, Part, ROWS_MAX, Value},
+use flashsift_caches::{
     policy::{
         self, Setup,
         naive::{self, Act, Placing},
@@ -16,6 +15,7 @@ use flashsift_core::{
 use flashsift_events::event::{
     About, Action, Create, Event, FileId, Knows, MaybeOwned, OpenId, Renamed, Side, Space,
 };
+use flashsift_study::describe::{Describer, Description, Found, Part, ROWS_MAX, Value};
 use flashsift_traces::{
     format::{self, ALL, csv::PRESETS},
     open::Limits,

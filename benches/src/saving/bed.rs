@@ -1,8 +1,8 @@
 //! One side of a row: a fresh file system on a loop device of its own, with the layer over it.
 
 use anyhow::{Context, ensure};
-use flashsift_core::bound::Bound;
 use flashsift_events::event::{About, Event};
+use flashsift_files::bound::Bound;
 use flashsift_traces::{
     events::Sink,
     open::{self, Limits},

@@ -1,5 +1,5 @@
 //! Prints docs/profiles.md.
 
 fn main() {
-    print!("{}", flashsift_core::sift::profile::markdown());
+    print!("{}", flashsift_files::sift::profile::markdown());
 }

@@ -11,20 +11,23 @@ use crate::{
 };
 use anyhow::Context;
 use clap::ValueEnum;
-use flashsift_core::{
-    device::LabelledProfile,
-    layout, metadata, nvm, policy,
-    readahead::{self, ReadAheadModel},
-    study::{
-        Note, Plan, Policies, PreparedDevice, Request, Results, Study, StudyVerdict,
-        figures::ResultRecord,
-        record::{RecordShape, VerdictLine},
-    },
-    system,
+use flashsift_caches::{
+    policy,
     trace::{Tables, Trace, Unit},
-    writeback::{self, Modes},
 };
 use flashsift_events::{page::PAGE_BYTES, params};
+use flashsift_pages::{
+    device::LabelledProfile,
+    layout, metadata, nvm,
+    readahead::{self, ReadAheadModel},
+    system,
+    writeback::{self, Modes},
+};
+use flashsift_study::{
+    Note, Plan, Policies, PreparedDevice, Request, Results, Study, StudyVerdict,
+    figures::ResultRecord,
+    record::{RecordShape, VerdictLine},
+};
 use places::Places;
 use schedule::Schedule;
 use std::{io::Write, num::NonZeroUsize, path::PathBuf, str::FromStr};

@@ -7,15 +7,20 @@ use crate::{
     usage::{self, Usage},
 };
 use anyhow::Context;
-use flashsift_core::{
-    describe::{Describer, FlashDevice, readahead_section},
-    device::{lifetime::Flash, wear::NotShown},
-    metadata, policy,
-    readahead::{self, ReadAheadModel},
-    study::{ChargedConditions, ChargedRun, StudyError},
+use flashsift_caches::{
+    policy,
     trace::{Tables, TraceBuilder, Unit},
 };
 use flashsift_events::event::{About, Event};
+use flashsift_pages::{
+    device::{lifetime::Flash, wear::NotShown},
+    metadata,
+    readahead::{self, ReadAheadModel},
+};
+use flashsift_study::{
+    ChargedConditions, ChargedRun, StudyError,
+    describe::{Describer, FlashDevice, readahead_section},
+};
 use flashsift_traces::{Error, events::Sink};
 use std::{io::Write, path::PathBuf};
 

@@ -2,12 +2,12 @@
 
 use crate::{records, size, text, usage::Usage};
 use anyhow::Context;
-use flashsift_core::device::{
+use flashsift_events::params::Param;
+use flashsift_host::wear::{self, LifeTime, Spare, Storage};
+use flashsift_pages::device::{
     LabelledProfile, Profile, ProfileSelection,
     profile::{self, ALL},
 };
-use flashsift_events::params::Param;
-use flashsift_host::wear::{self, LifeTime, Spare, Storage};
 use serde::Serialize;
 use std::{
     fmt::Write as _,

@@ -4,12 +4,10 @@ use crate::{html_page, load, logging::DETAIL, records, size, tune, usage::Usage,
 use anyhow::Context;
 use endurance::DiskLife;
 use facts::Watched;
-use flashsift_core::{
-    doctor::{Doctor, Examination, Facts},
-    writeback::flusher::FlusherSettings,
-};
 use flashsift_events::event::{About, Event};
+use flashsift_files::flusher::FlusherSettings;
 use flashsift_record::{self as recorder, Options, Subject};
+use flashsift_study::doctor::{Doctor, Examination, Facts};
 use flashsift_traces::{Error, events::Sink};
 use std::{io::Write, path::PathBuf, time::Duration};
 use tracing::warn;

@@ -1,11 +1,10 @@
 //! `flashsift list`: everything that an option takes by name, from the lists of the core.
 
 use crate::{compare::fields, devices, policies, records};
-use flashsift_core::{
-    doctor::{self, KnownSetting},
-    layout, metadata, nvm, readahead, sift, system, writeback,
-};
 use flashsift_events::params::{self, Param};
+use flashsift_files::sift;
+use flashsift_pages::{layout, metadata, nvm, readahead, system, writeback};
+use flashsift_study::doctor::{self, KnownSetting};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::io::Write as _;
 

@@ -6,7 +6,7 @@ use crate::{
 };
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use flashsift_core::trace::{Tables, Trace, TraceBuilder, Unit, WithoutRemovals};
+use flashsift_caches::trace::{Tables, Trace, TraceBuilder, Unit, WithoutRemovals};
 use flashsift_events::{
     event::{About, Action, Event, Side, Space},
     page::PAGE_BYTES,

@@ -17,8 +17,8 @@ pub(crate) mod trial;
 
 use crate::usage::Usage;
 use anyhow::Context;
-use flashsift_core::sift::live::LiveSifter;
 use flashsift_events::show;
+use flashsift_files::sift::live::LiveSifter;
 use flashsift_mount::{
     SiftWish,
     attach::user_tmpfs,

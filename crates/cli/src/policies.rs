@@ -1,14 +1,12 @@
 //! `flashsift list policies`: the replacement policies as text, as JSON, and as docs/policies.md.
 
 use crate::{records, text, usage::Usage};
-use flashsift_core::{
-    policy::{self, Kind, PolicySpec, Selection},
-    sift,
-};
+use flashsift_caches::policy::{self, Kind, PolicySpec, Selection};
 use flashsift_events::{
     duration::Exact,
     params::{self, Param, ParamKind, Params},
 };
+use flashsift_files::sift;
 use serde::Serialize;
 use std::{fmt::Write as _, io::Write as _};
 
@@ -138,7 +136,7 @@ fn markdown(specs: &[&PolicySpec]) -> String {
 Replacement policies for `--policy`, as `name` or `name:parameter=value`. Each parameter is listed \
 with its default and its other values. Time and memory are those of this implementation; memory is \
 in addition to the cache's own table. The head of each policy's file in \
-[crates/core/src/policy](../crates/core/src/policy) explains how its paper was read.
+[crates/caches/src/policy](../crates/caches/src/policy) explains how its paper was read.
 
 | policy | what it does |
 |---|---|

@@ -9,8 +9,8 @@ use crate::{
     size, text,
 };
 use anyhow::Context;
-use flashsift_core::device::Profile;
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_pages::device::Profile;
 use flashsift_player::{
     Error, PIECE_BYTES,
     open_target::{OpenTarget, Requirements},

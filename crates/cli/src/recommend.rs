@@ -9,18 +9,17 @@ use crate::{
     usage::Usage,
 };
 use anyhow::Context;
-use flashsift_core::{
-    metadata, policy,
-    study::{
-        PreparedDevice, StudyError, Wave,
-        recommend::{
-            Advice, AdvisedKnee, Conditions, Judged, Judgement, Objective, RecommendError,
-            Recommender, SLICES,
-        },
-    },
+use flashsift_caches::{
+    policy,
     trace::{Tables, Trace, Unit},
 };
 use flashsift_events::{duration, event::FileSystemKind, page::PAGE_BYTES, params};
+use flashsift_files::judge::{Judgement, SLICES};
+use flashsift_pages::metadata;
+use flashsift_study::{
+    PreparedDevice, StudyError, Wave,
+    recommend::{Advice, AdvisedKnee, Conditions, Judged, Objective, RecommendError, Recommender},
+};
 use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
 use std::{io::Write, num::NonZeroUsize};

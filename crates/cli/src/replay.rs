@@ -4,7 +4,7 @@
 use crate::{devices, load, load::Input, logging::DETAIL, size, usage::Usage};
 use anyhow::Context;
 use clap::ValueEnum;
-use flashsift_core::{
+use flashsift_pages::{
     device,
     nvm::{
         self,

@@ -1,14 +1,12 @@
 //! Parses and formats sizes (`64MiB` or `64M`, binary; `64MB`, decimal) and counts (`20M`,
 //! decimal).
 
-use flashsift_core::{
-    system::{self, FRAMES_MAX},
-    trace::Unit,
-};
+use flashsift_caches::{cache::FRAMES_MAX, trace::Unit};
 use flashsift_events::{
     duration::{DurationError, parse_us},
     page::PAGE_BYTES,
 };
+use flashsift_pages::system;
 use std::{num::NonZeroUsize, time::Duration};
 
 pub(crate) use flashsift_events::show::{

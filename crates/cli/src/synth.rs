@@ -3,7 +3,7 @@
 use crate::{import, load, logging::SUMMARY, size, usage::Usage};
 use anyhow::Context;
 use clap::ValueEnum;
-use flashsift_core::{
+use flashsift_caches::{
     synth::{Pattern, Recipe},
     trace::{TraceBuilder, Unit},
 };

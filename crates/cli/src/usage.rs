@@ -1,6 +1,6 @@
 //! The error of a command line that makes no sense, and options that several commands have.
 
-use flashsift_core::metadata;
+use flashsift_pages::metadata;
 use std::{error::Error, fmt};
 
 /// Exit status 2, as for errors that clap finds.

@@ -354,3 +354,85 @@ fn sections_that_sources_name_exist() {
         }
     }
 }
+
+/// The circles of modules in the crates of models, as ARCHITECTURE.md names them.
+const CIRCLES: [(&str, &[&str]); 5] = [
+    ("events", &[]),
+    ("caches", &["cache", "objects", "policy"]),
+    ("pages", &["back", "cache", "nvm", "system"]),
+    ("files", &[]),
+    ("study", &["plan", "results", "run"]),
+];
+
+/// The modules that a source names after `prefix`, alone or in braces.
+fn named_after(source: &str, prefix: &str) -> BTreeSet<String> {
+    let word = |text: &str| -> String {
+        text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+    };
+    let mut found = BTreeSet::new();
+    for rest in source.split(prefix).skip(1) {
+        let (mut depth, mut begins) = (0, true);
+        for (at, c) in rest.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' => begins |= depth == 1,
+                _ if c.is_whitespace() => {}
+                _ if begins => {
+                    found.insert(word(&rest[at..]));
+                    begins = false;
+                }
+                _ => {}
+            }
+            if depth == 0 && !begins {
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// The core was one crate with four circles of modules, of which the page knew one.
+#[test]
+fn modules_name_each_other_only_where_the_architecture_says_so() {
+    for (name, expected) in CIRCLES {
+        let root = repository().join("crates").join(name).join("src");
+        let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for path in files(&root, "rs") {
+            let below = path.strip_prefix(&root).unwrap().with_extension("");
+            let parts: Vec<&str> = below.iter().map(|part| part.to_str().unwrap()).collect();
+            if parts[0] == "lib" || parts.iter().any(|part| part.contains("test")) {
+                continue;
+            }
+            let text = read(&path);
+            let code: Vec<&str> = text
+                .lines()
+                .take_while(|line| !line.starts_with("#[cfg(test)]"))
+                .filter(|line| !line.trim_start().starts_with("//"))
+                .collect();
+            let code = code.join("\n");
+            let depth = parts.len() - usize::from(parts.last() == Some(&"mod"));
+            let mut named = named_after(&code, "crate::");
+            named.extend(named_after(&code, &format!("use {}", "super::".repeat(depth))));
+            named.remove(parts[0]);
+            uses.entry(parts[0].to_owned()).or_default().extend(named);
+        }
+        let reached = |from: &str| {
+            let (mut seen, mut left) = (BTreeSet::new(), vec![from]);
+            while let Some(module) = left.pop() {
+                for used in uses.get(module).into_iter().flatten() {
+                    if seen.insert(used.as_str()) {
+                        left.push(used);
+                    }
+                }
+            }
+            seen
+        };
+        let circle: Vec<&str> = uses
+            .keys()
+            .map(String::as_str)
+            .filter(|module| reached(module).contains(*module))
+            .collect();
+        assert_eq!(circle, expected, "modules of {name} that reach themselves");
+    }
+}

@@ -1,5 +1,5 @@
-//! What happens: the events of applications, and the names, pages, units and structures that
-//! everything above counts with.
+//! Events of applications, and the names, pages, units and structures that all other crates count
+//! with.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -7,6 +7,7 @@ pub mod address;
 pub mod dice;
 pub mod duration;
 pub mod event;
+pub mod io;
 pub mod names;
 pub mod page;
 pub mod params;

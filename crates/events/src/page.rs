@@ -3,6 +3,10 @@
 /// Size of a page in bytes.
 pub const PAGE_BYTES: u64 = 4096;
 
+/// The most pages of a step of a trace: a longer request is cut to 4 GiB. That is twice the limit
+/// of readers, which only objects exceed.
+pub const PAGES_MAX: u32 = (1 << 20) - 1;
+
 /// A page of a trace: its rank in (file, page) order. The order of pages is that of integers, and a
 /// table by page is an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

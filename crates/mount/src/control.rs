@@ -6,7 +6,7 @@
 
 use crate::fs::sifting::SiftWish;
 use crate::fs::types::Status;
-use flashsift_core::sift::{Explanation, live::LiveDecision};
+use flashsift_files::sift::{Explanation, live::LiveDecision};
 use flashsift_host::mounts::{self, Mount};
 use rustix::{
     fs::{Mode, OFlags},

@@ -32,11 +32,11 @@ use crate::fs::{
 };
 use crate::metrics::{self, address::Address, server::Server};
 pub use error::Error;
-use flashsift_core::sift::live::LiveSifter;
-use flashsift_core::writeback::flusher::FlusherSettings;
 use flashsift_events::event::Event;
 use flashsift_events::page::PAGE_BYTES;
 use flashsift_events::show;
+use flashsift_files::flusher::FlusherSettings;
+use flashsift_files::sift::live::LiveSifter;
 use flashsift_host::{
     foreground::Source,
     mounts::{self, Mount},

@@ -8,8 +8,8 @@ mod http;
 pub mod server;
 
 use crate::fs::types::{SiftStatus, Status};
-use flashsift_core::sift::live::LiveMode;
 use flashsift_events::names::escape;
+use flashsift_files::sift::live::LiveMode;
 use std::fmt::{self, Write as _};
 use std::path::Path;
 

@@ -4,10 +4,10 @@
 //! then given to a fresh sifter, without a file system: RAM is a count of pages there, and every
 //! decision succeeds at once.
 
-use flashsift_core::sift::simulate::Sifted;
-use flashsift_core::sift::{Decision, Keep, KeepConfig, Reason, Sift};
 use flashsift_events::event::{Action, Event, FileId, Knows, Micros, OpenId};
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_files::sift::simulate::Sifted;
+use flashsift_files::sift::{Decision, Keep, KeepConfig, Reason, Sift};
 use flashsift_mount::{Access, Caller, Changes, Clock, Config, Errno, Fs, ROOT, SiftNotice, Store};
 use rustix::fs::{OFlags, RenameFlags};
 use std::collections::{BTreeSet, HashMap};
@@ -240,7 +240,7 @@ impl Simulation {
         self.now = now;
         match &event.action {
             Action::Create(create)
-                if self.sift.birth(now, create) == flashsift_core::sift::Birth::Ram =>
+                if self.sift.birth(now, create) == flashsift_files::sift::Birth::Ram =>
             {
                 self.ram.insert(create.file, BTreeSet::new());
             }

@@ -2,8 +2,9 @@
 //! delivery in batches.
 
 use crate::{Op, PIECE_BYTES, Request};
-use flashsift_core::nvm::{LINE_BYTES, LineCounts};
+use flashsift_caches::lines::LineCounts;
 use flashsift_events::event::{About, Action, Event, FileId, Side};
+use flashsift_pages::nvm::LINE_BYTES;
 use flashsift_traces::{Error, events::Sink};
 use std::{collections::BTreeMap, sync::mpsc::SyncSender};
 

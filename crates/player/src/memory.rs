@@ -13,7 +13,7 @@ use crate::{
     Error, Op, Request,
     target::{RequestResult, Target},
 };
-use flashsift_core::nvm::{
+use flashsift_pages::nvm::{
     LINE_BYTES,
     profile::{MemoryProfile, NvmCost},
 };
@@ -315,7 +315,7 @@ impl<T: Target, C: Ticks> Target for WithMemory<T, C> {
 mod tests {
     use super::*;
     use crate::target::Null;
-    use flashsift_core::nvm::profile;
+    use flashsift_pages::nvm::profile;
 
     /// A clock whose every reading is some ticks later; a tick is a nanosecond.
     struct Steps {

@@ -7,12 +7,14 @@ use crate::{
     schedule::{Decision, Schedule, Timing},
     tally::Tally,
 };
-use flashsift_core::{
-    back::{Cause, Io, IoOp},
+use flashsift_events::{
+    io::{Cause, Io, IoOp},
+    page::PAGE_BYTES,
+};
+use flashsift_pages::{
     device::{AnyDevice, Device},
     nvm::{LINE_BYTES, profile::MemoryProfile},
 };
-use flashsift_events::page::PAGE_BYTES;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// A modelled device as the target of a replay. A sync lasts until everything written before it is
@@ -138,7 +140,7 @@ impl Modelled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashsift_core::device::{Model, Profile, latency};
+    use flashsift_pages::device::{Model, Profile, latency};
 
     fn modelled(timing: Timing, depth: u32) -> Modelled {
         let model = Model::Latency(latency::LatencyParams { read_us: 100.0, write_us: 800.0 });

@@ -5,14 +5,14 @@
 //! decides nothing.
 
 use error::FlashsiftError;
-use flashsift_core::sift::{
+use flashsift_events::event::{About, Event};
+use flashsift_files::sift::{
     features::{
         self, FeatureConfig, Phase, Windows,
         examples::{Example, ExampleCollector},
     },
     model::FileModel,
 };
-use flashsift_events::event::{About, Event};
 use flashsift_traces::{
     Error,
     annotations::{self, Purpose},

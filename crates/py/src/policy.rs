@@ -4,13 +4,13 @@ use crate::{
     error::FlashsiftError,
     reading::{Densify, failed},
 };
-use flashsift_core::{
+use flashsift_caches::policy::external::{self, ExternalPolicy, MakePolicy, checks};
+use flashsift_events::page::{Op, Page};
+use flashsift_pages::{
     device::{LabelledProfile, ProfileSelection},
-    policy::external::{self, ExternalPolicy, MakePolicy, checks},
-    study::{Policies, PreparedDevice, Request, Study, record::RecordShape},
     writeback::Modes,
 };
-use flashsift_events::page::{Op, Page};
+use flashsift_study::{Policies, PreparedDevice, Request, Study, record::RecordShape};
 use pyo3::prelude::*;
 use std::{
     cell::Cell,

@@ -1,7 +1,7 @@
 //! Reads traces without holding Python's lock. Ctrl-C ends the reading.
 
 use crate::error::FlashsiftError;
-use flashsift_core::trace::{Trace, TraceBuilder, Unit};
+use flashsift_caches::trace::{Trace, TraceBuilder, Unit};
 use flashsift_events::{
     event::{About, Action, Event},
     page::PAGE_BYTES,

@@ -1,14 +1,15 @@
 //! `O_DIRECT` requests of a recording reach the simulated device as they reached the real one.
 
 use crate::common::{Ext4, recorded, run};
-use flashsift_core::{
-    back::{Io, IoOp},
-    layout, policy,
-    system::Cell,
+use flashsift_caches::{
+    policy,
     trace::{TraceBuilder, Unit},
-    writeback::Modes,
 };
-use flashsift_events::event::{About, Action, Knows, Side, Space};
+use flashsift_events::{
+    event::{About, Action, Knows, Side, Space},
+    io::{Io, IoOp},
+};
+use flashsift_pages::{layout, system::Cell, writeback::Modes};
 use std::process::Command;
 
 /// Requests and 512-byte sectors that a block device has read and written.
@@ -55,7 +56,7 @@ fn direct_requests_are_those_of_the_block_layer() {
     let (policy, layout) =
         (policy::Selection::parse("lru").unwrap(), layout::Selection::parse("ext4").unwrap());
     let cell = Cell {
-        system: &flashsift_core::system::PLAIN,
+        system: &flashsift_pages::system::PLAIN,
         policy: &policy,
         frames: 16,
         layout: &layout,

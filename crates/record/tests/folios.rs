@@ -1,11 +1,11 @@
 //! Stores through mappings, held against the block layer.
 
 use crate::common::{FileSystem, built, recorded, run};
-use flashsift_core::writeback::flusher::{Flusher, FlusherSettings};
 use flashsift_events::{
     event::{Action, Event},
     page::PAGE_BYTES,
 };
+use flashsift_files::flusher::{Flusher, FlusherSettings};
 use std::{path::Path, process::Command};
 
 const SIZE: u64 = 4 << 20;

@@ -2,14 +2,12 @@
 //! the layout `recorded` puts pages there.
 
 use crate::common::{Ext4, built, has, recorded, run};
-use flashsift_core::{
-    layout::{Layout, Selection},
-    trace::{StepKind, Tables, Trace, TraceBuilder, Unit},
-};
+use flashsift_caches::trace::{StepKind, Tables, Trace, TraceBuilder, Unit};
 use flashsift_events::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
     page::Page,
 };
+use flashsift_pages::layout::{Layout, Selection};
 use flashsift_traces::{events::Kept, open};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

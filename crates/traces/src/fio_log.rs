@@ -1,8 +1,11 @@
 //! Requests to a device as an iolog of fio, version 3, which `fio --read_iolog` replays.
 
 use crate::{Error, format::fio::HEADER_3};
-use flashsift_core::back::{Io, IoOp};
-use flashsift_events::{event::Knows, page::PAGE_BYTES};
+use flashsift_events::{
+    event::Knows,
+    io::{Io, IoOp},
+    page::PAGE_BYTES,
+};
 use std::io::{self, Write};
 
 /// fio allocates a buffer as long as the longest request, so longer ones are split, also discards.

@@ -1,8 +1,10 @@
 //! The iologs of the real fio are read, and the real fio replays our iologs. Skipped, by name, if
 //! fio is not installed.
 
-use flashsift_core::back::{Cause, Io, IoOp};
-use flashsift_events::event::{Action, Knows, Side, Space};
+use flashsift_events::{
+    event::{Action, Knows, Side, Space},
+    io::{Cause, Io, IoOp},
+};
 use flashsift_traces::{events::Kept, fio_log::FioLog, open};
 use std::{fs, path::Path, process::Command};
 

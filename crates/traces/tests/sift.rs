@@ -1,19 +1,22 @@
 //! Sifters on a recording: what reaches the page cache below, and what that does to a device.
 //! `cargo test -p flashsift-traces sift:: -- --nocapture` prints the figures.
 
-use flashsift_core::{
-    layout, policy,
-    sift::{
-        Keep, KeepConfig, NoSifter, Sift,
-        simulate::{Counters, Sifted},
-    },
-    system::{Cell, Outcome, frames_in},
+use flashsift_caches::{
+    policy,
     trace::{Trace, TraceBuilder, Unit},
-    writeback::Modes,
 };
 use flashsift_events::{
     event::{Action, Event},
     structure::Extents,
+};
+use flashsift_files::sift::{
+    Keep, KeepConfig, NoSifter, Sift,
+    simulate::{Counters, Sifted},
+};
+use flashsift_pages::{
+    layout,
+    system::{Cell, Outcome, frames_in},
+    writeback::Modes,
 };
 use flashsift_traces::{
     events::Kept,
@@ -187,7 +190,7 @@ fn run(trace: &Trace, memory_bytes: u64, modes: Option<&str>) -> Outcome {
     let frames = frames_in(memory_bytes).unwrap();
     let (drain, write_miss_reads) = (true, false);
     Cell {
-        system: &flashsift_core::system::PLAIN,
+        system: &flashsift_pages::system::PLAIN,
         policy: &policy,
         frames,
         layout: &layout,

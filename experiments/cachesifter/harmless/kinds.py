@@ -47,11 +47,11 @@ def in_cache(path):
     return "cache" in path.rpartition("/")[0].lower()
 
 
-# --- the rule of crates/core/src/sift/droppable.rs ---
+# --- the rule of crates/files/src/sift/droppable.rs ---
 
 def _names(constant):
     """The names in a list of droppable.rs, so that this file cannot lag behind."""
-    source = (ROOT / "crates/core/src/sift/droppable.rs").read_text()
+    source = (ROOT / "crates/files/src/sift/droppable.rs").read_text()
     found = re.search(rf"const {constant}: \[&str; \d+\] =\s*\[(.*?)\];", source, re.S)
     return re.findall(r'"([^"]+)"', found[1])
 

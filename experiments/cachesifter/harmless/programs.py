@@ -54,10 +54,10 @@ def _part(part):
 
 
 class Profile:
-    """The rule of crates/core/src/sift/droppable.rs for one profile."""
+    """The rule of crates/files/src/sift/droppable.rs for one profile."""
 
     def __init__(self, name):
-        text = (ROOT / f"crates/core/src/sift/profile/{name}.toml").read_text()
+        text = (ROOT / f"crates/files/src/sift/profile/{name}.toml").read_text()
         self.about = tomllib.loads(text)
         directories = [at.rstrip("/") for at in self.about["directories"]]
         self._drop, self._pin = ([_shell(f"{at}/{end}") for at in directories for end in self.about.get(key, [])]

@@ -1,4 +1,4 @@
-"""Model files: what `crates/core/src/sift/model` reads.
+"""Model files: what `crates/files/src/sift/model` reads.
 
 Both writers are deterministic: the same model gives the same bytes.
 """

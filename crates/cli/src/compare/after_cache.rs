@@ -3,16 +3,16 @@
 use crate::load::Loaded;
 use anyhow::Context;
 use clap::ValueEnum;
-use flashsift_core::{
-    back::{Io, IoOp},
-    nvm::{LineCounts, Lines},
-    study::Sent,
+use flashsift_caches::{
+    lines::{LineCounts, Lines},
     trace::Run,
 };
 use flashsift_events::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
+    io::{Io, IoOp},
     page::{PAGE_BYTES, Page},
 };
+use flashsift_study::Sent;
 use flashsift_traces::{
     annotations::{Annotations, Split},
     events::{Sink, Skipped},
@@ -276,7 +276,7 @@ fn origin(runs: &[Run], page: Page) -> Option<(FileId, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashsift_core::back::Cause;
+    use flashsift_events::io::Cause;
     use flashsift_traces::{events::Kept, open};
 
     const KNOWS: Knows =

@@ -6,22 +6,22 @@ use super::{
     schedule,
 };
 use crate::{html_page, load, logging::DETAIL, records, size, table, text, usage::Usage};
-use flashsift_core::{
-    figures,
+use flashsift_caches::{
     policy::{Kind, Selection},
-    study::{
-        Policies, Request, ResultRow, Study,
-        curve::{curve_frames, lru},
-        figures::{COUNT, FigureValue, NON_NEGATIVE, POSITIVE, ResultRecord, SHARE, TEXT, VERSION},
-        record::{ACCESSES, FRAMES, MEMORY_BYTES, memory_bytes},
-        sampled::{Estimate, SampledRow},
-    },
     trace::{Tables, Trace, Unit, sample::SAMPLES},
-    writeback::Modes,
 };
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_pages::writeback::Modes;
 use flashsift_report::{
     Axis, Block, Chart, Figure, Ink, Line, Marks, Page, Scale, Section, Unit as AxisUnit,
+};
+use flashsift_study::{
+    Policies, Request, ResultRow, Study,
+    curve::{curve_frames, lru},
+    figures,
+    figures::{COUNT, FigureValue, NON_NEGATIVE, POSITIVE, ResultRecord, SHARE, TEXT, VERSION},
+    record::{ACCESSES, FRAMES, MEMORY_BYTES, memory_bytes},
+    sampled::{Estimate, SampledRow},
 };
 use serde::Serialize;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! The JSON Schema of the lines of `compare --json`, from the lists of their figures.
 
 use super::{curve::CurveLine, objects::ObjectsLine, sample::SampledLine, sift::SifterLine};
-use flashsift_core::study::{figures::definition, record::definitions};
+use flashsift_study::{figures::definition, record::definitions};
 
 /// The lines of `--explain`: a decision has its own numbers.
 const EXPLAINED: &str = r#""explained": {

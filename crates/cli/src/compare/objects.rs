@@ -2,18 +2,17 @@
 
 use super::{Args, sample::digits, schedule};
 use crate::{load, logging::DETAIL, records, size, size::CacheSize, table, text, usage::Usage};
-use flashsift_core::{
-    figures,
+use flashsift_caches::{
     objects::{self, ObjectCell, ObjectOutcome, admission},
     policy::{self, Kind},
-    study::{
-        Wave,
-        figures::{COUNT, NON_NEGATIVE, POSITIVE, ResultRecord, SHARE, TEXT, VERSION},
-        record::rounded_ns,
-    },
     trace::Tables,
 };
 use flashsift_events::params;
+use flashsift_study::{
+    Wave, figures,
+    figures::{COUNT, NON_NEGATIVE, POSITIVE, ResultRecord, SHARE, TEXT, VERSION},
+    record::rounded_ns,
+};
 use std::io::Write;
 use tracing::info;
 

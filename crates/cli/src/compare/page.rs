@@ -7,17 +7,17 @@ use crate::{
     load::{Input, Loaded},
     size,
 };
-use flashsift_core::{
+use flashsift_caches::{
     policy::Kind,
-    study::{DeviceResult, REFERENCE, ResultRow, Results, SizeResults, StudyVerdict},
-    system::Outcome,
     trace::{Trace, Unit as FrameUnit},
 };
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_pages::system::Outcome;
 use flashsift_report::{
     Axis, Bar, Block, Chart, Figure, Ink, Layer, Line, Marks, Page, Point, Scale, Section, Table,
     Unit, View,
 };
+use flashsift_study::{DeviceResult, REFERENCE, ResultRow, Results, SizeResults, StudyVerdict};
 use std::collections::BTreeMap;
 
 /// A finished comparison under one choice of write-back modes.

@@ -1,12 +1,10 @@
 //! Places and times of writes on the device, for the page: counted while a cell runs. The places
 //! are kept for two policies at each size, the times of all.
 
-use flashsift_core::{
-    back::{Io, IoOp},
-    policy::Kind,
-    study::{CellResult, Plan, PlannedCell, REFERENCE},
-};
+use flashsift_caches::policy::Kind;
+use flashsift_events::io::{Io, IoOp};
 use flashsift_report::Grid;
+use flashsift_study::{CellResult, Plan, PlannedCell, REFERENCE};
 use std::{collections::BTreeMap, sync::Mutex};
 
 /// The writes of the reference policy at each size, and those of the other policy with the fewest

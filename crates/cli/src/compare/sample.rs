@@ -2,22 +2,21 @@
 
 use super::{Args, log_notes, modes, request, schedule, size};
 use crate::{load, records, table, text, usage::Usage};
-use flashsift_core::{
-    figures,
+use flashsift_caches::{
     policy::Kind,
-    study::{
-        Policies, Request, Study, default_frames,
-        figures::{COUNT, NON_NEGATIVE, POSITIVE, ResultRecord, SHARE, TEXT, VERSION},
-        record::{ACCESSES, CPU, FRAMES, MEMORY_BYTES, memory_bytes, rounded_ns},
-        sampled::{Estimate, FRAMES_MIN, SampledRow, sampled_frames, sampled_modes, suits_sample},
-    },
     trace::{
         Trace, TraceBuilder, Unit,
         sample::{RATE_MAX, SAMPLES, Sampled as SampledEvents, Sampler},
     },
-    writeback::Modes,
 };
 use flashsift_events::event::{About, Event};
+use flashsift_pages::writeback::Modes;
+use flashsift_study::{
+    Policies, Request, Study, default_frames, figures,
+    figures::{COUNT, NON_NEGATIVE, POSITIVE, ResultRecord, SHARE, TEXT, VERSION},
+    record::{ACCESSES, CPU, FRAMES, MEMORY_BYTES, memory_bytes, rounded_ns},
+    sampled::{Estimate, FRAMES_MIN, SampledRow, sampled_frames, sampled_modes, suits_sample},
+};
 use flashsift_traces::{Error, events::Sink};
 use std::io::Write;
 use tracing::{info, warn};

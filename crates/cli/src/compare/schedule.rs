@@ -2,7 +2,7 @@
 
 use super::{after_cache, places::Places};
 use crate::load;
-use flashsift_core::study::{CellResult, Plan, Sent, Wave};
+use flashsift_study::{CellResult, Plan, Sent, Wave};
 use rayon::prelude::*;
 
 /// The cells to run, and the receivers of their requests to storage.

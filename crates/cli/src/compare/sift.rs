@@ -11,23 +11,25 @@ use crate::{
     usage::Usage,
 };
 use anyhow::Context;
-use flashsift_core::{
+use flashsift_caches::{
     back::DeviceCounts,
-    figures,
-    sift::{Droppable, SelectedSifter, Selection, Spec, live::AGAIN, model::FileModel},
-    study::{
-        DeviceResult, Request, Study, Wave,
-        figures::{COUNT, FLAG, NON_NEGATIVE, NUMBER, ResultRecord, TEXT, VERSION},
-        sifting::{Halves, KeptBound, SiftError, SiftOutcome, Sifting, equal_parts},
-    },
-    system::Outcome,
     trace::{Tables, Trace},
-    writeback::{Modes, flusher::FlusherSettings},
 };
 use flashsift_events::{
     event::{About, Action},
     page::PAGE_BYTES,
     params::{Listed, Params},
+};
+use flashsift_files::{
+    flusher::FlusherSettings,
+    sift::{Droppable, SelectedSifter, Selection, Spec, live::AGAIN, model::FileModel},
+    sifting::{Halves, KeptBound, SiftOutcome, Sifting, equal_parts},
+};
+use flashsift_pages::{system::Outcome, writeback::Modes};
+use flashsift_study::{
+    DeviceResult, Request, Study, Wave, figures,
+    figures::{COUNT, FLAG, NON_NEGATIVE, NUMBER, ResultRecord, TEXT, VERSION},
+    sift_trace::{SiftTraceError, sift_trace},
 };
 use flashsift_traces::{events::Kept, open};
 use std::{collections::BTreeSet, fmt, io::Write, str::FromStr, sync::OnceLock};
@@ -248,9 +250,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let share_pages = args.sift_memory.pages_of(memory_pages);
         let ram_pages = if sifter.spec.name == none.spec.name { 0 } else { share_pages };
         let ram_bytes = u64::from(share_pages) * PAGE_BYTES;
-        let sifted = sifting.sift_trace(sifter, ram_bytes, tables, limit_bytes);
+        let sifted = sift_trace(&sifting, sifter, ram_bytes, tables, limit_bytes);
         let (sifted, trace) = sifted.map_err(|error| match error {
-            SiftError::Setup(_) => Usage(error.to_string()).into(),
+            SiftTraceError::Setup(_) => Usage(error.to_string()).into(),
             error => anyhow::Error::from(error),
         })?;
         let mut cell = Cell {

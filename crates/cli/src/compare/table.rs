@@ -3,16 +3,14 @@
 
 use crate::size;
 use comfy_table::{Attribute, Cell, CellAlignment, Table, presets};
-use flashsift_core::{
-    device::wear::NotShown,
-    policy::Kind,
-    study::{
-        DeviceResult, SizeResults,
-        figures::{Extreme, HasFigures, Heading, ResultFigure, Shown},
-        record::CellOf,
-    },
-};
+use flashsift_caches::policy::Kind;
+use flashsift_pages::device::wear::NotShown;
 use flashsift_report as report;
+use flashsift_study::{
+    DeviceResult, SizeResults,
+    figures::{Extreme, HasFigures, Heading, ResultFigure, Shown},
+    record::CellOf,
+};
 
 /// One row of a table: the results of a cell.
 pub(super) struct Row<'a> {
@@ -288,7 +286,9 @@ fn is_best<'a>(rows: &[Row<'a>], row: &Row<'a>, column: &Column<'a>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{rows as rows_of, *};
-    use flashsift_core::{back::DeviceCounts, study::ResultRow, system::Outcome};
+    use flashsift_caches::back::DeviceCounts;
+    use flashsift_pages::system::Outcome;
+    use flashsift_study::ResultRow;
 
     fn row(policy: &str, kind: Kind, hits: u64) -> ResultRow {
         let device = DeviceCounts {

@@ -1,11 +1,9 @@
 //! The verdict: a summary of the tables in words.
 
 use crate::{size, text::labelled};
-use flashsift_core::{
-    study::{Best, Knee, REFERENCE, StudyVerdict, Verdict},
-    trace::Unit,
-};
+use flashsift_caches::trace::Unit;
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_study::{Best, Knee, REFERENCE, StudyVerdict, Verdict};
 use std::cmp::Reverse;
 
 /// Column at which the text begins.
@@ -354,13 +352,9 @@ fn range(shares: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashsift_core::{
-        back::DeviceCounts,
-        policy::Kind,
-        study::{Contender, SizeVerdict},
-        system::Outcome,
-        trace::Unit,
-    };
+    use flashsift_caches::{back::DeviceCounts, policy::Kind, trace::Unit};
+    use flashsift_pages::system::Outcome;
+    use flashsift_study::{Contender, SizeVerdict};
 
     /// Hits of 100 accesses, pages written and not sequential, pages left dirty.
     type Counts = (u64, u64, u64, u64);

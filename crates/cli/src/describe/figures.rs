@@ -1,10 +1,10 @@
 //! The figures: drawings of each characterisation's tables.
 
 use super::text::shortened;
-use flashsift_core::describe::{Found, Table, Value};
 use flashsift_report::{
     Axis, Bar, Chart, Figure, Ink, Layer, Line, Marks, Patch, Point, Scale, Unit, View,
 };
+use flashsift_study::describe::{Found, Table, Value};
 
 type Draw = fn(&Found) -> Vec<Figure>;
 

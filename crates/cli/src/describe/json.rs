@@ -1,8 +1,8 @@
 //! `describe --json`: one object for each trace, with an object for each characterisation. Results
 //! that the trace cannot give are absent, and `missing` names them with the reason.
 
-use flashsift_core::describe::{Audience, Description, Found, Part, Section, Table, Value};
 use flashsift_events::event::{Side, Space};
+use flashsift_study::describe::{Audience, Description, Found, Part, Section, Table, Value};
 use flashsift_traces::annotations::Annotations;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 

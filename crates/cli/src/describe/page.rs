@@ -3,8 +3,8 @@
 
 use super::{Args, figures::FIGURES, text};
 use crate::html_page;
-use flashsift_core::describe::{self, Audience, Description, Part, Value};
 use flashsift_report::{Block, Cell, Page, Section, Table};
+use flashsift_study::describe::{self, Audience, Description, Part, Value};
 use flashsift_traces::open::Outcome;
 
 /// Builds the page of a description. `notes`: sentences about the trace that precede all others.

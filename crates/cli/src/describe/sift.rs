@@ -10,21 +10,21 @@ use crate::{
     usage::Usage,
 };
 use anyhow::Context;
-use flashsift_core::{
-    describe::{Section, SiftedTrace, sift_section},
-    sift::{Droppable, SelectedSifter, Selection, Spec, model::FileModel},
-    study::{
-        Wave,
-        sift_advice::{JudgedSifter, SiftAdvice, SiftSlices},
-        sift_directories::SiftDirectories,
-        sifting::{SiftError, Sifting},
-    },
-    trace::TraceError,
-};
+use flashsift_caches::trace::TraceError;
 use flashsift_events::{
     event::{About, Event},
     page::PAGE_BYTES,
     params::Listed,
+};
+use flashsift_files::{
+    sift::{Droppable, SelectedSifter, Selection, Spec, model::FileModel},
+    sift_advice::{JudgedSifter, SiftAdvice, SiftSlices},
+    sift_directories::SiftDirectories,
+    sifting::{SiftError, Sifting},
+};
+use flashsift_study::{
+    Wave,
+    describe::{Section, SiftedTrace, sift_section},
 };
 use flashsift_traces::{
     Error,

@@ -6,7 +6,9 @@ use crate::{
     text::{labelled, unbroken},
 };
 use comfy_table::{CellAlignment, ContentArrangement, presets};
-use flashsift_core::describe::{Audience, Description, Figure, Part, Piece, Section, Table, Value};
+use flashsift_study::describe::{
+    Audience, Description, Figure, Part, Piece, Section, Table, Value,
+};
 
 const WIDTH: usize = 80;
 /// Names are not cut below this width.

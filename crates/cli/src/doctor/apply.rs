@@ -6,7 +6,6 @@ use super::{
 };
 use crate::{text, tune};
 use anyhow::Context;
-use flashsift_core::doctor::{RemedyStep, lines_script};
 use flashsift_host::{
     change::ChangeError,
     settings::{
@@ -14,6 +13,7 @@ use flashsift_host::{
         remedy::{OLD, is_plain, marked, shell},
     },
 };
+use flashsift_study::doctor::{RemedyStep, lines_script};
 use std::{
     fmt::Write as _,
     fs,
@@ -298,7 +298,7 @@ impl Plan {
 fn changed_pairs(pairs: &str) -> String {
     let lines: Vec<&str> = pairs.split_inclusive('\n').collect();
     let is_changed = |pair: &&[&str]| match pair {
-        [old, new] => old.strip_prefix(flashsift_core::doctor::MARK) != Some(*new),
+        [old, new] => old.strip_prefix(flashsift_study::doctor::MARK) != Some(*new),
         _ => false,
     };
     lines.chunks(2).filter(is_changed).flatten().copied().collect()
@@ -528,8 +528,8 @@ mod tests {
 
     #[test]
     fn marks_are_those_of_the_core() {
-        assert_eq!(remedy::MARK, flashsift_core::doctor::MARK);
-        assert_eq!(remedy::OLD, flashsift_core::doctor::OLD);
+        assert_eq!(remedy::MARK, flashsift_study::doctor::MARK);
+        assert_eq!(remedy::OLD, flashsift_study::doctor::OLD);
         assert_eq!(changed_pairs("#flashsift a\na\n#flashsift b\nc\n"), "#flashsift b\nc\n");
         assert_eq!((key(r"\1sync no"), key("appendfsync no")), ("sync no", "appendfsync no"));
     }

@@ -1,13 +1,11 @@
 //! Drive writes a day, and the years that a disk lasts.
 
 use crate::{devices, size};
-use flashsift_core::{
-    device::{
-        lifetime::{DailyWrites, Flash, Lifetime, NoLifetime, lifetime, scaling_warning},
-        wear::NotShown,
-    },
-    doctor::Disk,
+use flashsift_pages::device::{
+    lifetime::{DailyWrites, Flash, Lifetime, NoLifetime, lifetime, scaling_warning},
+    wear::NotShown,
 };
+use flashsift_study::doctor::Disk;
 use serde::{Serialize, Serializer};
 
 /// Returns the flash of the device that `--device` names.

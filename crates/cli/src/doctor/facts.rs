@@ -3,11 +3,8 @@
 use super::inspect::{Inspector, Programs};
 use crate::devices;
 use anyhow::Context;
-use flashsift_core::{
-    doctor::{Disk, Facts, FileSystem, MountPoint, Swap},
-    writeback::flusher::FlusherSettings,
-};
 use flashsift_events::{names::escape, page::PAGE_BYTES};
+use flashsift_files::flusher::FlusherSettings;
 use flashsift_host::{
     disks::{self, Counters},
     flusher,
@@ -16,6 +13,7 @@ use flashsift_host::{
     wear::{self, Kind, LifeTime},
 };
 use flashsift_record as recorder;
+use flashsift_study::doctor::{Disk, Facts, FileSystem, MountPoint, Swap};
 use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},

@@ -1,12 +1,12 @@
 //! Looks at programs while they run, and at files and directories at the end, for the remedies that
 //! depend on them.
 
-use flashsift_core::doctor::{Doctor, Ends, EntryKind, Inode, Inspect, ProgramFacts};
 use flashsift_events::{
     event::{Action, Event},
     names::{escape, unescape},
 };
 use flashsift_host::{executable, inside::Inside, mounts::Table};
+use flashsift_study::doctor::{Doctor, Ends, EntryKind, Inode, Inspect, ProgramFacts};
 use rustix::fs::FileType;
 use std::{
     collections::{BTreeMap, HashMap},

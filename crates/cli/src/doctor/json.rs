@@ -2,7 +2,7 @@
 
 use super::{Outcome, endurance::DiskLife};
 use crate::describe::json::Sections;
-use flashsift_core::doctor::{Disk, FileSystem, Remedy, Swap, Writer, WrittenFileSystem};
+use flashsift_study::doctor::{Disk, FileSystem, Remedy, Swap, Writer, WrittenFileSystem};
 use serde::Serialize;
 
 #[derive(Serialize)]

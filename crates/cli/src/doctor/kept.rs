@@ -1,8 +1,8 @@
 //! The last report, which gives remedies their numbers, and the proofs of remedies.
 
 use anyhow::Context;
-use flashsift_core::doctor::{RemedyStep, Saving};
 use flashsift_host::own_files;
+use flashsift_study::doctor::{RemedyStep, Saving};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, OpenOptions},

@@ -59,7 +59,7 @@ const METRICS: &[Metric] = &[
         help: "Bytes that reach flash for a service or program in a day, journal included.",
         samples: |outcome| {
             let writers = outcome.examination.writers.iter();
-            let one = |writer: &flashsift_core::doctor::Writer| {
+            let one = |writer: &flashsift_study::doctor::Writer| {
                 (writer.name.clone(), writer.bytes_per_hour * 24.0)
             };
             ("writer", writers.map(one).collect())
@@ -70,7 +70,7 @@ const METRICS: &[Metric] = &[
         help: "Bytes that a remedy would save in a day, estimated.",
         samples: |outcome| {
             let remedies = outcome.examination.remedies.iter();
-            let one = |remedy: &flashsift_core::doctor::Remedy| {
+            let one = |remedy: &flashsift_study::doctor::Remedy| {
                 Some((remedy.name.clone(), remedy.saving?.bytes_a_day))
             };
             ("remedy", remedies.filter_map(one).collect())

@@ -2,8 +2,8 @@
 
 use super::{Outcome, text};
 use crate::{describe, html_page, size};
-use flashsift_core::doctor::Examination;
 use flashsift_report::{Block, Cell, Page, Section, Table, Unit};
+use flashsift_study::doctor::Examination;
 
 pub(super) fn build(outcome: &Outcome) -> Page {
     let examination = &outcome.examination;

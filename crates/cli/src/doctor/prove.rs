@@ -8,11 +8,9 @@ use super::{
 };
 use crate::{records, size, text, tune};
 use anyhow::Context;
-use flashsift_core::{
-    device::lifetime::{TOO_SHORT_BELOW_US, scaling_warning},
-    doctor::RemedyStep,
-};
 use flashsift_host::settings::SettingsMachine;
+use flashsift_pages::device::lifetime::{TOO_SHORT_BELOW_US, scaling_warning};
+use flashsift_study::doctor::RemedyStep;
 use std::{
     io::Write,
     path::Path,

@@ -2,10 +2,8 @@
 
 use super::{Outcome, endurance::DiskLife, kept::Proof, prove};
 use crate::{describe::text as describe, size, table, text};
-use flashsift_core::{
-    device::lifetime::scaling_warning,
-    doctor::{Disk, Remedy, Saving, Writer},
-};
+use flashsift_pages::device::lifetime::scaling_warning;
+use flashsift_study::doctor::{Disk, Remedy, Saving, Writer};
 
 const WIDTH: usize = 80;
 
@@ -263,7 +261,7 @@ pub(super) fn saved(saving: &Saving) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashsift_core::device::lifetime::{GUESS, TOO_SHORT};
+    use flashsift_pages::device::lifetime::{GUESS, TOO_SHORT};
 
     /// A watch of two seconds gave savings of gibibytes a day without a warning. A scaling of less
     /// than an hour is a guess, and one sentence says so; one of less than a minute is not even

@@ -3,11 +3,11 @@
 use super::control::chosen;
 use crate::{compare::sift::explained::print_numbers, records, size, text};
 use anyhow::{Context, bail};
-use flashsift_core::sift::{
+use flashsift_events::{names::escape, show};
+use flashsift_files::sift::{
     Explanation, Intent,
     live::{LiveDecision, LiveFate},
 };
-use flashsift_events::{names::escape, show};
 use flashsift_host::mounts::Mount;
 use flashsift_mount::control;
 use serde::Serialize;

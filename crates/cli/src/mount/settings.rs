@@ -3,8 +3,8 @@
 use super::sift;
 use crate::{size, usage::Usage};
 use anyhow::Context;
-use flashsift_core::sift::live::AGAIN;
 use flashsift_events::duration::Exact;
+use flashsift_files::sift::live::AGAIN;
 use flashsift_host::foreground::Source;
 use flashsift_mount::{SiftWish, metrics::address::Address};
 use serde::{Deserialize, Deserializer, de};

@@ -3,12 +3,12 @@
 use super::{control, explain, foreground, settings::SiftWanted, trial};
 use crate::{compare::sift::models, usage::Usage};
 use anyhow::{Context, bail};
-use flashsift_core::sift::{
+use flashsift_events::names::escape;
+use flashsift_files::sift::{
     Droppable, SelectedSifter, Selection,
     live::LiveSifter,
     profile::{self, CacheProfile},
 };
-use flashsift_events::names::escape;
 use flashsift_mount::{Errno, SiftWish};
 use std::{
     ffi::OsString,

@@ -1,8 +1,8 @@
 //! The status of a mount in words.
 
 use crate::size;
-use flashsift_core::sift::live::{FileBytes, LiveMode};
 use flashsift_events::show;
+use flashsift_files::sift::live::{FileBytes, LiveMode};
 use flashsift_mount::{DelayedStatus, Failure, RehearsalStatus, SiftStatus, Status, Writes};
 use std::path::Path;
 

@@ -3,8 +3,8 @@
 use super::{background, control::chosen_at, settings::Settings, sift};
 use crate::{records, size, usage::Usage};
 use anyhow::{Context, bail};
-use flashsift_core::study::trial::{Arm, Trial, TrialPlan};
 use flashsift_events::{names::escape, show};
+use flashsift_files::trial::{Arm, Trial, TrialPlan};
 use flashsift_host::own_files;
 use flashsift_mount::daemon::trial::StoredTrial;
 use rustix::time::{ClockId, clock_gettime};

@@ -2,7 +2,7 @@
 
 use crate::{records, size};
 use comfy_table::{CellAlignment, Table, presets};
-use flashsift_core::nvm::profile::MemoryProfile;
+use flashsift_pages::nvm::profile::MemoryProfile;
 use flashsift_player::{
     Op,
     memory::{Accesses, latencies_ns},

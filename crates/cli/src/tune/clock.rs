@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{load, records, size, table, text};
 use anyhow::Context;
-use flashsift_core::study::recommend::Judgement;
+use flashsift_files::judge::Judgement;
 use flashsift_host::readahead::{Backing, Machine};
 use rustix::fs::sync;
 use serde::Serialize;

@@ -12,19 +12,19 @@ use crate::{
     usage::Usage,
 };
 use anyhow::Context;
-use flashsift_core::{
+use flashsift_caches::{
     policy,
-    readahead::{self, Counts},
-    study::{
-        PreparedDevice, StudyError, Wave,
-        readahead_curve::{
-            Curve, CurveConditions, CurvePoint, CurveSearch, FLAT_SHARE, PRESENT_KIB_MAX,
-        },
-        recommend::SLICES,
-    },
     trace::{Tables, Trace, Unit},
 };
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_files::judge::SLICES;
+use flashsift_pages::readahead::{self, Counts};
+use flashsift_study::{
+    PreparedDevice, StudyError, Wave,
+    readahead_curve::{
+        Curve, CurveConditions, CurvePoint, CurveSearch, FLAT_SHARE, PRESENT_KIB_MAX,
+    },
+};
 use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
 use std::{io::Write, num::NonZeroUsize};

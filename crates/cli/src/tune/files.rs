@@ -6,16 +6,14 @@ use super::{
     live::percent,
 };
 use crate::{compare::schedule, load, size, table, text};
-use flashsift_core::{
-    readahead::{AccessAdvice, ReadAheadRanking, ReadAheadSums},
-    study::{
-        StudyError, Wave,
-        readahead_advice::{AdviceFound, AdviceLack, AdviceSearch, FileAdvice},
-        readahead_curve::{Curve, CurveSearch},
-        recommend::Judgement,
-    },
-};
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_files::judge::Judgement;
+use flashsift_pages::readahead::{AccessAdvice, ReadAheadRanking, ReadAheadSums};
+use flashsift_study::{
+    StudyError, Wave,
+    readahead_advice::{AdviceFound, AdviceLack, AdviceSearch, FileAdvice},
+    readahead_curve::{Curve, CurveSearch},
+};
 use serde::Serialize;
 
 /// The prefetches by program and by file, and the advice.

@@ -5,7 +5,6 @@
 use super::{Form, recording::Recording};
 use crate::{load, prove, size, usage::Usage, watch::Until};
 use anyhow::Context;
-use flashsift_core::study::recommend::WritebackTimes;
 use flashsift_host::{
     flusher,
     mounts::{self, Mount},
@@ -13,6 +12,7 @@ use flashsift_host::{
     settings::{Place, Roots, SettingChange, SettingSpec, SettingsMachine},
 };
 use flashsift_player::twin::estimate::Ratio;
+use flashsift_study::recommend::WritebackTimes;
 use std::{
     num::NonZeroUsize,
     os::unix::fs::{FileTypeExt, MetadataExt},

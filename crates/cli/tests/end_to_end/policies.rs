@@ -1,8 +1,9 @@
 //! The documentation of the policies and the sifters.
 
 use super::{cells, flashsift, repository, run};
-use flashsift_core::{policy, sift};
+use flashsift_caches::policy;
 use flashsift_events::{duration::Exact, params};
+use flashsift_files::sift;
 use serde_json::Value;
 
 fn says(args: &[&str]) -> String {

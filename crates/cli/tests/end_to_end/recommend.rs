@@ -1,11 +1,11 @@
 //! `recommend` on a recording, and on traces that it refuses.
 
 use super::{cells, flashsift, number, repository, run};
-use flashsift_core::{
-    doctor::{Doctor, Ends, EntryKind, Facts, FileSystem, Inspect, ProgramFacts, Remedy},
-    writeback::flusher::FlusherSettings,
-};
 use flashsift_events::duration;
+use flashsift_files::flusher::FlusherSettings;
+use flashsift_study::doctor::{
+    Doctor, Ends, EntryKind, Facts, FileSystem, Inspect, ProgramFacts, Remedy,
+};
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits},

@@ -6,15 +6,15 @@ use crate::{
     emulated,
     places::{Places, make_image, mount_image, output, skip},
 };
-use flashsift_core::{
+use flashsift_caches::{
     back::Why,
-    layout::Selection,
     trace::{Trace, TraceBuilder, Unit},
 };
 use flashsift_events::{
     event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Side, Space},
     page::{PAGE_BYTES, Page},
 };
+use flashsift_pages::layout::Selection;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},

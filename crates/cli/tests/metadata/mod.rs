@@ -4,14 +4,17 @@
 mod attribution;
 
 use crate::places::{make_image, mount_image, output, skip};
-use flashsift_core::{
-    layout, metadata, policy,
-    system::{Cell, Outcome},
+use flashsift_caches::{
+    policy,
     trace::{Tables, TraceBuilder, Unit},
 };
 use flashsift_events::{
     event::{About, Action, Create, Event, FileId, Knows, MaybeOwned, Renamed, Side, Space},
     page::PAGE_BYTES,
+};
+use flashsift_pages::{
+    layout, metadata,
+    system::{Cell, Outcome},
 };
 use std::{
     collections::BTreeMap,
@@ -213,7 +216,7 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
     let layout = layout::Selection::parse("ext4").unwrap();
     metadata.spec.suits(&trace, layout.spec.name).unwrap();
     let cell = Cell {
-        system: &flashsift_core::system::PLAIN,
+        system: &flashsift_pages::system::PLAIN,
         policy: &policy::Selection::parse("lru").unwrap(),
         frames: 1 << 16,
         layout: &layout,

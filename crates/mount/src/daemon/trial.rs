@@ -6,7 +6,7 @@ use crate::fs::{
     sifting::SiftWish,
     types::{SiftStatus, Writes},
 };
-use flashsift_core::study::trial::{Arm, Sample, Trial};
+use flashsift_files::trial::{Arm, Sample, Trial};
 use flashsift_host::own_files;
 use rustix::time::{ClockId, clock_gettime};
 use std::{

@@ -5,7 +5,7 @@
 //! stall, or with a source of the application in the foreground does it look again each second.
 
 use crate::fs::Fs;
-use flashsift_core::sift::live::ram_budget::{Headroom, RamBudget};
+use flashsift_files::sift::live::ram_budget::{Headroom, RamBudget};
 use flashsift_host::{foreground::Source, memory};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::{

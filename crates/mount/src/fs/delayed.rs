@@ -1,5 +1,5 @@
 //! Files whose syncs are delayed: they live in RAM as files do before their write-back, and reach
-//! BACKING in epochs (`flashsift_core::delayed`).
+//! BACKING in epochs (`flashsift_files::delayed`).
 //!
 //! A file of a group that BACKING has is *adopted* at its first change: it becomes a file in RAM
 //! whose names hide BACKING's. Its RAM holds the pages that were changed; the others are read from
@@ -23,12 +23,12 @@ use super::namespace::Namespace;
 use super::residence::FileState;
 use super::store::Store;
 use super::types::{DelayedStatus, Ino, Name, Status, USED_AFTER_US};
-use flashsift_core::delayed::groups::{Groups, Temporaries};
-use flashsift_core::delayed::plan::Log;
-use flashsift_core::delayed::record::InodeId;
-use flashsift_core::delayed::schedule::{Ending, Schedule};
 use flashsift_events::event::Micros;
 use flashsift_events::names::Patterns;
+use flashsift_files::delayed::groups::{Groups, Temporaries};
+use flashsift_files::delayed::plan::Log;
+use flashsift_files::delayed::record::InodeId;
+use flashsift_files::delayed::schedule::{Ending, Schedule};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::io::{Errno, Result};
 use std::collections::{HashMap, HashSet};

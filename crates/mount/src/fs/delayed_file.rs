@@ -2,11 +2,11 @@
 
 use super::copying::{in_parts, read_all};
 use super::types::{Names, io};
-use flashsift_core::delayed::changes::Changes;
-use flashsift_core::delayed::record::InodeId;
 use flashsift_events::event::Micros;
 use flashsift_events::page::PAGE_BYTES;
 use flashsift_events::structure::{Extents, extents::pages_touched};
+use flashsift_files::delayed::changes::Changes;
+use flashsift_files::delayed::record::InodeId;
 use parking_lot::RwLock;
 use rustix::fs::FallocateFlags;
 use rustix::io::Result;

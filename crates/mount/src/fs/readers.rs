@@ -8,8 +8,8 @@
 use super::Fs;
 use super::beneath::open_beneath;
 use super::types::Status;
-use flashsift_core::sift::live::LiveDecision;
 use flashsift_events::names::unescape;
+use flashsift_files::sift::live::LiveDecision;
 use rustix::fs::{OFlags, Stat};
 use std::collections::HashMap;
 use std::ffi::OsStr;

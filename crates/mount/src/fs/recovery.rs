@@ -3,10 +3,10 @@
 use super::beneath::{HIDDEN, LOG, hidden_name, open_beneath};
 use super::copying::in_parts;
 use super::types::io;
-use flashsift_core::delayed::record::{
+use flashsift_events::page::PAGE_BYTES;
+use flashsift_files::delayed::record::{
     Attributes, FileChange, FileRef, InodeId, Loss, Record, is_of_other_version, recovery,
 };
-use flashsift_events::page::PAGE_BYTES;
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, StatxFlags, Timespec, Timestamps, Uid,
 };

@@ -6,10 +6,10 @@ pub use super::decider::sifting::SiftWish;
 use super::failures::WriteBackFailures;
 use super::readers::Reader;
 use super::types::Ino;
-use flashsift_core::delayed::schedule::Ending;
+use flashsift_files::delayed::schedule::Ending;
 
-use flashsift_core::sift::SetupError;
-use flashsift_core::sift::live::LiveSifter;
+use flashsift_files::sift::SetupError;
+use flashsift_files::sift::live::LiveSifter;
 use std::sync::atomic::Ordering;
 
 /// The longest attribute that the kernel takes, bytes.

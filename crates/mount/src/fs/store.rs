@@ -11,7 +11,7 @@
 use super::beneath::proc_path;
 use super::caller::with_exact_mode;
 use super::types::{Ino, errno};
-use flashsift_core::sift::FILE_COST_BYTES;
+use flashsift_files::sift::FILE_COST_BYTES;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid};
 use rustix::io::{Errno, Result};

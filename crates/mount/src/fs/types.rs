@@ -1,7 +1,7 @@
 //! Arguments and results of the file system's operations.
 
-use flashsift_core::sift::live::{LiveCounts, LiveMode, SiftedBy};
-use flashsift_core::writeback::flusher::FlusherSettings;
+use flashsift_files::flusher::FlusherSettings;
+use flashsift_files::sift::live::{LiveCounts, LiveMode, SiftedBy};
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct Config {
     /// Patterns of names whose files are write-through; `*` matches any text.
     pub settled: Vec<String>,
     /// Patterns of files whose syncs are delayed, each with the longest time, µs
-    /// ([`Groups`](flashsift_core::delayed::groups::Groups)).
+    /// ([`Groups`](flashsift_files::delayed::groups::Groups)).
     pub delayed: Vec<(String, u64)>,
     /// Whether reads of files on flash leave `atime` unchanged. This works for our own user's files
     /// only.

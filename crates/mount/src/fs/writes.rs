@@ -4,8 +4,8 @@
 
 use super::decider::Decider;
 use super::types::{Device, Model, Writes};
-use flashsift_core::sift::account::WrittenData;
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_files::sift::account::WrittenData;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fs::types::{Device, RehearsalStatus, Writes};
-use flashsift_core::sift::live::{FileBytes, LiveCounts};
+use flashsift_files::sift::live::{FileBytes, LiveCounts};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A status in which every figure is known and differs from the others.

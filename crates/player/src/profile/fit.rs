@@ -1,14 +1,14 @@
 //! Fits a profile of the simulator to the measurement, and reports how far the two differ.
 
 use super::{Figure, Found, MAP_STRIDE, PageMapped, Pattern, ROUNDS};
-use flashsift_core::{
-    back::{Cause, Io, IoOp},
-    device::{
-        AnyDevice, Device, Fill, Model, Profile, ProfileError, latency, open_unit, page_mapped,
-        profile::StorageKind,
-    },
+use flashsift_events::{
+    io::{Cause, Io, IoOp},
+    page::PAGE_BYTES,
 };
-use flashsift_events::page::PAGE_BYTES;
+use flashsift_pages::device::{
+    AnyDevice, Device, Fill, Model, Profile, ProfileError, latency, open_unit, page_mapped,
+    profile::StorageKind,
+};
 use std::collections::BTreeMap;
 
 /// A profile, and a list of the values that the measurement does not show.

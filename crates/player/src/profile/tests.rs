@@ -211,7 +211,7 @@ fn unknown_values_are_listed() {
 
 /// A device of the simulator under the same test as a real one.
 struct Simulated {
-    machine: flashsift_core::device::AnyDevice,
+    machine: flashsift_pages::device::AnyDevice,
     pages: u64,
     now_ns: u64,
 }
@@ -222,10 +222,8 @@ impl Device for Simulated {
     }
 
     fn perform(&mut self, write: bool, pages: &[u64], each: u32) -> Result<Vec<u64>, Error> {
-        use flashsift_core::{
-            back::{Cause, Io, IoOp},
-            device::Device as _,
-        };
+        use flashsift_events::io::{Cause, Io, IoOp};
+        use flashsift_pages::device::Device as _;
         let op = if write { IoOp::Write } else { IoOp::Read };
         let mut serve = |page: &u64| {
             let end_ns = self.machine.serve(
@@ -257,7 +255,7 @@ impl Device for Simulated {
 // Promises: Profile 2, Profile 5.
 #[test]
 fn simulated_devices_are_recovered() {
-    use flashsift_core::device::{AnyDevice, Fill, Model, Profile, latency, open_unit};
+    use flashsift_pages::device::{AnyDevice, Fill, Model, Profile, latency, open_unit};
     for (unit_kib, open_units, copy_us, program_us) in [
         (2048, 4, 945.0, 640.0),
         (1024, 4, 963.0, 1630.0),
@@ -312,7 +310,7 @@ fn simulated_devices_are_recovered() {
 // Promises: Profile 4.
 #[test]
 fn every_modelled_device_is_recovered() {
-    use flashsift_core::device::{
+    use flashsift_pages::device::{
         AnyDevice, Model, Profile, ProfileSelection, open_unit, profile::ALL,
     };
     let (mut recovered, mut disks) = (0, 0);

@@ -4,8 +4,9 @@ use super::{
     Comparison,
     nvm_sizes::{READINGS, Reading, by_energies},
 };
-use flashsift_core::{nvm::profile::MemoryCost, study::ResultRow};
+use flashsift_pages::nvm::profile::MemoryCost;
 use flashsift_report::{Axis, Bar, Chart, Figure, Ink, Marks, Scale, Unit, View};
+use flashsift_study::ResultRow;
 
 /// Draws the time of storage and memory by system, for the first memory and each device; nothing
 /// without both.

@@ -2,12 +2,10 @@
 //! a system.
 
 use super::{Comparison, Inks, by_size};
-use flashsift_core::{
-    nvm::profile::Energy,
-    study::{ResultRow, SizeResults},
-};
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_pages::nvm::profile::Energy;
 use flashsift_report::{Axis, Chart, Figure, Ink, Line, Marks, Scale, Unit, View};
+use flashsift_study::{ResultRow, SizeResults};
 
 /// A value of a row, and the axis that it belongs to.
 struct Measure<'a> {

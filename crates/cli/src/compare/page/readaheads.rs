@@ -1,14 +1,12 @@
 //! Figures of read-ahead against the largest window: a line for each kind of read-ahead and policy.
 
 use super::Comparison;
-use flashsift_core::{
-    readahead::{self, ReadAheadModel, ReadCase},
-    study::{Note, ResultRow, SizeResults},
-};
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_pages::readahead::{self, ReadAheadModel, ReadCase};
 use flashsift_report::{
     Axis, Bar, Block, Chart, Figure, Ink, Line, Marks, Scale, Section, Unit, View,
 };
+use flashsift_study::{Note, ResultRow, SizeResults};
 
 /// A value of a row, in a drawing of its own.
 struct Panel {
@@ -164,7 +162,7 @@ fn reads_ahead(row: &ResultRow) -> bool {
 fn latencies(
     rows: &[ResultRow],
     axis: &'static str,
-    of: fn(&flashsift_core::study::CaseLatency) -> Option<f64>,
+    of: fn(&flashsift_study::CaseLatency) -> Option<f64>,
 ) -> Vec<Panel> {
     let name = |case: ReadCase| match case {
         ReadCase::Cached => "cached",

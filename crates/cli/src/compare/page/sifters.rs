@@ -3,8 +3,8 @@
 
 use super::super::sift::{Cell, SiftRun, UPPER_BOUND};
 use crate::{html_page, load::Input, size};
-use flashsift_core::study::sifting::SiftSlice;
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_files::sifting::SiftSlice;
 use flashsift_report::{
     Axis, Bar, Block, Cell as Shown, Chart, Figure, Ink, Line, Marks, Page, Point, Scale, Section,
     Table, Unit, View,

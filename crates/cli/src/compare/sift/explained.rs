@@ -2,13 +2,13 @@
 
 use super::Cell;
 use crate::{size, text};
-use flashsift_core::sift::{
-    Criterion, Decision, Explanation, Feature, Intent, Reason,
-    simulate::{ExplainedDecision, Followed},
-};
 use flashsift_events::{
     page::PAGE_BYTES,
     show::{self, number},
+};
+use flashsift_files::sift::{
+    Criterion, Decision, Explanation, Feature, Intent, Reason,
+    simulate::{ExplainedDecision, Followed},
 };
 use serde::Serialize;
 use std::io::Write;

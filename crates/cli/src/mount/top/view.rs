@@ -2,8 +2,8 @@
 
 use super::state::{Row, State};
 use crate::{mount::status::came_back, size};
-use flashsift_core::sift::live::{LiveMode, SiftedBy};
 use flashsift_events::{names::escape, show};
+use flashsift_files::sift::live::{LiveMode, SiftedBy};
 use flashsift_mount::{SiftStatus, Status};
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};

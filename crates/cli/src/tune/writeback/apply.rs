@@ -10,7 +10,6 @@ use crate::{
     usage::Usage,
 };
 use anyhow::Context;
-use flashsift_core::study::recommend::{WritebackTimes, time_in_words};
 use flashsift_events::{
     duration::{Exact, parse_us},
     params,
@@ -23,6 +22,7 @@ use flashsift_host::{
         Wanted,
     },
 };
+use flashsift_study::recommend::{WritebackTimes, time_in_words};
 use serde::Serialize;
 use std::{fmt::Write as _, path::Path};
 use tracing::warn;

@@ -8,19 +8,20 @@ use crate::{
     tune::apply::print,
     usage::Usage,
 };
-use flashsift_core::{
-    metadata, policy,
-    study::{
-        StudyError, Wave,
-        recommend::{
-            AS_GOOD, Advice, Conditions, Judged, RecommendError, Recommender, WritebackTimes,
-            time_in_words,
-        },
-    },
+use flashsift_caches::{
+    policy,
     trace::{StepKind, Tables, Trace},
 };
 use flashsift_events::duration::Exact;
 use flashsift_host::{mounts::Mount, settings::SettingsMachine};
+use flashsift_pages::metadata;
+use flashsift_study::{
+    StudyError, Wave,
+    recommend::{
+        AS_GOOD, Advice, Conditions, Judged, RecommendError, Recommender, WritebackTimes,
+        time_in_words,
+    },
+};
 use flashsift_traces::annotations::Purpose;
 use serde::Serialize;
 use std::{collections::BTreeMap, io::Write, path::Path};

@@ -7,8 +7,8 @@
 //! reports it to the sifter.
 
 use super::Decider;
-use flashsift_core::sift::{Blocked, Decision, Reason, Sift, live::Live};
 use flashsift_events::event::{FileId, Micros};
+use flashsift_files::sift::{Blocked, Decision, Reason, Sift, live::Live};
 use parking_lot::Condvar;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};

@@ -2,11 +2,11 @@
 
 use super::Decider;
 use crate::fs::types::{RehearsalStatus, SiftStatus, USED_AFTER_US};
-use flashsift_core::sift::live::{LiveDecision, LiveMode, LiveSifter};
-use flashsift_core::sift::meaning::FileParts;
-use flashsift_core::sift::{Explanation, SetupError};
-use flashsift_core::study::rehearsal::Rehearsal;
 use flashsift_events::event::{Action, FileId, MaybeOwned, Micros};
+use flashsift_files::rehearsal::Rehearsal;
+use flashsift_files::sift::live::{LiveDecision, LiveMode, LiveSifter};
+use flashsift_files::sift::meaning::FileParts;
+use flashsift_files::sift::{Explanation, SetupError};
 use std::sync::atomic::Ordering;
 
 /// A user's wish for the sifter of a mount.

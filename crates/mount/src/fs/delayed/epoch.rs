@@ -11,16 +11,16 @@ use crate::fs::recovery::{
 };
 use crate::fs::table::Table;
 use crate::fs::types::{Ino, Name, Names, ROOT, io};
-use flashsift_core::delayed::changes::Changes;
-use flashsift_core::delayed::plan::{
-    DeferredPages, EpochFile, EpochPlan, EpochStep, FileKey, Standing, is_written_anew,
-};
-use flashsift_core::delayed::record::{
-    Attributes, EntryHead, FileRef, InPlace, InodeId, Path, Removal,
-};
-use flashsift_core::delayed::schedule::{Ending, Schedule};
 use flashsift_events::page::PAGE_BYTES;
 use flashsift_events::structure::Extents;
+use flashsift_files::delayed::changes::Changes;
+use flashsift_files::delayed::plan::{
+    DeferredPages, EpochFile, EpochPlan, EpochStep, FileKey, Standing, is_written_anew,
+};
+use flashsift_files::delayed::record::{
+    Attributes, EntryHead, FileRef, InPlace, InodeId, Path, Removal,
+};
+use flashsift_files::delayed::schedule::{Ending, Schedule};
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::{Errno, Result};

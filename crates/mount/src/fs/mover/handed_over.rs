@@ -8,7 +8,7 @@ use crate::fs::residence::Residence;
 use crate::fs::table::file_id;
 use crate::fs::temps::Temp;
 use crate::fs::types::Ino;
-use flashsift_core::sift::FILE_COST_BYTES;
+use flashsift_files::sift::FILE_COST_BYTES;
 
 /// Divisor of the budget: the inodes of files that were handed over take no more than this part.
 const INODES: u64 = 8;

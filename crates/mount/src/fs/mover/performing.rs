@@ -5,7 +5,7 @@ use crate::fs::decider::decisions::Performing;
 use crate::fs::failures::{Step, WriteBackError, WriteBackFailures};
 use crate::fs::table;
 use crate::fs::types::Ino;
-use flashsift_core::sift::{Blocked, Decision, Reason};
+use flashsift_files::sift::{Blocked, Decision, Reason};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

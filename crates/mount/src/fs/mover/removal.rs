@@ -5,7 +5,7 @@ use crate::fs::decider::At;
 use crate::fs::drops::DroppedName;
 use crate::fs::namespace::Namespace;
 use crate::fs::types::{Ino, ROOT};
-use flashsift_core::sift::Blocked;
+use flashsift_files::sift::Blocked;
 use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;

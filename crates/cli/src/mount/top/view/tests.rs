@@ -2,7 +2,7 @@
 
 use super::super::state::{Asked, Key, Sample};
 use super::*;
-use flashsift_core::sift::live::{FileBytes, SiftedBy};
+use flashsift_files::sift::live::{FileBytes, SiftedBy};
 use flashsift_mount::{Failure, Writes};
 use ratatui::{Terminal, backend::TestBackend};
 use std::time::{Duration, Instant};
