@@ -1,7 +1,8 @@
 //! `controller`: drops what costs less to fetch again, probably, than to write to flash.
 //!
-//! When RAM is full, the least recently used file is dropped if its chance of a later use, times
-//! `price`, is below its chance of none: a file that comes back is fetched and then written.
+//! When RAM is full, the least recently used file is dropped if its chance of a later use is below a
+//! [threshold] that keeps the bytes expected back within the share `again`, and if this chance,
+//! times `price`, is below its chance of none: a file that comes back is fetched and then written.
 //! Otherwise the file that is most likely to be used again goes to flash: the others grow older in
 //! RAM, and their chance of a later use falls. The chances are learned from all files
 //! ([`chances`]), because uses of files on flash are seen as well, and corrected by what really
@@ -25,12 +26,14 @@ use crate::{
     params::{Param, ParamKind},
 };
 use chances::{Chances, Row, level_of};
+use threshold::Threshold;
 use tracked::{Key, Known, Residence, Tracked};
 
 mod chances;
 mod rings;
 #[cfg(test)]
 mod tests;
+mod threshold;
 mod tracked;
 
 pub(super) const SPEC: Spec = Spec {
@@ -99,7 +102,7 @@ const DOUBT_BYTES: f64 = 1_048_576.0;
 /// Part of the RAM that may be dropped before any drop has proved right.
 const TRIAL: u64 = 16;
 /// Bytes that may be dropped for each byte whose drop has proved right.
-const TRUST: u64 = 3;
+const TRUST: u64 = 32;
 /// Largest factor; the smallest is its inverse.
 const ERROR_MAX: f64 = 8.0;
 
@@ -116,6 +119,7 @@ struct Controller {
     chances: Chances,
     tracked: Tracked,
     returns: Returns,
+    threshold: Threshold,
     /// Time at which the files last passed their levels.
     tick_us: Option<Micros>,
 }
@@ -123,6 +127,7 @@ struct Controller {
 impl Controller {
     fn new(settings: Settings, ghosts: usize) -> Self {
         Self {
+            threshold: Threshold::new(settings.again),
             settings,
             chances: Chances::new(),
             tracked: Tracked::new(ghosts),
@@ -173,10 +178,15 @@ impl Controller {
         (fetched / (self.tracked.due_bytes() + DOUBT_BYTES)).clamp(ERROR_MAX.recip(), ERROR_MAX)
     }
 
+    /// Returns a chance, corrected by what really came back.
+    fn corrected(&self, chance: f32) -> f64 {
+        (f64::from(chance) * self.error()).min(1.0)
+    }
+
     /// Returns the numbers that decide whether a file with this chance may be dropped.
     fn grounds(&self, file: &Held<Known>, chance: f32) -> Grounds {
         let bytes = file.bytes();
-        let chance = (f64::from(chance) * self.error()).min(1.0);
+        let chance = self.corrected(chance);
         let (unproven_bytes, proven_bytes) = self.tracked.unproven_and_proven_bytes();
         let fetched_bytes = self.returns.fetched_bytes();
         let allowed_bytes = self.settings.again * (self.returns.own_bytes() + bytes) as f64;
@@ -190,6 +200,8 @@ impl Controller {
             trusted_bytes: trusted_bytes.max(harmless_bytes),
             dropped_bytes: self.tracked.dropped_bytes() + bytes,
             cap_bytes: self.settings.cap_bytes,
+            chance,
+            threshold: self.threshold.chance(),
             cost: chance * self.settings.price,
             gain: 1.0 - chance,
             came_back: self.returns.has(&file.name),
@@ -220,6 +232,9 @@ struct Grounds {
     /// Bytes of dropped files that are remembered, with this one.
     dropped_bytes: u64,
     cap_bytes: u64,
+    /// Chance of a later use, and what it must be below.
+    chance: f64,
+    threshold: f64,
     /// Price of the bytes that will probably be fetched again, and bytes that the drop probably
     /// keeps from flash, each for a byte of the file. One that comes back is written then.
     cost: f64,
@@ -233,6 +248,7 @@ impl Grounds {
         self.fetched_bytes <= self.allowed_bytes
             && self.unproven_bytes <= self.trusted_bytes
             && self.dropped_bytes <= self.cap_bytes
+            && self.chance < self.threshold
             && self.cost < self.gain
             && !self.came_back
     }
@@ -250,6 +266,7 @@ impl Grounds {
                 self.dropped_bytes as f64,
                 self.cap_bytes as f64,
             )
+            .below("corrected chance", self.chance, self.threshold)
             .below("chance times price", self.cost, self.gain)
             .below("times it came back", u8::from(self.came_back).into(), 1.0)
     }
@@ -373,7 +390,9 @@ impl Judge for Controller {
         }
     }
 
-    fn leaves(&mut self, _: Micros, file: &Held<Known>, verdict: Verdict) {
+    fn leaves(&mut self, now: Micros, file: &Held<Known>, verdict: Verdict) {
+        let chance = self.peek_chance(now, file);
+        self.threshold.left(self.corrected(chance), file.bytes());
         self.returns.left(file.bytes());
         let key = match verdict {
             Verdict::Drop => Key::of_path(&file.name),
@@ -442,6 +461,7 @@ impl Judge for Controller {
         self.chances.check();
         self.tracked.check();
         self.returns.check();
+        self.threshold.check();
         for slot in shelf.all() {
             let file = &shelf[slot];
             if file.list() != super::shelf::Shelved::Leaving {
