@@ -1,10 +1,10 @@
 //! `controller`: drops what costs less to fetch again, probably, than to write to flash.
 //!
-//! When RAM is full, the least recently used file is dropped if its chance of a later use is below a
-//! [threshold] that keeps the bytes expected back within the share `again`, and if this chance,
-//! times `price`, is below its chance of none: a file that comes back is fetched and then written.
-//! Otherwise the file that is most likely to be used again goes to flash: the others grow older in
-//! RAM, and their chance of a later use falls. The chances are learned from all files
+//! When RAM is full, the least recently used file is dropped if its chance of a later use is below
+//! a threshold, with which the bytes expected back stay within the share `again`, and if this
+//! chance, times `price`, is below its chance of none: a file that comes back is fetched and then
+//! written. Otherwise the file that is most likely to be used again goes to flash: the others grow
+//! older in RAM, and their chance of a later use falls. The chances are learned from all files
 //! ([`chances`]), because uses of files on flash are seen as well, and corrected by what really
 //! came back.
 //!
