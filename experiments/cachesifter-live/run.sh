@@ -9,7 +9,7 @@
 #   sudo run.sh warm [ROUNDS [FIRST]] # 20 minutes a round (1): browsers with the profile of two
 #                                # days; adds them to RESULTS.md. From the round FIRST (0) on: those
 #                                # before it stay
-#   run.sh mounted               # two minutes: simulations of mounts with and without a sifter
+#   run.sh mounted               # three minutes: simulations of mounts with and without a sifter
 #   sudo run.sh --quick          # three minutes: one round, shorter; writes no RESULTS.md
 #   sudo run.sh --loads pip      # one load (see --help); writes no RESULTS.md
 #   run.sh report                # RESULTS.md alone, from runs.jsonl, paced.jsonl, simulated.jsonl
@@ -49,6 +49,7 @@ if [ "${1:-}" = warm ]; then
 fi
 if [ "${1:-}" = mounted ]; then
   python3 "$here/mounted.py" "$program" > "$here/mounted.jsonl"
+  python3 "$here/mounted.py" "$program" --warm > "$here/warm-simulated.jsonl"
   exec python3 "$here/report.py" "$here"
 fi
 days=(testdata/days/browser-days-[15].parquet)

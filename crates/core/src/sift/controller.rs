@@ -8,10 +8,8 @@
 //! ([`chances`]), because uses of files on flash are seen as well, and corrected by what really
 //! came back.
 //!
-//! The share `again` is a ceiling on the bytes that really came back. Drops of which it is not
-//! known yet whether they come back have a limit of their own, which grows with drops that have
-//! proved right: a cache whose files come back shows it at a small cost. A file that came back once
-//! is written. `cap-mib` bounds the cost of a program that uses at once every dropped file that is
+//! The share `again` is a ceiling on the bytes that really came back. A file that came back once is
+//! written. `cap-mib` bounds the cost of a program that uses at once every dropped file that is
 //! remembered.
 
 use super::{
@@ -49,7 +47,6 @@ pub(super) const SPEC: Spec = Spec {
             price: number("price"),
             cap_bytes: (number("cap-mib") * f64::from(1 << 20)) as u64,
             settle_us: params.duration_us(PARAMS, "settle"),
-            trial_bytes: setup.budget_bytes / TRIAL,
         };
         Ok(Box::new(OnPressure::new(setup, Controller::new(settings, number("ghosts") as usize))))
     },
@@ -99,10 +96,6 @@ const BUSY_MAX: usize = 16;
 const DOUBT: f64 = 2.0;
 /// Bytes that should have come back for which the doubt counts.
 const DOUBT_BYTES: f64 = 1_048_576.0;
-/// Part of the RAM that may be dropped before any drop has proved right.
-const TRIAL: u64 = 16;
-/// Bytes that may be dropped for each byte whose drop has proved right.
-const TRUST: u64 = 32;
 /// Largest factor; the smallest is its inverse.
 const ERROR_MAX: f64 = 8.0;
 
@@ -111,7 +104,6 @@ struct Settings {
     price: f64,
     cap_bytes: u64,
     settle_us: Micros,
-    trial_bytes: u64,
 }
 
 struct Controller {
@@ -187,17 +179,11 @@ impl Controller {
     fn grounds(&self, file: &Held<Known>, chance: f32) -> Grounds {
         let bytes = file.bytes();
         let chance = self.corrected(chance);
-        let (unproven_bytes, proven_bytes) = self.tracked.unproven_and_proven_bytes();
         let fetched_bytes = self.returns.fetched_bytes();
         let allowed_bytes = self.settings.again * (self.returns.own_bytes() + bytes) as f64;
-        // So many may all come back.
-        let harmless_bytes = (allowed_bytes as u64).saturating_sub(fetched_bytes);
-        let trusted_bytes = self.settings.trial_bytes + TRUST * proven_bytes;
         Grounds {
             fetched_bytes: fetched_bytes as f64,
             allowed_bytes,
-            unproven_bytes: unproven_bytes + bytes,
-            trusted_bytes: trusted_bytes.max(harmless_bytes),
             dropped_bytes: self.tracked.dropped_bytes() + bytes,
             cap_bytes: self.settings.cap_bytes,
             chance,
@@ -224,11 +210,6 @@ struct Grounds {
     fetched_bytes: f64,
     /// The share `again` of the other bytes that have left RAM.
     allowed_bytes: f64,
-    /// Bytes of dropped files, with this one, of which it is not known yet whether they come back.
-    unproven_bytes: u64,
-    /// The most of them. The first few drops show; then drops may grow with what has proved right,
-    /// as senders in a network grow the data that is on its way.
-    trusted_bytes: u64,
     /// Bytes of dropped files that are remembered, with this one.
     dropped_bytes: u64,
     cap_bytes: u64,
@@ -246,7 +227,6 @@ struct Grounds {
 impl Grounds {
     fn allow_drop(&self) -> bool {
         self.fetched_bytes <= self.allowed_bytes
-            && self.unproven_bytes <= self.trusted_bytes
             && self.dropped_bytes <= self.cap_bytes
             && self.chance < self.threshold
             && self.cost < self.gain
@@ -256,11 +236,6 @@ impl Grounds {
     fn add_to(&self, explanation: Explanation) -> Explanation {
         explanation
             .at_most("fetched again, bytes", self.fetched_bytes, self.allowed_bytes)
-            .at_most(
-                "dropped and not proved right, bytes",
-                self.unproven_bytes as f64,
-                self.trusted_bytes as f64,
-            )
             .at_most(
                 "dropped and remembered, bytes",
                 self.dropped_bytes as f64,
