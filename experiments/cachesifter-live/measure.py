@@ -250,6 +250,7 @@ def main():
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=[load for load in LOADS if load not in PACED])
     parser.add_argument("--arms", nargs="+", choices=ALL_ARMS, default=ALL_ARMS)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="number of the first round, which chooses its seed")
     parser.add_argument("--seed", type=int, default=1, help="of the order")
     parser.add_argument("--quick", action="store_true", help="one round of shorter loads on fewer arms")
     options = parser.parse_args()
@@ -272,7 +273,7 @@ def main():
             if load in options.loads and load not in missing and (not options.quick or load == "punisher"):
                 for row in bench.simulated(load, LOADS[load][0]):
                     note(simulated, row)
-        for number in range(options.rounds):
+        for number in range(options.first, options.first + options.rounds):
             todo = [(load, arm) for load in options.loads if load not in missing for arm in LOADS[load][1]
                     if arm in arms and (not options.quick or arm in quick)]
             order.shuffle(todo)

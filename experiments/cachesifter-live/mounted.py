@@ -1,8 +1,15 @@
-"""Simulate mounts with each sifter, and with none: bytes at the device; JSON lines."""
+"""Simulate mounts with each sifter, and with none: bytes at the device; JSON lines.
 
+    mounted.py PROGRAM           # each recording from its beginning
+    mounted.py PROGRAM --warm    # recordings of a browser's days from their middle on: the profile is
+                                 # on flash, and the mount new
+"""
+
+import csv
 import json
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,14 +19,15 @@ sys.path.insert(0, str(ROOT / "experiments/cachesifter"))
 
 from frontier import TRACES  # noqa: E402
 
-SIFTERS = ("keep", "controller", "touch", "reject-first", "drop-all")
+SIFTERS = ("keep", "controller", "touch", "reject-first", "drop-all", "oracle")
+WARM = ("browser-days-1", "browser-days-2", "browser-days-4", "browser-days-5")
 BUDGETS_MIB = (8, 16, 32, 64)
 PAGE = 4096
 KEYS = ("kept_share", "fetched_again_share", "dropped_bytes")
 
 
 def simulated(program, trace, path, patterns, split):
-    words = [program, "compare", ROOT / "testdata" / path, "--json", "-q", "--as-mounted",
+    words = [program, "compare", path, "--json", "-q", "--as-mounted",
              "--metadata", "ext4", "--sift", ",".join(SIFTERS)]
     # Half of `--memory` is the RAM of the mount.
     words += ["--memory", ",".join(f"{2 * mib}MiB" for mib in BUDGETS_MIB)]
@@ -37,10 +45,58 @@ def simulated(program, trace, path, patterns, split):
                **{key: record[key] for key in KEYS}}
 
 
+def later_half(program, path, folder):
+    """A recording from its middle on; it begins with the names and sizes of the files that are there."""
+    whole, half = folder / f"{path.stem}.csv", folder / f"{path.stem}-half.csv"
+    subprocess.run([program, "import", path, "-q", "-o", whole], check=True, stderr=subprocess.DEVNULL)
+    with open(whole, newline="") as file:
+        head, about, *events = csv.reader(file)
+    at = {column: number for number, column in enumerate(head)}
+    # The longest pause near the middle.
+    time = [int(event[at["at_us"]]) for event in events]
+    near = range(len(events) * 9 // 20, len(events) * 11 // 20)
+    middle = max(near, key=lambda number: time[number] - time[number - 1])
+    names, sizes, processes = {}, {}, []
+    for event in events[:middle]:
+        action, file = event[at["action"]], event[at["file"]]
+        if action in ("create", "bind"):
+            names[file] = event[at["name"]]
+            sizes.setdefault(file, 0)
+        elif action == "rename":
+            names[file] = event[at["name2"]]
+        elif action in ("unbind", "gone"):
+            names.pop(file, None)
+        elif action == "write":
+            sizes[file] = max(sizes.get(file, 0), int(event[at["offset"]]) + int(event[at["len"]]))
+        elif action == "truncate":
+            sizes[file] = int(event[at["offset"]] or 0)
+        elif action == "process":
+            processes.append(event)
+
+    def row(**columns):
+        columns = {"at_us": time[middle], "offset": 0, "len": 0, "pid": 0, "tid": 0, "flag": 0, "open": 0} | columns
+        return [columns.get(column, "") for column in head]
+
+    with open(half, "w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerows([head, about])
+        lines.writerows([time[middle], *event[1:]] for event in processes)
+        for file, name in names.items():
+            lines.writerow(row(action="size", file=file, offset=sizes.get(file, 0)))
+            lines.writerow(row(action="bind", file=file, name=name))
+        lines.writerows(events[middle:])
+    return half
+
+
 def main():
-    [program] = sys.argv[1:]
-    with ThreadPoolExecutor(2) as pool:
-        of = pool.map(lambda one: list(simulated(program, one[0], *one[1])), TRACES.items())
+    program, *warm = sys.argv[1:]
+    with ThreadPoolExecutor(2) as pool, tempfile.TemporaryDirectory() as folder:
+        def rows_of(name):
+            path, *others = TRACES[name]
+            path = ROOT / "testdata" / path
+            return list(simulated(program, name, later_half(program, path, Path(folder)) if warm else path, *others))
+
+        of = pool.map(rows_of, WARM if warm else TRACES)
         for rows in of:
             for row in rows:
                 print(json.dumps(row), flush=True)

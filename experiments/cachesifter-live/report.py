@@ -14,7 +14,8 @@ from common.rows import json_lines
 
 HERE = Path(__file__).resolve().parent
 KINDS = ("keep", "controller", "drop-all", "touch", "cachesifter")
-ORDER = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in (64, 16) for kind in KINDS))
+# `before`: the controller until 1c80190f.
+ORDER = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in (64, 16) for kind in KINDS), "controller-16-before")
 SAMPLES = 2000
 PARTS = ("dropped", "created_again", "written", "held")
 # More than noise of the file system's own blocks.
@@ -178,7 +179,7 @@ def ceiled_table(rows):
 
 def mounted_table(rows):
     of = {(row["trace"], row["budget_mib"], row["sifter"]): row for row in rows}
-    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep")]
+    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep", "oracle")]
     cells = []
     for trace, split, mib in dict.fromkeys((row["trace"], row["split"], row["budget_mib"]) for row in rows):
         keep = of[trace, mib, "keep"]
@@ -192,7 +193,7 @@ def mounted_table(rows):
 
 def mounted_sum_table(rows):
     of = {(row["trace"], row["budget_mib"], row["sifter"]): row for row in rows}
-    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep")]
+    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep", "oracle")]
     cells = []
     for mib in sorted({row["budget_mib"] for row in rows}):
         for name in sifters:
@@ -204,6 +205,40 @@ def mounted_sum_table(rows):
             cells.append([f"{mib} MiB, `{name}`", f"{mean:.2f}", f"{max(ratios):.2f}", f"{above} of {len(mine)}",
                           f"{again:.1f} %"])
     return table(["RAM, sifter", "of `keep`, geometric mean", "most", "above 1.00", "again, mean"], cells)
+
+
+def mean_of(ratios):
+    """The geometric mean, the least and the most."""
+    return f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f} ({min(ratios):.2f}…{max(ratios):.2f})"
+
+
+def warm_sum_table(rows):
+    of, cells = {(row["seed"], row["arm"]): row for row in rows}, []
+    for arm in sorted({row["arm"] for row in rows} - {"ext4"}, key=ORDER.index):
+        mine = [row for row in rows if row["arm"] == arm]
+
+        def ratio(key, other):
+            return mean_of([row[key] / of[row["seed"], other][key] for row in mine])  # noqa: B023
+
+        dropped, again = (sum(counts(row)[part] for row in mine if row.get("sift")) for part in PARTS[:2])
+        cells.append([f"`{arm}`", len(mine), ratio("device_bytes", "ext4"), ratio("device_bytes", "keep-16"),
+                      ratio("served_bytes", "ext4"), f"{100 * again / dropped:.0f} %" if dropped else ""])
+    return table(["arm", "rounds", "device, of ext4's", "of `keep-16`", "served, of ext4's",
+                  "created again, of dropped"], cells)
+
+
+def warm_simulated_table(rows):
+    of = {(row["budget_mib"], row["trace"], row["sifter"]): row for row in rows}
+    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name != "keep"]
+    cells = []
+    for mib in sorted({row["budget_mib"] for row in rows}):
+        traces = sorted({row["trace"] for row in rows})
+        for name in [*traces, None]:
+            mine = [[of[mib, trace, sifter] for trace in ([name] if name else traces)] for sifter in sifters]
+            cells.append([f"{mib} MiB, {name or 'mean'}", *(
+                f"{100 * sum(row['kept_share'] for row in group) / len(group):.0f}/"
+                f"{100 * sum(row['fetched_again_share'] for row in group) / len(group):.1f}" for group in mine)])
+    return table(["kept/again", *(f"`{name}`" for name in sifters)], cells)
 
 
 def probe_table(rows, _):
@@ -336,7 +371,8 @@ def page(top):
     }
     made["ceiled_live"] = partial(ceiled_live_table, json_lines(top / "paced-ceiling.jsonl"))
     made["warm"] = partial(ceiled_live_table, json_lines(top / "warm.jsonl"))
-    made["warm"] = partial(ceiled_live_table, json_lines(top / "warm.jsonl"))
+    made["warm_sum"] = partial(warm_sum_table, json_lines(top / "warm.jsonl"))
+    made["warm_simulated"] = partial(warm_simulated_table, json_lines(top / "warm-simulated.jsonl"))
     made["ceiled"] = partial(ceiled_table, json_lines(top / "ceiling.jsonl"))
     mounted = json_lines(top / "mounted.jsonl")
     made |= {"mounted": partial(mounted_table, mounted), "mounted_sum": partial(mounted_sum_table, mounted)}

@@ -1,6 +1,7 @@
 //! Files whose syncs are delayed, through the kernel.
 
-use super::{KIB, MIB, Mounted, PATIENCE, bytes, create};
+use super::{Ext4, KIB, MIB, Mounted, PATIENCE, bytes, create, idle::device_bytes};
+use rustix::fs::FallocateFlags;
 use serde_json::Value;
 use std::{
     fs::{self, File},
@@ -91,4 +92,37 @@ fn syncs_fail_while_flash_is_full() {
     drop(file);
     mounted.ended();
     assert!(fs::read(mounted.below("a.db")).unwrap() == content);
+}
+
+/// A download into reserved blocks went to the log, and then to its place: 1.75 times what ext4
+/// writes.
+// Promises: Mount 76.
+#[test]
+fn a_download_reaches_flash_once() {
+    const PARTS: usize = 64;
+    const PART: usize = 128 * KIB;
+    let test = "a_download_reaches_flash_once";
+    let options = ["-E", "lazy_itable_init=0,lazy_journal_init=0"];
+    let Some(ext4) = Ext4::made(test, &options, "") else { return };
+    let before = device_bytes(&ext4);
+    let mut mounted = Mounted::over(ext4, &HOUR);
+    let file = create(&mounted.at("a.db"), b"");
+    let len = PARTS * PART;
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len as u64).unwrap();
+    let mut whole = vec![0; len];
+    for part in 0..PARTS {
+        let (at, content) = (part * 7 % PARTS * PART, bytes(part as u64, PART));
+        file.write_all_at(&content, at as u64).unwrap();
+        file.sync_all().unwrap();
+        whole[at..at + PART].copy_from_slice(&content);
+        if part % 16 == 15 {
+            mounted.settle();
+        }
+    }
+    drop(file);
+    mounted.ended();
+    assert!(fs::read(mounted.below("a.db")).unwrap() == whole);
+    let written = device_bytes(&mounted.ext4) - before;
+    println!("{written} bytes for {len}");
+    assert!(written <= (len + len / 4) as u64, "{written} bytes for {len}");
 }

@@ -4,7 +4,7 @@ use super::{End, Ext4, FLASHSIFT, KIB, LATE, Mounted, create, directory, ours, r
 use std::{fs, path::Path, process::Command};
 
 /// Bytes written to the loop device of this file system so far.
-fn device_bytes(ext4: &Ext4) -> u64 {
+pub(super) fn device_bytes(ext4: &Ext4) -> u64 {
     rustix::fs::syncfs(directory(&ext4.backing())).unwrap();
     let mut losetup = Command::new("losetup");
     let device = losetup.args(["-n", "-O", "NAME", "-j"]).arg(ext4.image()).output().unwrap();

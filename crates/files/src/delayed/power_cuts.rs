@@ -11,13 +11,13 @@
 
 use super::{
     changes::Changes,
-    plan::{DeferredPages, EpochFile, EpochPlan, EpochStep, Log, Standing},
+    plan::{DeferredPages, EpochFile, EpochPlan, EpochStep, KnownFile, Log, Standing},
     record::{
         Attributes, EntryHead, FileChange, FileRef, InPlace, InodeId, Loss, Path, Record, Recovery,
         Removal, recovery,
     },
 };
-use flashsift_events::page::PAGE_BYTES;
+use flashsift_events::{page::PAGE_BYTES, structure::Extents};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::{
@@ -53,6 +53,16 @@ pub enum Fault {
     ReusedEarly,
     /// Files grow although the log does not have their sizes.
     SizeNotListed,
+    /// Zeros in place are written over although the log does not have them.
+    ZerosNotListed,
+    /// Recovery leaves what an epoch that does not count wrote over zeros.
+    ZerosOverwritten,
+    /// The next epoch leaves out files of one that failed.
+    TakenBackLeftOut,
+    /// Pages that an epoch added to a file, and then failed, stay there.
+    GrowthLeft,
+    /// The log begins anew after an epoch that failed.
+    FailureForgotten,
     /// Applications go on while their files are captured.
     WritersGoOn,
     /// Names go at once, before the epoch is durable.
@@ -87,13 +97,18 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 26] = [
         Self::NoCommit,
         Self::HeadBeforeCommit,
         Self::NoFlushLog,
         Self::ApplyBeforeHead,
         Self::ReusedEarly,
         Self::SizeNotListed,
+        Self::ZerosNotListed,
+        Self::ZerosOverwritten,
+        Self::TakenBackLeftOut,
+        Self::GrowthLeft,
+        Self::FailureForgotten,
         Self::WritersGoOn,
         Self::RemovedAtOnce,
         Self::NoChecksum,
@@ -271,6 +286,14 @@ impl Disk {
                 self.write_pages(&mut all, ino, &runs);
             }
             self.request(&mut all, Request::Resize(ino, cells));
+            if pages_at.is_some() && fault != Some(Fault::ZerosOverwritten) {
+                let there = self.inodes[&ino].pages.keys();
+                let is_blank = |page: &u64| change.blank.missing(*page..page + 1) == 0;
+                let blank: Vec<u64> = there.copied().filter(is_blank).collect();
+                for page in blank {
+                    self.request(&mut all, Request::Data(ino, page, [0; CELLS]));
+                }
+            }
         }
         for place in &record.places {
             let (from, to) = (Name::Hidden(place.hidden), Name::Path(place.path[0]));
@@ -431,6 +454,9 @@ impl Group {
             group.send(Request::Resize(ino, cells));
             for page in 0..cells.div_ceil(CELLS as u64) {
                 let value = group.random.random_range(1..=u8::MAX);
+                if group.random.random_range(0..3) == 0 {
+                    continue;
+                }
                 let left = cells - page * CELLS as u64;
                 let cell = |number| if (number as u64) < left { value } else { 0 };
                 group.send(Request::Data(ino, page, std::array::from_fn(cell)));
@@ -536,8 +562,10 @@ impl Group {
                 let file = self.files.get_mut(&key).expect("it has the name");
                 file.names.insert(other);
             }
-            18 => self.end_epoch(true),
-            19 => self.end_epoch(false),
+            18 | 19 => {
+                let (whole, fails) = (self.random.random(), self.random.random_range(0..10) == 0);
+                self.end_epoch(whole, fails);
+            }
             _ => {}
         }
     }
@@ -572,32 +600,39 @@ impl Group {
         Standing { synced: file.synced, moved: file.names.iter().any(moved) }
     }
 
-    fn end_epoch(&mut self, whole: bool) {
+    /// `fails`: before its head is written.
+    fn end_epoch(&mut self, whole: bool, fails: bool) {
         if self.random.random_range(0..8) == 0 {
             self.checkpoint(&self.log.deferred());
             self.log.checkpointed();
         }
-        let growing: Vec<(FileRef, u64)> = self
-            .files
-            .values()
-            .filter(|file| file.changes.size() > file.changes.below())
-            .filter_map(|file| Some((self.base_of(file.base?), file.changes.below())))
-            .collect();
-        let anew = self.log.bytes() >= LOG_BYTES;
         let fault = self.fault;
-        let growing_ids: Vec<InodeId> = growing.iter().map(|(file, _)| file.id).collect();
-        let prepared = match fault {
-            Some(Fault::SizeNotListed) => {
-                let mut prepared = self.log.prepare(growing, anew);
-                if !prepared.commits {
-                    (prepared.sizes, prepared.log) = (None, self.log.clone());
+        if self.log.has_failed() && fault != Some(Fault::GrowthLeft) {
+            let files = self.files.values();
+            let below = files.filter_map(|file| Some((file.base?, file.changes.below())));
+            for (ino, below) in below.collect::<Vec<_>>() {
+                if self.disk.inodes[&ino].cells * CELL_BYTES > below {
+                    self.send(Request::Resize(ino, below / CELL_BYTES));
                 }
-                // As if it had them.
-                prepared.log.list(growing_ids);
-                prepared
             }
-            _ => self.log.prepare(growing, anew),
-        };
+        }
+        let known: Vec<KnownFile> =
+            self.files.values().filter_map(|file| self.known(file)).collect();
+        let anew = self.log.bytes() >= LOG_BYTES;
+        let mut prepared = self.log.prepare(known.clone(), anew);
+        let leaves_out = matches!(fault, Some(Fault::SizeNotListed | Fault::ZerosNotListed));
+        if leaves_out && !prepared.commits {
+            (prepared.sizes, prepared.log) = (None, self.log.clone());
+        }
+        for known in known {
+            match fault {
+                Some(Fault::SizeNotListed) => prepared.log.list(known.file.id, None),
+                Some(Fault::ZerosNotListed) => {
+                    prepared.log.list(known.file.id, Some(known.holes));
+                }
+                _ => {}
+            }
+        }
         if fault != Some(Fault::NoCheckpoint) {
             self.checkpoint(&prepared.checkpoint);
         }
@@ -606,7 +641,7 @@ impl Group {
         }
         if let Some(sizes) = &prepared.sizes {
             self.expected.push(self.expected.last().expect("one was there before").clone());
-            self.entry(sizes, Vec::new());
+            self.entry(sizes, Vec::new(), false);
         }
         self.log = prepared.log;
 
@@ -645,6 +680,14 @@ impl Group {
             *next_hidden += 1;
             *next_hidden
         });
+        if fails {
+            self.log.set_failed(fault != Some(Fault::FailureForgotten));
+            self.entry(&plan, Vec::new(), true);
+            for key in included.keys().filter(|_| fault != Some(Fault::TakenBackLeftOut)) {
+                self.files.get_mut(key).expect("it is there").synced = true;
+            }
+            return;
+        }
         let mut tree = Tree::new();
         for file in self.files.values_mut() {
             let is_included = included.values().any(|included| included.names == file.names);
@@ -671,7 +714,7 @@ impl Group {
             _ => {}
         }
         let late: Vec<u64> = included.keys().copied().collect();
-        self.entry(&plan, late);
+        self.entry(&plan, late, false);
         for key in included.keys() {
             if let Some(file) = self.files.get_mut(key) {
                 file.changes.take();
@@ -706,12 +749,30 @@ impl Group {
         }
     }
 
-    /// Performs the steps of an entry, and applies it.
-    fn entry(&mut self, plan: &EpochPlan, late: Vec<u64>) {
+    /// A file as the preparation of an epoch has to know it.
+    fn known(&self, file: &Ram) -> Option<KnownFile> {
+        let base = file.base?;
+        let size = file.changes.below();
+        let there = &self.disk.inodes[&base].pages;
+        let (mut changed, mut holes) = (Extents::default(), Extents::default());
+        for page in 0..size.div_ceil(PAGE_BYTES) {
+            if !there.contains_key(&page) {
+                holes.insert(page..page + 1);
+            }
+            file.changes.pages().parts(page..page + 1).for_each(|run| changed.insert(run));
+        }
+        let grows = file.changes.size() > size;
+        let (file, attributes) = (self.base_of(base), Attributes::default());
+        Some(KnownFile { file, size, attributes, grows, changed, holes })
+    }
+
+    /// Performs the steps of an entry, and applies it. `fails`: only until its content is captured.
+    fn entry(&mut self, plan: &EpochPlan, late: Vec<u64>, fails: bool) {
         let epoch = self.expected.len() - 1;
         let mut head = Some(EntryHead::new(plan.numbers, &plan.record));
         let mut created: BTreeMap<u64, Ino> = BTreeMap::new();
-        for step in plan.capture.iter().chain(&plan.commit) {
+        let commit: &[EpochStep] = if fails { &[] } else { &plan.commit };
+        for step in plan.capture.iter().chain(commit) {
             if self.fault == Some(Fault::WritersGoOn) && matches!(step, EpochStep::Append { .. }) {
                 for key in &late {
                     self.write(*key);
@@ -735,13 +796,11 @@ impl Group {
                     let ino = created.or(self.files[file].base).expect("it is there");
                     self.send(Request::Names(vec![(Name::Hidden(*hidden), Some(ino))]));
                 }
-                EpochStep::Grow { file, from } => {
+                EpochStep::Place { file, pages } => {
                     let ram = &self.files[file];
                     let (ino, cells) = (ram.base.expect("it is known"), ram.cells.len() as u64);
-                    let pages: Vec<u64> =
-                        ram.changes.pages().parts(*from..u64::MAX).flatten().collect();
                     self.send(Request::Resize(ino, cells));
-                    for page in pages {
+                    for page in pages.iter().flatten() {
                         let cells = self.page(*file, page);
                         self.send(Request::Data(ino, page, cells));
                     }
@@ -779,6 +838,10 @@ impl Group {
                     self.send(Request::Durable(epoch));
                 }
             }
+        }
+        if fails {
+            let hidden = plan.record.places.iter().map(|place| (Name::Hidden(place.hidden), None));
+            return self.send(Request::Names(hidden.collect()));
         }
         self.apply(plan);
     }
@@ -876,7 +939,7 @@ fn cut(seed: u64, cuts: u64, fault: Option<Fault>, rots: bool) -> Result<u64, St
     for _ in 0..STEPS {
         group.step();
     }
-    group.end_epoch(true);
+    group.end_epoch(true, false);
     let all: Tree = group
         .files
         .values()

@@ -70,6 +70,9 @@ pub struct FileChange {
     pub attributes: Option<Attributes>,
     /// The pages that the entry holds.
     pub pages: Extents,
+    /// Pages that are zeros in place, which later epochs may write there: a recovery zeroes them
+    /// again.
+    pub blank: Extents,
 }
 
 /// A file gets a name, in place of what has it.
@@ -265,12 +268,20 @@ impl Record {
             put(&mut to, removal.ino);
             put_bytes(&mut to, &removal.path);
         }
+        if self.changes.iter().any(|change| !change.blank.is_empty()) {
+            self.changes.iter().for_each(|change| put_runs(&mut to, &change.blank));
+        }
         to
     }
 
     /// The record of these bytes, which are as they were written.
     fn decode(mut bytes: &[u8]) -> Option<Self> {
-        let record = Self::decode_from(&mut bytes)?;
+        let mut record = Self::decode_from(&mut bytes)?;
+        if bytes.len() > SEAL_BYTES {
+            for change in &mut record.changes {
+                change.blank = take_runs(&mut bytes)?;
+            }
+        }
         // Earlier records have no seal.
         matches!(bytes.len(), 0 | SEAL_BYTES).then_some(record)
     }
@@ -309,8 +320,8 @@ impl Record {
                 }
                 pages.insert(start..end);
             }
-            let file = FileRef { id, paths };
-            record.changes.push(FileChange { file, cut, size, attributes, pages });
+            let (file, blank) = (FileRef { id, paths }, Extents::default());
+            record.changes.push(FileChange { file, cut, size, attributes, pages, blank });
         }
         for _ in 0..take(from)? {
             record.places.push(Placement { hidden: take(from)?, path: take_bytes(from)? });
@@ -326,6 +337,26 @@ fn put(to: &mut Vec<u8>, word: u64) {
     to.extend(word.to_le_bytes());
 }
 
+/// A number of few bytes if it is small: seven bits a byte, the lowest first.
+fn put_short(to: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7f {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
+/// Runs as gaps and lengths: a file that is written here and there has many.
+fn put_runs(to: &mut Vec<u8>, runs: &Extents) {
+    put_short(to, runs.iter().count() as u64);
+    let mut last = 0;
+    for run in runs.iter() {
+        put_short(to, run.start - last);
+        put_short(to, run.end - run.start);
+        last = run.end;
+    }
+}
+
 fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     put(to, bytes.len() as u64);
     to.extend(bytes);
@@ -335,6 +366,29 @@ fn take(from: &mut &[u8]) -> Option<u64> {
     let (word, rest) = from.split_first_chunk()?;
     *from = rest;
     Some(u64::from_le_bytes(*word))
+}
+
+fn take_short(from: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let (byte, rest) = from.split_first()?;
+        *from = rest;
+        number |= u64::from(byte & 0x7f).checked_mul(1 << shift)?;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn take_runs(from: &mut &[u8]) -> Option<Extents> {
+    let (mut runs, mut last) = (Extents::default(), 0_u64);
+    for _ in 0..take_short(from)? {
+        let start = last.checked_add(take_short(from)?)?;
+        last = start.checked_add(take_short(from)?).filter(|end| *end > start)?;
+        runs.insert(start..last);
+    }
+    Some(runs)
 }
 
 fn take_bytes(from: &mut &[u8]) -> Option<Path> {
@@ -703,6 +757,9 @@ mod tests {
         let mut pages = Extents::default();
         pages.insert(2..4);
         pages.insert(9..10);
+        let mut blank = Extents::default();
+        blank.insert(4..9);
+        blank.insert(1 << 40..1 << 41);
         let paths = vec![Path::from(*b"a/b"), Path::from(*b"c")];
         let attributes =
             Some(Attributes { mode: 0o100_640, uid: 7, gid: 8, modified: (-5, 999_999_999) });
@@ -710,7 +767,14 @@ mod tests {
         let file = FileRef { id, paths };
         Record {
             in_place: InPlace::AllButPages,
-            changes: vec![FileChange { file, cut: Some(0), size: 40_000, attributes, pages }],
+            changes: vec![FileChange {
+                file,
+                cut: Some(0),
+                size: 40_000,
+                attributes,
+                pages,
+                blank,
+            }],
             places: vec![Placement { hidden: 3, path: Path::from(*b"new\xff") }],
             removals: vec![Removal { path: Path::from(*b"old"), ino: u64::MAX }],
         }

@@ -1,16 +1,15 @@
 //! `controller`: drops what costs less to fetch again, probably, than to write to flash.
 //!
-//! When RAM is full, the least recently used file is dropped if its chance of a later use, times
-//! `price`, is below its chance of none: a file that comes back is fetched and then written.
-//! Otherwise the file that is most likely to be used again goes to flash: the others grow older in
-//! RAM, and their chance of a later use falls. The chances are learned from all files
+//! When RAM is full, the least recently used file is dropped if its chance of a later use is below
+//! a threshold, with which the bytes expected back stay within the share `again`, and if this
+//! chance, times `price`, is below its chance of none: a file that comes back is fetched and then
+//! written. Otherwise the file that is most likely to be used again goes to flash: the others grow
+//! older in RAM, and their chance of a later use falls. The chances are learned from all files
 //! ([`chances`]), because uses of files on flash are seen as well, and corrected by what really
 //! came back.
 //!
-//! The share `again` is a ceiling on the bytes that really came back. Drops of which it is not
-//! known yet whether they come back have a limit of their own, which grows with drops that have
-//! proved right: a cache whose files come back shows it at a small cost. A file that came back once
-//! is written. `cap-mib` bounds the cost of a program that uses at once every dropped file that is
+//! The share `again` is a ceiling on the bytes that really came back. A file that came back once is
+//! written. `cap-mib` bounds the cost of a program that uses at once every dropped file that is
 //! remembered.
 
 use super::{
@@ -25,12 +24,14 @@ use flashsift_events::{
     event::{Action, Event, Micros},
     params::{Param, ParamKind},
 };
+use threshold::Threshold;
 use tracked::{Key, Known, Residence, Tracked};
 
 mod chances;
 mod rings;
 #[cfg(test)]
 mod tests;
+mod threshold;
 mod tracked;
 
 pub(super) const SPEC: Spec = Spec {
@@ -46,7 +47,6 @@ pub(super) const SPEC: Spec = Spec {
             price: number("price"),
             cap_bytes: (number("cap-mib") * f64::from(1 << 20)) as u64,
             settle_us: params.duration_us(PARAMS, "settle"),
-            trial_bytes: setup.budget_bytes / TRIAL,
         };
         Ok(Box::new(OnPressure::new(setup, Controller::new(settings, number("ghosts") as usize))))
     },
@@ -96,10 +96,6 @@ const BUSY_MAX: usize = 16;
 const DOUBT: f64 = 2.0;
 /// Bytes that should have come back for which the doubt counts.
 const DOUBT_BYTES: f64 = 1_048_576.0;
-/// Part of the RAM that may be dropped before any drop has proved right.
-const TRIAL: u64 = 16;
-/// Bytes that may be dropped for each byte whose drop has proved right.
-const TRUST: u64 = 3;
 /// Largest factor; the smallest is its inverse.
 const ERROR_MAX: f64 = 8.0;
 
@@ -108,7 +104,6 @@ struct Settings {
     price: f64,
     cap_bytes: u64,
     settle_us: Micros,
-    trial_bytes: u64,
 }
 
 struct Controller {
@@ -116,6 +111,7 @@ struct Controller {
     chances: Chances,
     tracked: Tracked,
     returns: Returns,
+    threshold: Threshold,
     /// Time at which the files last passed their levels.
     tick_us: Option<Micros>,
 }
@@ -123,6 +119,7 @@ struct Controller {
 impl Controller {
     fn new(settings: Settings, ghosts: usize) -> Self {
         Self {
+            threshold: Threshold::new(settings.again),
             settings,
             chances: Chances::new(),
             tracked: Tracked::new(ghosts),
@@ -173,23 +170,24 @@ impl Controller {
         (fetched / (self.tracked.due_bytes() + DOUBT_BYTES)).clamp(ERROR_MAX.recip(), ERROR_MAX)
     }
 
+    /// Returns a chance, corrected by what really came back.
+    fn corrected(&self, chance: f32) -> f64 {
+        (f64::from(chance) * self.error()).min(1.0)
+    }
+
     /// Returns the numbers that decide whether a file with this chance may be dropped.
     fn grounds(&self, file: &Held<Known>, chance: f32) -> Grounds {
         let bytes = file.bytes();
-        let chance = (f64::from(chance) * self.error()).min(1.0);
-        let (unproven_bytes, proven_bytes) = self.tracked.unproven_and_proven_bytes();
+        let chance = self.corrected(chance);
         let fetched_bytes = self.returns.fetched_bytes();
         let allowed_bytes = self.settings.again * (self.returns.own_bytes() + bytes) as f64;
-        // So many may all come back.
-        let harmless_bytes = (allowed_bytes as u64).saturating_sub(fetched_bytes);
-        let trusted_bytes = self.settings.trial_bytes + TRUST * proven_bytes;
         Grounds {
             fetched_bytes: fetched_bytes as f64,
             allowed_bytes,
-            unproven_bytes: unproven_bytes + bytes,
-            trusted_bytes: trusted_bytes.max(harmless_bytes),
             dropped_bytes: self.tracked.dropped_bytes() + bytes,
             cap_bytes: self.settings.cap_bytes,
+            chance,
+            threshold: self.threshold.chance(),
             cost: chance * self.settings.price,
             gain: 1.0 - chance,
             came_back: self.returns.has(&file.name),
@@ -212,14 +210,12 @@ struct Grounds {
     fetched_bytes: f64,
     /// The share `again` of the other bytes that have left RAM.
     allowed_bytes: f64,
-    /// Bytes of dropped files, with this one, of which it is not known yet whether they come back.
-    unproven_bytes: u64,
-    /// The most of them. The first few drops show; then drops may grow with what has proved right,
-    /// as senders in a network grow the data that is on its way.
-    trusted_bytes: u64,
     /// Bytes of dropped files that are remembered, with this one.
     dropped_bytes: u64,
     cap_bytes: u64,
+    /// Chance of a later use, and what it must be below.
+    chance: f64,
+    threshold: f64,
     /// Price of the bytes that will probably be fetched again, and bytes that the drop probably
     /// keeps from flash, each for a byte of the file. One that comes back is written then.
     cost: f64,
@@ -231,8 +227,8 @@ struct Grounds {
 impl Grounds {
     fn allow_drop(&self) -> bool {
         self.fetched_bytes <= self.allowed_bytes
-            && self.unproven_bytes <= self.trusted_bytes
             && self.dropped_bytes <= self.cap_bytes
+            && self.chance < self.threshold
             && self.cost < self.gain
             && !self.came_back
     }
@@ -241,15 +237,11 @@ impl Grounds {
         explanation
             .at_most("fetched again, bytes", self.fetched_bytes, self.allowed_bytes)
             .at_most(
-                "dropped and not proved right, bytes",
-                self.unproven_bytes as f64,
-                self.trusted_bytes as f64,
-            )
-            .at_most(
                 "dropped and remembered, bytes",
                 self.dropped_bytes as f64,
                 self.cap_bytes as f64,
             )
+            .below("corrected chance", self.chance, self.threshold)
             .below("chance times price", self.cost, self.gain)
             .below("times it came back", u8::from(self.came_back).into(), 1.0)
     }
@@ -373,7 +365,9 @@ impl Judge for Controller {
         }
     }
 
-    fn leaves(&mut self, _: Micros, file: &Held<Known>, verdict: Verdict) {
+    fn leaves(&mut self, now: Micros, file: &Held<Known>, verdict: Verdict) {
+        let chance = self.peek_chance(now, file);
+        self.threshold.left(self.corrected(chance), file.bytes());
         self.returns.left(file.bytes());
         let key = match verdict {
             Verdict::Drop => Key::of_path(&file.name),
@@ -442,6 +436,7 @@ impl Judge for Controller {
         self.chances.check();
         self.tracked.check();
         self.returns.check();
+        self.threshold.check();
         for slot in shelf.all() {
             let file = &shelf[slot];
             if file.list() != super::shelf::Shelved::Leaving {

@@ -44,6 +44,23 @@ pub(crate) fn in_parts(
     Ok(())
 }
 
+/// Returns the first hole of a file from this offset on, up to its size; `None`: there is none.
+/// Reserved blocks without data are holes.
+pub(crate) fn hole_from(file: &File, at: u64, size: u64) -> Result<Option<Range<u64>>> {
+    let from = match rustix::fs::seek(file, SeekFrom::Hole(at)) {
+        Err(Errno::NXIO) => size,
+        from => from?,
+    };
+    if from >= size {
+        return Ok(None);
+    }
+    let end = match rustix::fs::seek(file, SeekFrom::Data(from)) {
+        Err(Errno::NXIO) => size,
+        end => end?,
+    };
+    Ok(Some(from..end.min(size)))
+}
+
 /// Copies content, owner, mode and attributes. Returns the number of bytes.
 pub(crate) fn copy(source: &File, target: &File) -> Result<u64> {
     let stat = rustix::fs::fstat(source)?;

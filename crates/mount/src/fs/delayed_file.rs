@@ -166,9 +166,12 @@ impl DelayedFile {
         self.pages.read().changed_outside
     }
 
-    /// The mount itself has changed the base.
-    pub(super) fn base_was_written(&self) {
-        if let Some(base) = &mut self.pages.write().base
+    /// An epoch with its changes failed, and may have written some of them to the base: the next
+    /// one has to contain it.
+    pub(super) fn taken_back(&self) {
+        let mut pages = self.pages.write();
+        pages.synced = true;
+        if let Some(base) = &mut pages.base
             && let Ok(stat) = rustix::fs::fstat(&base.file)
         {
             base.left = Left::new(&stat);

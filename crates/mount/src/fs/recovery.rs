@@ -1,14 +1,16 @@
 //! Applying the entries of a log after a crash, before anything else is done in BACKING.
 
 use super::beneath::{HIDDEN, LOG, hidden_name, open_beneath};
-use super::copying::in_parts;
+use super::copying::{hole_from, in_parts};
 use super::types::io;
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_events::structure::Extents;
 use flashsift_files::delayed::record::{
     Attributes, FileChange, FileRef, InodeId, Loss, Record, is_of_other_version, recovery,
 };
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, StatxFlags, Timespec, Timestamps, Uid,
+    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, StatxFlags, Timespec,
+    Timestamps, Uid,
 };
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -129,7 +131,8 @@ fn apply(dirs: Directories<'_>, log: &File, record: &Record, pages_at: u64) -> R
                 if io(file.metadata())?.len() < change.size {
                     rustix::fs::ftruncate(&file, change.size)?;
                 }
-                write_pages(&file, log, &runs)
+                write_pages(&file, log, &runs)?;
+                zero(&file, &change.blank)
             })?;
         }
     }
@@ -203,6 +206,29 @@ pub(super) fn write_pages(file: &File, log: &File, runs: &[(Range<u64>, u64)]) -
     Ok(())
 }
 
+/// Zeroes these pages, where the file has data.
+fn zero(file: &File, pages: &Extents) -> Result<()> {
+    let size = io(file.metadata())?.len();
+    for run in pages.iter() {
+        let range = run.start.saturating_mul(PAGE_BYTES)..run.end.saturating_mul(PAGE_BYTES);
+        let (mut at, end) = (range.start, range.end.min(size));
+        while at < end {
+            let hole = hole_from(file, at, end)?.unwrap_or(end..end);
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            if hole.start > at
+                && let Err(error) = rustix::fs::fallocate(file, flags, at, hole.start - at)
+            {
+                if error != Errno::OPNOTSUPP {
+                    return Err(error);
+                }
+                in_parts(at..hole.start, |at, zeros| io(file.write_all_at(zeros, at)))?;
+            }
+            at = hole.end;
+        }
+    }
+    Ok(())
+}
+
 /// Gives a file its owner, mode and time of write.
 pub(super) fn set_attributes(file: &File, wanted: Attributes) -> Result<()> {
     let has = rustix::fs::fstat(file)?;
@@ -214,8 +240,17 @@ pub(super) fn set_attributes(file: &File, wanted: Attributes) -> Result<()> {
     if rustix::fs::fstat(file)?.st_mode != wanted.mode {
         rustix::fs::fchmod(file, Mode::from_raw_mode(wanted.mode))?;
     }
-    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    set_modified(file, wanted)
+}
+
+/// Gives a file its time of write, unless it has it.
+pub(super) fn set_modified(file: &File, wanted: Attributes) -> Result<()> {
+    let has = rustix::fs::fstat(file)?;
     let (tv_sec, ns) = wanted.modified;
+    if (has.st_mtime, has.st_mtime_nsec as u32) == wanted.modified {
+        return Ok(());
+    }
+    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let modified = Timespec { tv_sec, tv_nsec: i64::from(ns) };
     rustix::fs::futimens(file, &Timestamps { last_access: omit, last_modification: modified })
 }

@@ -184,7 +184,7 @@ fn an_adversary_costs_no_more_than_the_cap() {
 #[test]
 fn a_deleted_file_does_not_come_back() {
     let mut controller = Controller::new(
-        Settings { again: 1.0, price: 1.0, cap_bytes: MIB, settle_us: DAY_US, trial_bytes: MIB },
+        Settings { again: 1.0, price: 1.0, cap_bytes: MIB, settle_us: DAY_US },
         100,
     );
     let known = controller.tracked.hold(0, FileId(1), Slot::default(), Row::new("/c/a"));
@@ -205,10 +205,8 @@ fn a_deleted_file_does_not_come_back() {
 // Promises: Sift 16.
 #[test]
 fn files_that_left_are_forgotten_in_order() {
-    let mut controller = Controller::new(
-        Settings { again: 1.0, price: 1.0, cap_bytes: MIB, settle_us: DAY_US, trial_bytes: MIB },
-        3,
-    );
+    let mut controller =
+        Controller::new(Settings { again: 1.0, price: 1.0, cap_bytes: MIB, settle_us: DAY_US }, 3);
     for n in 0..5 {
         let known = controller.tracked.hold(n, FileId(n), Slot::default(), Row::new("/c/a"));
         controller.tracked.leave(known, Key::Written(FileId(n)), 1);

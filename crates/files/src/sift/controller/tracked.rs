@@ -72,8 +72,6 @@ pub(super) struct File {
     slot_or_pages: u32,
     pub(super) row: Row,
     pub(super) level: u8,
-    /// Level at which it left RAM.
-    left_level: u8,
     kind: ResidenceKind,
 }
 
@@ -120,15 +118,6 @@ impl File {
         self.left_pages() * PAGE_BYTES
     }
 
-    /// Returns whether it has been away for about as long as it was idle before.
-    fn is_proven(&self) -> bool {
-        self.level >= self.left_level + 2 || usize::from(self.level) == LEVELS - 1
-    }
-
-    fn unproven_bytes(&self) -> u64 {
-        if self.is_dropped() && !self.is_proven() { self.bytes() } else { 0 }
-    }
-
     pub(super) fn is_dropped(&self) -> bool {
         self.kind == ResidenceKind::Dropped
     }
@@ -152,10 +141,6 @@ pub(super) struct Tracked {
     levels: Rings,
     left_max: usize,
     dropped_bytes: u64,
-    /// Bytes of dropped files that are not [proven](File::is_proven) yet.
-    unproven_bytes: u64,
-    /// Bytes of all dropped files that were proven.
-    proven_bytes: u64,
     /// Bytes of dropped files that should have come back by now.
     due_bytes: f64,
 }
@@ -171,8 +156,6 @@ impl Tracked {
             levels: Rings::new(LEVELS),
             left_max,
             dropped_bytes: 0,
-            unproven_bytes: 0,
-            proven_bytes: 0,
             due_bytes: 0.0,
         }
     }
@@ -194,12 +177,6 @@ impl Tracked {
         self.due_bytes
     }
 
-    /// Returns the bytes of the dropped files that have not been away for as long as they were idle
-    /// before, and the bytes of all that were.
-    pub(super) fn unproven_and_proven_bytes(&self) -> (u64, u64) {
-        (self.unproven_bytes, self.proven_bytes)
-    }
-
     /// Returns the bytes of the dropped files that are remembered.
     pub(super) fn dropped_bytes(&self) -> u64 {
         self.dropped_bytes
@@ -214,7 +191,6 @@ impl Tracked {
             slot_or_pages: slot.0,
             row,
             level: 0,
-            left_level: 0,
             kind: ResidenceKind::Ram,
         };
         let item = self.free.pop().unwrap_or_else(|| {
@@ -246,7 +222,6 @@ impl Tracked {
         }
         if file.is_dropped() {
             self.dropped_bytes -= file.bytes();
-            self.unproven_bytes -= file.unproven_bytes();
         }
         file
     }
@@ -269,7 +244,6 @@ impl Tracked {
         self.levels.push_newest(file.level.into(), item);
         if file.is_dropped() {
             self.dropped_bytes += file.bytes();
-            self.unproven_bytes += file.unproven_bytes();
         }
     }
 
@@ -290,7 +264,6 @@ impl Tracked {
         }
         let mut left = self.lift(file.0);
         left.leave(key, pages);
-        left.left_level = left.level;
         self.put(file.0, left);
         while self.index.len() > self.left_max {
             let Some(first) = self.rows.oldest(LEFT) else { return };
@@ -376,11 +349,7 @@ impl Tracked {
                 self.due_bytes += f64::from(now) * file.bytes() as f64;
             }
         }
-        let unproven = file.unproven_bytes();
         file.level = level;
-        let proven = unproven - file.unproven_bytes();
-        self.unproven_bytes -= proven;
-        self.proven_bytes += proven;
         self.files[item as usize] = file;
         self.levels.remove(item);
         self.levels.push_newest(level.into(), item);

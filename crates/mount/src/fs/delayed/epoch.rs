@@ -3,11 +3,12 @@
 use super::{Closer, Delayed, open_log};
 use crate::fs::backing::{INHERITED, keep_time};
 use crate::fs::beneath::{LOG, hidden_name, open_beneath};
-use crate::fs::copying::{copy, in_parts, set_times};
+use crate::fs::copying::{copy, hole_from, in_parts, set_times};
 use crate::fs::delayed_file::{Base, DelayedFile, Left};
 use crate::fs::namespace::Namespace;
 use crate::fs::recovery::{
-    apply_change, born_ns, open_in_any_case, remove, remove_hidden, set_attributes, write_pages,
+    apply_change, born_ns, open_in_any_case, remove, remove_hidden, set_attributes, set_modified,
+    write_pages,
 };
 use crate::fs::table::Table;
 use crate::fs::types::{Ino, Name, Names, ROOT, io};
@@ -15,7 +16,7 @@ use flashsift_events::page::PAGE_BYTES;
 use flashsift_events::structure::Extents;
 use flashsift_files::delayed::changes::Changes;
 use flashsift_files::delayed::plan::{
-    DeferredPages, EpochFile, EpochPlan, EpochStep, FileKey, Standing, is_written_anew,
+    DeferredPages, EpochFile, EpochPlan, EpochStep, FileKey, KnownFile, Log, Standing,
 };
 use flashsift_files::delayed::record::{
     Attributes, EntryHead, FileRef, InPlace, InodeId, Path, Removal,
@@ -41,7 +42,6 @@ struct Member {
     file: Arc<DelayedFile>,
     /// The changes that the epoch took.
     taken: Changes,
-    was_synced: bool,
     ino: Ino,
     /// The file in BACKING, unless it is new there.
     base: Option<Arc<File>>,
@@ -201,10 +201,13 @@ impl Delayed {
         };
         if is_empty {
             let _ = self.state.lock().schedule.taken(false);
+            closer.log.set_failed(false);
             return Ok(());
         }
         let captured = self.prepare_epoch(closer).and_then(|()| {
-            let mut staged = self.stage_new_files(whole);
+            // Until the plan's log takes its place.
+            closer.log.set_failed(true);
+            let mut staged = self.stage_new_files(closer, whole);
             let captured = self.capture_epoch(closer, whole, &mut staged);
             for unused in staged.into_values() {
                 let _ = self.backing.remove_temp(&hidden_name(unused.hidden));
@@ -213,7 +216,10 @@ impl Delayed {
         });
         let captured = match captured {
             Ok(Some(captured)) => captured,
-            Ok(None) => return Ok(()),
+            Ok(None) => {
+                closer.log.set_failed(false);
+                return Ok(());
+            }
             Err(error) => {
                 self.epoch_waits();
                 return Err(error);
@@ -241,17 +247,15 @@ impl Delayed {
     fn prepare_epoch(&self, closer: &mut Closer) -> Result<()> {
         self.backing.refuse_if_read_only()?;
         self.log_file(closer)?;
-        let growing = {
-            let table = self.table();
-            let grows = |file: &Arc<DelayedFile>| {
-                let pages = file.pages.read();
-                let base = pages.base.as_ref()?;
-                let below = pages.changes.below();
-                (pages.changes.size() > below).then(|| (reference(&table, base), below))
-            };
-            table.delayed().values().filter_map(grows).collect()
-        };
-        let prepared = closer.log.prepare(growing, closer.held.len() > HELD);
+        if closer.log.has_failed() {
+            // The head of that epoch may be on flash: it must not count once its files change.
+            let at = closer.log.bytes();
+            let log = self.log_file(closer)?;
+            io(log.write_all_at(&[0; PAGE_BYTES as usize], at))?;
+            self.flush_log(log)?;
+        }
+        let known = self.known_files(&closer.log)?;
+        let prepared = closer.log.prepare(known, closer.held.len() > HELD);
         self.checkpoint(closer, &prepared.checkpoint)?;
         if prepared.commits {
             self.backing.sync_all(false)?;
@@ -261,6 +265,38 @@ impl Delayed {
         }
         closer.log = prepared.log;
         Ok(())
+    }
+
+    /// The files that BACKING has and that have changed.
+    fn known_files(&self, log: &Log) -> Result<Vec<KnownFile>> {
+        let of_file = |table: &Table, file: &DelayedFile| {
+            let pages = file.pages.read();
+            let (base, changes) = (pages.base.as_ref()?, &pages.changes);
+            let (size, mut changed) = (changes.below(), Extents::default());
+            let within = changes.pages().parts(0..size.div_ceil(PAGE_BYTES));
+            within.for_each(|run| changed.insert(run));
+            let grows = changes.size() > size;
+            let is_known = grows || !changed.is_empty() || log.has_failed();
+            let known = || (reference(table, base), base.file.clone(), size, grows, changed);
+            is_known.then(known)
+        };
+        let all: Vec<_> = {
+            let table = self.table();
+            table.delayed().values().filter_map(|file| of_file(&table, file)).collect()
+        };
+        let mut known = Vec::new();
+        for (file, base, size, grows, changed) in all {
+            let stat = rustix::fs::fstat(&base)?;
+            // Pages of an epoch that failed would show when the file grows again.
+            if log.has_failed() && stat.st_size as u64 > size {
+                rustix::fs::ftruncate(&base, size)?;
+            }
+            let looks = !changed.is_empty() && !log.is_listed(file.id);
+            let holes = if looks { holes(&base, size)? } else { Extents::default() };
+            let attributes = attributes(&stat);
+            known.push(KnownFile { file, size, attributes, grows, changed, holes });
+        }
+        Ok(known)
     }
 
     /// Writes these pages, which only the log has, to their place. Files that need no RAM any more
@@ -329,14 +365,14 @@ impl Delayed {
     /// Copies new files to hidden names while applications go on, as far as that is possible: the
     /// capture, for which every application waits, then copies those alone that changed since.
     /// A capture of 12,000 new files took more than a second.
-    fn stage_new_files(&self, whole: bool) -> StagedFiles {
+    fn stage_new_files(&self, closer: &Closer, whole: bool) -> StagedFiles {
         let mut staged = StagedFiles::new();
         let candidates = Self::candidates(&self.table());
         let is_new = |candidate: &&Candidate| {
             let pages = candidate.file.pages.read();
             let standing = Standing { synced: pages.synced, moved: false };
             let is_new = match &pages.base {
-                Some(base) => is_written_anew(&pages.changes) && !has_flags(&base.file),
+                Some(base) => closer.writes_anew(base, &pages.changes),
                 None => true,
             };
             is_new && standing.is_included(whole)
@@ -505,10 +541,7 @@ impl Delayed {
         let mut numbers = Vec::new();
         for candidate in &candidates {
             let pages = candidate.file.pages.read();
-            let base = pages
-                .base
-                .as_ref()
-                .filter(|base| !is_written_anew(&pages.changes) || has_flags(&base.file));
+            let base = pages.base.as_ref().filter(|base| !closer.writes_anew(base, &pages.changes));
             let missing = if base.is_some() { &candidate.missing } else { &candidate.names };
             let named = missing.iter().map(|(dir, name)| path(table, *dir, name));
             let names: Option<Vec<Path>> = named.collect();
@@ -543,6 +576,7 @@ impl Delayed {
         let mut head = EntryHead::new(plan.numbers, &plan.record);
         let mut run = || -> Result<()> {
             self.new_files_fit(&plan, &candidates, staged)?;
+            closer.allocate_head(&plan)?;
             for step in &plan.capture {
                 if let EpochStep::Create { file, hidden } = step
                     && staged.get(file).is_some_and(|copied| copied.hidden == *hidden)
@@ -562,18 +596,18 @@ impl Delayed {
             for hidden in made.hidden {
                 let _ = self.backing.remove_temp(&hidden_name(hidden));
             }
-            candidates.iter().for_each(|candidate| candidate.file.base_was_written());
+            candidates.iter().for_each(|candidate| candidate.file.taken_back());
             return Err(error);
         }
         let mut members = Vec::new();
         for candidate in candidates {
             let mut pages = candidate.file.pages.write();
-            let (taken, was_synced) = (pages.changes.take(), pages.synced);
+            let taken = pages.changes.take();
             (pages.synced, pages.in_flight) = (false, true);
             drop(pages);
             let Candidate { ino, file, names, .. } = candidate;
             let base = made.new.remove(&ino).map_or_else(|| file.base_file(), |(_, open)| open);
-            members.push(Member { file, taken, was_synced, ino, base, names });
+            members.push(Member { file, taken, ino, base, names });
         }
         let (before, head) = (Schedule::new(0), head.end());
         Ok(Captured { plan, members, places, removals: removed, before, head, new_bytes })
@@ -645,24 +679,26 @@ impl Delayed {
                 made.hidden.push(*hidden);
                 Ok(0)
             }
-            EpochStep::Grow { file, from } => {
+            EpochStep::Place { file, pages: placed } => {
                 let candidate = candidate(candidates, *file)?;
                 let base = candidate.file.base_file().ok_or(Errno::IO)?;
                 let pages = candidate.file.pages.read();
                 let (ram, size) = (open(*file)?, pages.changes.size());
-                let mut grown = 0;
-                for run in pages.changes.pages().parts(*from..u64::MAX) {
+                let mut written = 0;
+                for run in placed.iter() {
                     let range = run.start * PAGE_BYTES..(run.end * PAGE_BYTES).min(size);
                     in_parts(range, |at, bytes| {
                         io(ram.read_exact_at(bytes, at))?;
-                        grown += bytes.len() as u64;
+                        written += bytes.len() as u64;
                         io(base.write_all_at(bytes, at))
                     })?;
                 }
                 if io(base.metadata())?.len() < size {
                     rustix::fs::ftruncate(&base, size)?;
                 }
-                Ok(grown)
+                // With the same commit as the data.
+                set_modified(&base, attributes(&self.store.stat(*file)?))?;
+                Ok(written)
             }
             EpochStep::Append { file, pages, at } => {
                 let (ram, log) = (open(*file)?, closer.file.as_ref().ok_or(Errno::IO)?);
@@ -703,10 +739,9 @@ impl Delayed {
         for member in &captured.members {
             let mut pages = member.file.pages.write();
             pages.changes.put_back(&member.taken);
-            pages.synced |= member.was_synced;
             pages.in_flight = false;
             drop(pages);
-            member.file.base_was_written();
+            member.file.taken_back();
         }
         if unseen {
             // A record that may be on flash needs them.
@@ -914,6 +949,22 @@ fn candidate(all: &[Candidate], ino: Ino) -> Result<&Candidate> {
 }
 
 impl Closer {
+    /// Whether a file of BACKING is replaced by a new one.
+    fn writes_anew(&self, base: &Base, changes: &Changes) -> bool {
+        self.log.is_written_anew(base.id(), changes) && !has_flags(&base.file)
+    }
+
+    /// Gives the head of an entry its blocks before the commit that it waits for: otherwise the
+    /// flush of the log is a second commit.
+    fn allocate_head(&self, plan: &EpochPlan) -> Result<()> {
+        let log = self.file.as_ref().ok_or(Errno::IO)?;
+        let len = io(log.metadata())?.len();
+        if len >= plan.pages_at || !plan.commit.contains(&EpochStep::Commit) {
+            return Ok(());
+        }
+        in_parts(len..plan.pages_at, |at, zeros| io(log.write_all_at(zeros, at)))
+    }
+
     /// An entry is durable.
     fn supersedes(&mut self, plan: &EpochPlan) {
         if plan.record.in_place == InPlace::Everything {
@@ -927,6 +978,17 @@ fn hold(held: &mut Vec<OwnedFd>, removed: OwnedFd) {
     if born_ns(&removed) == 0 {
         held.push(removed);
     }
+}
+
+/// The pages of a file of this size that are zeros without a read: holes and reserved blocks.
+fn holes(file: &File, size: u64) -> Result<Extents> {
+    let (mut holes, mut at) = (Extents::default(), 0);
+    while let Some(hole) = hole_from(file, at, size)? {
+        let end = if hole.end == size { size.div_ceil(PAGE_BYTES) } else { hole.end / PAGE_BYTES };
+        holes.insert(hole.start.div_ceil(PAGE_BYTES)..end);
+        at = hole.end;
+    }
+    Ok(holes)
 }
 
 /// Whether it has flags that a new file would lack.
@@ -961,6 +1023,61 @@ mod tests {
     use crate::Fs;
     use crate::{Access, Caller, Config, ROOT, Store};
     use std::fs;
+    use std::path::Path as FsPath;
+
+    /// `prepare` fills BACKING.
+    fn mount(folder: &tempfile::TempDir, prepare: impl FnOnce(&FsPath)) -> Fs {
+        for name in ["backing", "store"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        prepare(&folder.path().join("backing"));
+        let backing = File::open(folder.path().join("backing")).unwrap();
+        let store = Store::in_dir(&folder.path().join("store")).unwrap();
+        let delayed = vec![("*.db".to_owned(), 60_000_000)];
+        Fs::new(backing.into(), store, Config { delayed, ..Config::default() }).unwrap()
+    }
+
+    /// An epoch that failed had filled holes of a file and added pages to it. Its next epoch could
+    /// leave the file out, so that a crash left both there. If the file was cut and grew again, its
+    /// new part had the old pages.
+    // Promises: Mount 75.
+    #[test]
+    fn an_epoch_that_failed_leaves_nothing_in_place() {
+        const PAGE: usize = PAGE_BYTES as usize;
+        let folder = tempfile::tempdir().unwrap();
+        let mount = mount(&folder, |backing| {
+            File::create(backing.join("a.db")).unwrap().set_len(20 * PAGE_BYTES).unwrap();
+        });
+        let attr = mount.lookup(ROOT, OsStr::new("a.db")).unwrap();
+        let (open, _) = mount.open(0, attr.ino).unwrap();
+        let write = |page: u64, bytes: &[u8]| {
+            mount.write(Access::default(), open, page * PAGE_BYTES, bytes).unwrap();
+        };
+        write(1, &[1; PAGE]);
+        write(20, &[2; 8 * PAGE]);
+        let mut closer = mount.delayed.closer.lock();
+        mount.delayed.prepare_epoch(&mut closer).unwrap();
+        closer.log.set_failed(true);
+        let mut staged = StagedFiles::new();
+        let captured =
+            mount.delayed.capture_epoch(&mut closer, true, &mut staged).unwrap().unwrap();
+        let below = || fs::read(folder.path().join("backing/a.db")).unwrap();
+        assert_eq!((below().len(), below()[PAGE]), (28 * PAGE, 1));
+        mount.delayed.take_back(captured, true);
+        drop(closer);
+        for pages in [22, 28] {
+            let size = Some(pages * PAGE_BYTES);
+            let resize = crate::Changes { size, ..crate::Changes::default() };
+            mount.set_attr(0, attr.ino, &resize).unwrap();
+        }
+        mount.delayed.end_epoch(Ending::Synced).unwrap();
+        let mut expected = vec![0; 28 * PAGE];
+        expected[PAGE..2 * PAGE].fill(1);
+        expected[20 * PAGE..22 * PAGE].fill(2);
+        assert!(below() == expected);
+        mount.release(0, open);
+        mount.check();
+    }
 
     /// While an epoch of 12,000 new files was captured, every application waited for their copies:
     /// more than a second. They are copied before, and the capture copies those again that changed
@@ -969,14 +1086,7 @@ mod tests {
     #[test]
     fn a_capture_copies_only_files_that_changed_since_they_were_staged() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["backing", "store"] {
-            fs::create_dir(folder.path().join(name)).unwrap();
-        }
-        let backing = File::open(folder.path().join("backing")).unwrap();
-        let store = Store::in_dir(&folder.path().join("store")).unwrap();
-        let delayed = vec![("*.db".to_owned(), 60_000_000)];
-        let mount =
-            Fs::new(backing.into(), store, Config { delayed, ..Config::default() }).unwrap();
+        let mount = mount(&folder, |_| {});
         let us = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let caller = Caller { uid: us.0, gid: us.1, tid: 0, umask: 0 };
         let open = ["same.db", "written.db", "mode.db", "gone.db"].map(|name| {
@@ -986,7 +1096,7 @@ mod tests {
         });
         let mut closer = mount.delayed.closer.lock();
         mount.delayed.prepare_epoch(&mut closer).unwrap();
-        let mut staged = mount.delayed.stage_new_files(true);
+        let mut staged = mount.delayed.stage_new_files(&closer, true);
         assert_eq!(staged.len(), 4);
         let [same, ..] = open.each_ref().map(|(attr, ..)| staged[&attr.ino].hidden);
         mount.write(Access::default(), open[1].1, 0, b"newer").unwrap();
