@@ -1,8 +1,8 @@
 """Simulate mounts with each sifter, and with none: bytes at the device; JSON lines.
 
     mounted.py PROGRAM           # each recording from its beginning
-    mounted.py PROGRAM --warm    # recordings of a browser's days from their middle on: the profile is
-                                 # on flash, and the mount new
+    mounted.py PROGRAM --warm    # recordings of a browser's days from their middle on: the
+                                 # profile is on flash, and the mount new
 """
 
 import csv
@@ -19,22 +19,22 @@ sys.path.insert(0, str(ROOT / "experiments/cachesifter"))
 
 from frontier import TRACES  # noqa: E402
 
-SIFTERS = ("keep", "controller", "touch", "reject-first", "drop-all", "oracle")
+SIFTERS = ("keep", "controller", "touch", "reject-first", "drop-all")
 WARM = ("browser-days-1", "browser-days-2", "browser-days-4", "browser-days-5")
 BUDGETS_MIB = (8, 16, 32, 64)
 PAGE = 4096
 KEYS = ("kept_share", "fetched_again_share", "dropped_bytes")
 
 
-def simulated(program, trace, path, patterns, split):
+def simulated(program, sifters, trace, path, patterns, split):
     words = [program, "compare", path, "--json", "-q", "--as-mounted",
-             "--metadata", "ext4", "--sift", ",".join(SIFTERS)]
+             "--metadata", "ext4", "--sift", ",".join(sifters)]
     # Half of `--memory` is the RAM of the mount.
     words += ["--memory", ",".join(f"{2 * mib}MiB" for mib in BUDGETS_MIB)]
     words += [word for text in patterns for word in ("--droppable", text)]
     done = subprocess.run([str(word) for word in words], check=True, stdout=subprocess.PIPE, text=True)
     for record in map(json.loads, done.stdout.splitlines()):
-        if record["sifter"] not in SIFTERS:
+        if record["sifter"] not in sifters:
             continue
         yield {"trace": trace, "split": split, "budget_mib": record["memory_bytes"] >> 21,
                "sifter": record["sifter"], "droppable_bytes": record["flash_bytes"],
@@ -46,7 +46,7 @@ def simulated(program, trace, path, patterns, split):
 
 
 def later_half(program, path, folder):
-    """A recording from its middle on; it begins with the names and sizes of the files that are there."""
+    """A recording from its middle on, behind the names and sizes of the files that are there."""
     whole, half = folder / f"{path.stem}.csv", folder / f"{path.stem}-half.csv"
     subprocess.run([program, "import", path, "-q", "-o", whole], check=True, stderr=subprocess.DEVNULL)
     with open(whole, newline="") as file:
@@ -94,7 +94,9 @@ def main():
         def rows_of(name):
             path, *others = TRACES[name]
             path = ROOT / "testdata" / path
-            return list(simulated(program, name, later_half(program, path, Path(folder)) if warm else path, *others))
+            if not warm:
+                return list(simulated(program, SIFTERS, name, path, *others))
+            return list(simulated(program, (*SIFTERS, "oracle"), name, later_half(program, path, Path(folder)), *others))
 
         of = pool.map(rows_of, WARM if warm else TRACES)
         for rows in of:

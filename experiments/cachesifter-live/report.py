@@ -179,7 +179,7 @@ def ceiled_table(rows):
 
 def mounted_table(rows):
     of = {(row["trace"], row["budget_mib"], row["sifter"]): row for row in rows}
-    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep", "oracle")]
+    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep")]
     cells = []
     for trace, split, mib in dict.fromkeys((row["trace"], row["split"], row["budget_mib"]) for row in rows):
         keep = of[trace, mib, "keep"]
@@ -193,7 +193,7 @@ def mounted_table(rows):
 
 def mounted_sum_table(rows):
     of = {(row["trace"], row["budget_mib"], row["sifter"]): row for row in rows}
-    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep", "oracle")]
+    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep")]
     cells = []
     for mib in sorted({row["budget_mib"] for row in rows}):
         for name in sifters:

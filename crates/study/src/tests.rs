@@ -331,7 +331,11 @@ fn the_reference_gains_nothing_over_itself() {
 #[test]
 fn offline_policies_are_left_out_of_all_where_they_do_not_fit() {
     let trace = trace();
-    let limit = trace.held_bytes() as u64 + 4 * 6000;
+    let whole = Study::new(&trace, request(&["all"], &[4])).unwrap();
+    let plan = whole.plan().unwrap();
+    // The trace and any cell, and hardly more: the future of a trace is longer.
+    let largest = plan.cells().iter().map(|cell| cell.memory_bytes).max().unwrap();
+    let limit = trace.held_bytes() as u64 + largest + 100;
     let limited =
         |policies: &[&str]| Request { memory_limit_bytes: limit, ..request(policies, &[4]) };
     let study = Study::new(&trace, limited(&["all"])).unwrap();

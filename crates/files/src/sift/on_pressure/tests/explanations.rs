@@ -156,8 +156,8 @@ fn explanations_are_consistent_with_decisions() {
     assert!(unexpected.is_empty(), "{unexpected:#?}");
 }
 
-/// The numbers of a decision by hand: files of one page, of which RAM holds three. A fetched byte is
-/// so dear that no file is dropped.
+/// The numbers of a decision by hand: files of one page, of which RAM holds three. A fetched byte
+/// is so dear that no file is dropped.
 // Promises: Sift 17.
 #[test]
 fn a_write_of_the_controller_by_hand() {
