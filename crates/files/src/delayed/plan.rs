@@ -63,7 +63,8 @@ pub struct KnownFile {
 pub struct EpochFile {
     /// Its number.
     pub key: FileKey,
-    /// The file that BACKING has of it; `None`: it is new, or written anew ([`is_written_anew`]).
+    /// The file that BACKING has of it; `None`: it is new, or written anew
+    /// ([`Log::is_written_anew`]).
     pub base: Option<FileRef>,
     /// How it differs from that.
     pub changes: Changes,
