@@ -49,7 +49,7 @@ pub struct Cell<'a> {
     /// Whether places that become free are discarded.
     pub discards: bool,
     /// The file system whose own writes are added. It suits the trace and the layout
-    /// ([`metadata::Selection::suits`]), and the trace has the table of operations.
+    /// ([`metadata::MetadataSpec::suits`]), and the trace has the table of operations.
     pub metadata: Option<&'a metadata::Selection>,
     /// The read-ahead; `None`: only what is asked for is read, and prefetches are not counted. The
     /// trace has the table of reads as far as the model reaches

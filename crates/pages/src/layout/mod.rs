@@ -3,7 +3,7 @@
 //! A layout that allocates late gives a page its place when the page is written back. A layout that
 //! allocates early does so when the page first becomes dirty in the cache ([`Layout::dirtied`]).
 //! The LBA of a request is fixed when the request is emitted. Policies that order frames by address
-//! see an [`Address`].
+//! see an [`Address`](flashsift_events::address::Address).
 //!
 //! A layout is one file and one line in [`ALL`].
 
