@@ -220,11 +220,6 @@ impl Log {
         }
     }
 
-    /// Returns the number of the next epoch.
-    pub fn next_epoch(&self) -> u64 {
-        self.next
-    }
-
     /// Returns whether flash is to get a new file in place of one that it has, rather than its
     /// changes.
     ///

@@ -923,16 +923,8 @@ pub fn history(seed: u64, cuts: u64, fault: Option<Fault>) -> Result<u64, String
     cut(seed, cuts, fault, false)
 }
 
-/// The same, but in each cut flash loses a byte of an entry that was durable before the last one.
-/// Returns how many recoveries went on in spite of it.
-///
-/// # Errors
-///
-/// The cut after which the files were those of no epoch that they may be of.
-pub fn rotten_history(seed: u64, cuts: u64) -> Result<u64, String> {
-    cut(seed, cuts, None, true)
-}
-
+/// The same. If it `rots`, flash loses in each cut a byte of an entry that was durable before the
+/// last one; the number is that of recoveries that went on in spite of it.
 fn cut(seed: u64, cuts: u64, fault: Option<Fault>, rots: bool) -> Result<u64, String> {
     const STEPS: usize = 150;
     let mut group = Group::new(seed, fault);
@@ -1011,7 +1003,7 @@ mod tests {
     // Promises: Mount 76.
     #[test]
     fn a_bad_byte_in_the_log_mixes_no_epochs() {
-        let went_on: u64 = (0..500).map(|seed| rotten_history(seed, 20).unwrap()).sum();
+        let went_on: u64 = (0..500).map(|seed| cut(seed, 20, None, true).unwrap()).sum();
         assert!((1000..9900).contains(&went_on), "{went_on} of 10,000");
     }
 

@@ -58,11 +58,6 @@ impl Schedule {
         self.synced_by = Some(self.synced_by.map_or(by, |known| known.min(by)));
     }
 
-    /// Returns whether a sync waits.
-    pub fn has_synced(&self) -> bool {
-        self.synced_by.is_some()
-    }
-
     /// Returns whether the last attempt failed.
     pub fn is_failing(&self) -> bool {
         self.retry_us.is_some()
@@ -133,7 +128,7 @@ mod tests {
         assert_eq!(schedule.due(130), Some(Ending::Synced));
         let _ = schedule.taken(true);
         schedule.succeeded();
-        assert_eq!((schedule.deadline(), schedule.has_synced()), (Some(1510), false));
+        assert_eq!(schedule.deadline(), Some(1510), "no sync waits any more");
         assert_eq!(schedule.due(1510), Some(Ending::Aged));
         let _ = schedule.taken(false);
         assert_eq!(schedule.deadline(), None);

@@ -39,12 +39,6 @@ pub struct ArmTotals {
 }
 
 impl ArmTotals {
-    /// Returns the cost of a byte that programs wrote, bytes.
-    pub fn cost_per_byte(&self) -> Option<f64> {
-        let own_bytes = self.counts.own_bytes();
-        (own_bytes > 0).then(|| self.counts.cost_bytes() / own_bytes as f64)
-    }
-
     /// Returns the mean time of an open, microseconds.
     pub fn mean_open_us(&self) -> Option<f64> {
         mean_open_us(&self.counts)

@@ -258,8 +258,10 @@ impl Linux {
         descriptor.mmap_miss = descriptor.mmap_miss.saturating_sub(pages);
     }
 
-    /// Reads pages that an application announced (`POSIX_FADV_WILLNEED`, `readahead`).
-    pub fn will_need(
+    /// Reads pages that an application announced (`POSIX_FADV_WILLNEED`, `readahead`). Traces do not
+    /// tell that; the recordings of real readers do.
+    #[cfg(test)]
+    pub(super) fn will_need(
         &self,
         descriptor: &Descriptor,
         request: ReadRequest,
