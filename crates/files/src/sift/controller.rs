@@ -8,6 +8,9 @@
 //! ([`chances`]), because uses of files on flash are seen as well, and corrected by what really
 //! came back.
 //!
+//! While a cache is new, nearly all that leaves RAM comes back, and nothing is known yet. So no
+//! chance is below that of [`cold`], which falls to 0 as `cold-mib` leave RAM.
+//!
 //! The share `again` is a ceiling on the bytes that really came back. A file that came back once is
 //! written. `cap-mib` bounds the cost of a program that uses at once every dropped file that is
 //! remembered.
@@ -20,6 +23,7 @@ use super::{
     shelf::{Held, Shelf, Slot},
 };
 use chances::{Chances, Row, level_of};
+use cold::Cold;
 use flashsift_events::{
     event::{Action, Event, Micros},
     params::{Param, ParamKind},
@@ -28,6 +32,7 @@ use threshold::Threshold;
 use tracked::{Key, Known, Residence, Tracked};
 
 mod chances;
+mod cold;
 mod rings;
 #[cfg(test)]
 mod tests;
@@ -48,7 +53,10 @@ pub(super) const SPEC: Spec = Spec {
             cap_bytes: (number("cap-mib") * f64::from(1 << 20)) as u64,
             settle_us: params.duration_us(PARAMS, "settle"),
         };
-        Ok(Box::new(OnPressure::new(setup, Controller::new(settings, number("ghosts") as usize))))
+        let cold_bytes = (number("cold-mib") * f64::from(1 << 20)) as u64;
+        let cold = Cold::new(cold_bytes, setup.droppable.clone());
+        let controller = Controller::new(settings, cold, number("ghosts") as usize);
+        Ok(Box::new(OnPressure::new(setup, controller)))
     },
 };
 
@@ -68,6 +76,12 @@ const PARAMS: &[Param] = &[
         name: "cap-mib",
         what: "most bytes of dropped files that may come back, in MiB",
         kind: ParamKind::Number { default: 1024.0, min: 0.0, max: 1e9 },
+    },
+    Param {
+        name: "cold-mib",
+        what: "a cache is taken to be new, and its files to come back, until so many MiB of it have \
+               left RAM",
+        kind: ParamKind::Number { default: 32.0, min: 0.0, max: 1e9 },
     },
     Param {
         name: "settle",
@@ -112,15 +126,17 @@ struct Controller {
     tracked: Tracked,
     returns: Returns,
     threshold: Threshold,
+    cold: Cold,
     /// Time at which the files last passed their levels.
     tick_us: Option<Micros>,
 }
 
 impl Controller {
-    fn new(settings: Settings, ghosts: usize) -> Self {
+    fn new(settings: Settings, cold: Cold, ghosts: usize) -> Self {
         Self {
             threshold: Threshold::new(settings.again),
             settings,
+            cold,
             chances: Chances::new(),
             tracked: Tracked::new(ghosts),
             returns: Returns::new(ghosts),
@@ -178,7 +194,7 @@ impl Controller {
     /// Returns the numbers that decide whether a file with this chance may be dropped.
     fn grounds(&self, file: &Held<Known>, chance: f32) -> Grounds {
         let bytes = file.bytes();
-        let chance = self.corrected(chance);
+        let chance = self.corrected(chance).max(self.cold.chance(self.returns.left_bytes()));
         let fetched_bytes = self.returns.fetched_bytes();
         let allowed_bytes = self.settings.again * (self.returns.own_bytes() + bytes) as f64;
         Grounds {
@@ -355,7 +371,8 @@ impl Judge for Controller {
             .with("price", self.settings.price)
             .with("fetched_again_bytes", self.returns.fetched_bytes() as f64)
             .with("left_ram_bytes", self.returns.left_bytes() as f64)
-            .with("again_share", self.settings.again);
+            .with("again_share", self.settings.again)
+            .with("cold_chance", self.cold.chance(self.returns.left_bytes()));
         match oldest {
             None => own,
             Some(oldest) => own
@@ -408,6 +425,9 @@ impl Judge for Controller {
 
     fn observe_outside_ram(&mut self, now: Micros, event: &Event<'_>) {
         let file = event.action.file().and_then(|file| self.tracked.find(Key::Written(file)));
+        if file.is_none() {
+            self.cold.observe(event, self.returns.left_bytes());
+        }
         match (&event.action, file) {
             // Of a dropped file, an application deletes the name in vain.
             (Action::Unbind { name, .. }, None) => {

@@ -98,9 +98,9 @@ fn explanations_are_consistent_with_decisions() {
         "touch:pause=1ms",
         "random:p=0.3",
         "s3-fifo:reads=2,ghosts=3",
-        "controller:again=0.5",
-        "controller:again=1,price=40",
-        "controller:again=1,cap-mib=0.01,ghosts=20",
+        "controller:again=0.5,cold-mib=0",
+        "controller:again=1,price=40,cold-mib=0",
+        "controller:again=1,cap-mib=0.01,cold-mib=0,ghosts=20",
         "cachesifter:model=burns,ms=1",
         "cachesifter:model=stays,ms=1",
         "cachesifter:model=stays,model2=lives,k1=3s,k2=9s,t1=2s",
@@ -164,8 +164,10 @@ fn a_write_of_the_controller_by_hand() {
     let (droppable, last) = (Droppable::matching(&["/d0/*".into()]), LastUses::default());
     let budget_bytes = 3 * (FILE_COST_BYTES + PAGE_BYTES);
     let setup = setup(budget_bytes, &droppable, &last);
-    let mut sifter =
-        Selection::parse("controller:again=0.5,price=200").unwrap().build(&setup).unwrap();
+    let mut sifter = Selection::parse("controller:again=0.5,cold-mib=0,price=200")
+        .unwrap()
+        .build(&setup)
+        .unwrap();
     sifter.record_explanations();
     for file in 1..4 {
         assert_eq!(decisions(&mut *sifter, file, create(file, "/d0/a")), []);
