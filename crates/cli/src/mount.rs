@@ -78,6 +78,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "T.parquet")]
     record: Option<PathBuf>,
 
+    /// With --record: tell also what cache files are copies of, by hashes of site and URL, kind and
+    /// type; whoever has the recording can find out which known sites were visited
+    #[arg(long, requires = "record")]
+    record_meaning: bool,
+
     /// Stay in the foreground, for service managers and to see the messages
     #[arg(long)]
     foreground: bool,
@@ -158,6 +163,7 @@ pub(crate) fn run(args: &Args, words: &[OsString]) -> anyhow::Result<()> {
         sift,
         reload: args.config.is_some().then(|| reload(args.clone(), mountpoint.clone())),
         record,
+        record_meaning: args.record_meaning,
         in_background: args.in_background,
         ..options(args.backing.clone(), mountpoint.clone(), wanted)
     })?)
@@ -186,6 +192,7 @@ fn options(backing: PathBuf, mountpoint: PathBuf, wanted: settings::Wanted) -> d
         trial: None,
         reload: None,
         record: None,
+        record_meaning: false,
         metrics: wanted.metrics,
         foreground: wanted.foreground,
         to_journal: crate::logging::to_journal,

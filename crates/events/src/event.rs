@@ -261,6 +261,20 @@ pub enum Action<'a> {
         /// foreground.
         app: MaybeOwned<'a, str>,
     },
+    /// A cache file holds a copy of this, as its content told at a close: hashes and classes. Only
+    /// recordings whose owner asks for it have the event (SEMANTICS, Mount 85).
+    Meaning {
+        /// The cache file.
+        file: FileId,
+        /// Kind of cache and type of the content, such as `chromium, image`.
+        what: MaybeOwned<'a, str>,
+        /// Hash of the site of the page that it belongs to.
+        site: u64,
+        /// Hash of the URL that it is a copy of.
+        url: u64,
+        /// The URL is of another site than the page.
+        third_party: bool,
+    },
 }
 
 impl Action<'_> {
@@ -283,6 +297,7 @@ impl Action<'_> {
             | Action::Place { file, .. }
             | Action::Folio { file, .. }
             | Action::Filled { file, .. }
+            | Action::Meaning { file, .. }
             | Action::Gone { file } => Some(*file),
             Action::Create(create) => Some(create.file),
             Action::SyncAll
@@ -341,6 +356,9 @@ impl Action<'_> {
             Action::TimeToLive { ttl_us } => Action::TimeToLive { ttl_us },
             Action::ControlGroup { path } => Action::ControlGroup { path: path.into_owned() },
             Action::Foreground { app } => Action::Foreground { app: app.into_owned() },
+            Action::Meaning { file, what, site, url, third_party } => {
+                Action::Meaning { file, what: what.into_owned(), site, url, third_party }
+            }
         }
     }
 }

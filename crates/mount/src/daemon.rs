@@ -95,6 +95,8 @@ pub struct Options {
     pub reload: Option<Reload>,
     /// Records every event.
     pub record: Option<StartRecording>,
+    /// The recording tells what cache files are copies of.
+    pub record_meaning: bool,
     /// Places at which metrics are served.
     pub metrics: Vec<Address>,
     /// Where the application in the foreground is looked up.
@@ -369,6 +371,7 @@ fn start(
         delayed: options.delayed.iter().map(|(of, time)| (of.clone(), micros(*time))).collect(),
         noatime: partly,
         writes_wait: !options.even_if_used,
+        tells_meaning: options.record_meaning,
         flusher: flusher_settings(),
         ..Config::default()
     };

@@ -132,7 +132,8 @@ impl Fs {
         let reservation = Reservation::new(backing.clone(), store.clone());
         let groups = Groups::new(&config.delayed);
         let device = BlockDevice::new(&backing.root);
-        let decider = Arc::new(Decider::new(clock, Account::new(config.flusher), sift));
+        let account = Account::new(config.flusher);
+        let decider = Arc::new(Decider::new(clock, account, sift, config.tells_meaning));
         let table = Table::new(backing.root_ino, reservation.metadata.clone());
         let names = Namespace::new(table, backing.clone(), store.clone(), decider.clone());
         let names = Arc::new(Mutex::new(names));

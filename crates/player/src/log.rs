@@ -50,6 +50,7 @@ fn meaning(action: &Action) -> Meaning {
         | Action::ControlGroup { .. }
         | Action::MemoryPressure { .. }
         | Action::TimeToLive { .. }
+        | Action::Meaning { .. }
         | Action::Foreground { .. } => Nothing,
         Action::Direct { .. } => Impossible("an access past a page cache"),
         Action::Folio { .. } => Impossible("a store through a mapping"),

@@ -80,6 +80,10 @@ impl Sink for Anonymize<'_> {
                 Action::Rename { names, .. } | Action::RenameDirectory { names } => {
                     *names = Renamed::owned(&self.path(&names.from), &self.path(&names.to));
                 }
+                // Anyone can compute the hash of a site, and look for it.
+                Action::Meaning { site, url, .. } => {
+                    (*site, *url) = (self.key.hash_one(*site), self.key.hash_one(*url));
+                }
                 // Names of programs and foreground applications stay: analyses compare traces by
                 // them. So do control groups, whose names are those of services and applications.
                 Action::Process { .. }

@@ -145,6 +145,7 @@ kinds! {
     Folio "folio",
     TimeToLive "time-to-live",
     Filled "filled",
+    Meaning "meaning",
 }
 
 /// Number of kinds in schema 2.
@@ -655,6 +656,14 @@ impl<'a> Row<'a> {
             Action::Foreground { ref app } => {
                 Self { names: [Some(app), None], ..Self::of_kind(Kind::Foreground) }
             }
+            Action::Meaning { file, ref what, site, url, third_party } => Self {
+                file: file.0,
+                offset: site,
+                len: url,
+                flag: third_party,
+                names: [Some(what), None],
+                ..Self::of_kind(Kind::Meaning)
+            },
             Action::Place { file, offset, len, at } => {
                 Self { file: file.0, offset, len, place: Some(at), ..Self::of_kind(Kind::Place) }
             }
@@ -729,6 +738,9 @@ impl<'a> Row<'a> {
             Kind::ControlGroup => Action::ControlGroup { path: name(0)? },
             Kind::TimeToLive => Action::TimeToLive { ttl_us: offset },
             Kind::Foreground => Action::Foreground { app: name(0)? },
+            Kind::Meaning => {
+                Action::Meaning { file, what: name(0)?, site: offset, url: len, third_party: flag }
+            }
             Kind::Place => {
                 let at = self.place.ok_or("a place is missing")?;
                 Action::Place { file, offset, len, at }
@@ -1074,6 +1086,7 @@ pub(crate) fn sample() -> Vec<u8> {
         Action::Write { open: None, file, offset: 4096, len: 4096, sync: false },
         Action::Folio { file, offset: 0, len: 16_384 },
         Action::Filled { file, offset: 4608, len: 3584 },
+        Action::Meaning { file, what: "pip, package".into(), site: 1, url: 2, third_party: true },
         Action::Close { open, file },
         Action::Rename { file, names: Renamed::owned("/data/a", "/data/b") },
         Action::Link { file, name: "/data/d/c".into() },

@@ -405,6 +405,7 @@ impl TrackEventWriter {
             | Action::Cause { .. }
             | Action::MemoryLines { .. }
             | Action::TimeToLive { .. }
+            | Action::Meaning { .. }
             | Action::ControlGroup { .. } => Ok(()),
         }
     }

@@ -118,6 +118,11 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         1 => any::<u32>().prop_map(|ttl| Action::TimeToLive { ttl_us: ttl.into() }),
         1 => name().prop_map(|app| Action::Foreground { app }),
         1 => name().prop_map(|path| Action::ControlGroup { path }),
+        1 => (file(), name(), any::<(u64, u64, bool)>()).prop_map(
+            |(file, what, (site, url, third_party))| {
+                Action::Meaning { file, what, site, url, third_party }
+            }
+        ),
         2 => (file(), range(), range()).prop_map(|(file, (offset, len), (at, most))| {
             Action::Place { file, offset, len: len.min(most), at }
         }),

@@ -391,6 +391,7 @@ impl TraceBuilder {
             | Action::ControlGroup { .. }
             | Action::TimeToLive { .. }
             | Action::MemoryPressure { .. }
+            | Action::Meaning { .. }
             | Action::Foreground { .. } => {}
         }
     }

@@ -33,11 +33,12 @@ const VALUES: [(&str, &str); 17] = [
     ("even_on", "--even-on"),
 ];
 /// Options without a value.
-const FLAGS: [(&str, &str); 4] = [
+const FLAGS: [(&str, &str); 5] = [
     ("no_passthrough", "--no-passthrough"),
     ("no_xattr", "--no-xattr"),
     ("even_if_used", "--even-if-used"),
     ("force", "--force"),
+    ("record_meaning", "--record-meaning"),
 ];
 /// Options that the kernel knows.
 const KERNEL: [&str; 11] = [

@@ -584,6 +584,7 @@ impl Sift for Keep {
             | Action::SyncDirectory { .. }
             | Action::Folio { .. }
             | Action::Filled { .. }
+            | Action::Meaning { .. }
             | Action::Foreground { .. } => {}
         }
     }

@@ -111,10 +111,11 @@ impl History {
                 Action::RenameDirectory { names: Renamed::owned("/d0", "/d1") }
             }
             17 if dice.below(10) == 0 => {
-                let (pressure, app) = (dice.below(2) == 0, MaybeOwned::owned_str("app"));
-                match pressure {
-                    true => Action::MemoryPressure { stalled_ppm: 7 },
-                    false => Action::Foreground { app },
+                let (what, text) = (dice.below(3), MaybeOwned::owned_str("app"));
+                match what {
+                    0 => Action::MemoryPressure { stalled_ppm: 7 },
+                    1 => Action::Foreground { app: text },
+                    _ => Action::Meaning { file, what: text, site: 1, url: 2, third_party: true },
                 }
             }
             _ => Action::Read { file, open, offset, len },

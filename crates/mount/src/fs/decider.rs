@@ -48,6 +48,8 @@ pub(crate) struct Decider {
     pub(super) processes: Processes,
     /// The sifter drops files, and wants to know the content of files that are closed.
     sifts: AtomicBool,
+    /// Events tell the meaning of files that are closed.
+    pub(super) tells_meaning: bool,
     /// The program in the foreground, as far as it is known.
     foreground: Mutex<String>,
 }
@@ -129,7 +131,7 @@ impl Stream {
 }
 
 impl Decider {
-    pub(crate) fn new(clock: Clock, account: Account, sift: Live) -> Decider {
+    pub(crate) fn new(clock: Clock, account: Account, sift: Live, tells_meaning: bool) -> Decider {
         let stream = Stream {
             sink: None,
             account,
@@ -149,6 +151,7 @@ impl Decider {
             waits: Waits::default(),
             processes: Processes::default(),
             sifts: AtomicBool::new(false),
+            tells_meaning,
             foreground: Mutex::default(),
         }
     }

@@ -18,7 +18,7 @@ use flashsift_events::event::{Action, FileId, OpenId};
 use flashsift_events::names::{is_kept_mapped, is_synced_database};
 use flashsift_events::page::PAGE_BYTES;
 use flashsift_events::structure::extents::pages_touched;
-use flashsift_files::sift::meaning::FileParts;
+use flashsift_files::sift::meaning::{self, FileParts};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 use std::fs::File;
@@ -235,6 +235,13 @@ impl Fs {
         let content = self.file_parts(open);
         let mut table = self.table();
         let Some(ended) = self.opens.get(open) else { return false };
+        if let Some(content) = &content
+            && self.decider.tells_meaning
+            && let Some((dir, name)) = table.node(ended.ino).and_then(|node| node.names.first())
+        {
+            let meaning = meaning::of(&table.path(*dir, name), content);
+            meaning.map(|meaning| self.decider.emit(at, meaning.told(ended.file)));
+        }
         // The number is free for others after its close.
         self.decider.emit(at, Action::Close { file: ended.file, open: Some(open) });
         drop(self.opens.remove(open));
@@ -249,7 +256,7 @@ impl Fs {
         passthrough
     }
 
-    /// The parts of an open file in RAM that tell its content, if a sifter wants to know them.
+    /// The parts of an open file in RAM that tell its content, if someone wants to know them.
     fn file_parts(&self, open: OpenId) -> Option<FileParts> {
         if !self.decider.wants_content() {
             return None;

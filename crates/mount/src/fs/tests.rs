@@ -8,12 +8,16 @@ use std::thread;
 use std::time::Duration;
 
 fn fs(folder: &tempfile::TempDir) -> Fs {
+    fs_with(folder, Config::default())
+}
+
+fn fs_with(folder: &tempfile::TempDir, config: Config) -> Fs {
     for name in ["backing", "store"] {
         std::fs::create_dir(folder.path().join(name)).unwrap();
     }
     let backing = std::fs::File::open(folder.path().join("backing")).unwrap();
     let store = Store::in_dir(&folder.path().join("store")).unwrap();
-    Fs::new(backing.into(), store, Config::default()).unwrap()
+    Fs::new(backing.into(), store, config).unwrap()
 }
 
 fn caller() -> Caller {
@@ -77,6 +81,36 @@ fn more_events_than_the_queue_holds_arrive_in_order() {
     for file in [0, 1] {
         let offsets = seen.iter().filter(|(of, _)| *of == file).map(|(_, offset)| *offset);
         assert!(offsets.eq(0..EACH), "file {file}");
+    }
+}
+
+/// The meaning of a cache file is told before the close of an open file in RAM, and only on demand.
+// Promises: Mount 85.
+#[test]
+fn the_meaning_of_a_file_is_told_on_demand() {
+    for tells_meaning in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let fs = fs_with(&folder, Config { tells_meaning, ..Config::default() });
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let into = seen.clone();
+        fs.observe(move |event| match &event.action {
+            Action::Meaning { what, third_party, .. } => {
+                into.lock().unwrap().push(format!("{what} {third_party}"));
+            }
+            Action::Close { .. } => into.lock().unwrap().push("close".to_owned()),
+            _ => {}
+        });
+        for name in ["rand-0.8.5.crate", "other", "serde-1.0.200.crate"] {
+            let (_, open, _) = fs.create(&caller(), ROOT, OsStr::new(name), 0o644, 0).unwrap();
+            if name != "serde-1.0.200.crate" {
+                fs.write(Access::default(), open, 0, b"bytes").unwrap();
+            }
+            fs.release(0, open);
+        }
+        fs.deliver_events();
+        let told = seen.lock().unwrap().join(", ");
+        let meaning = if tells_meaning { "cargo, package false, " } else { "" };
+        assert_eq!(told, format!("{meaning}close, close, close"));
     }
 }
 

@@ -49,6 +49,9 @@ pub struct Config {
     /// Whether appends and overwrites of files on flash may wait in RAM: nothing else changes
     /// BACKING.
     pub writes_wait: bool,
+    /// Whether events tell the [`Meaning`](flashsift_events::event::Action::Meaning) of cache files
+    /// that are closed in RAM.
+    pub tells_meaning: bool,
     /// The clock of events and decisions.
     pub clock: Clock,
     /// How the kernel writes dirty pages, for the estimate in [`Writes`].
@@ -73,6 +76,7 @@ impl Default for Config {
             delayed: Vec::new(),
             noatime: false,
             writes_wait: true,
+            tells_meaning: false,
             clock: Clock::Boottime,
             flusher: FlusherSettings::default(),
         }

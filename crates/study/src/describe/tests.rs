@@ -52,6 +52,10 @@ fn action() -> impl Strategy<Value = Action<'static>> {
         21 => Action::Cause { origin: Some((FileId(file), offset)), awaited: true },
         22 => Action::ControlGroup { path: MaybeOwned::owned_str(name) },
         23 => Action::MemoryLines { nvm: offset % 2 == 0, read: offset, written: len },
+        24 => {
+            let what = MaybeOwned::owned_str(name);
+            Action::Meaning { file: FileId(file), what, site: offset, url: len, third_party: true }
+        }
         _ => process(name),
     })
 }

@@ -277,6 +277,7 @@ impl Doctor {
             | Action::MemoryPressure { .. }
             | Action::TimeToLive { .. }
             | Action::Foreground { .. }
+            | Action::Meaning { .. }
             | Action::Cause { .. }
             | Action::MemoryLines { .. } => false,
             _ => true,

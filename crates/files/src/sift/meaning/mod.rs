@@ -8,6 +8,7 @@
 //! The content is that of any program, so each parser takes any bytes. It returns `None` for those
 //! that it does not know.
 
+use flashsift_events::event::{Action, FileId, MaybeOwned};
 use foldhash::fast::FixedState;
 use std::{fmt, hash::BuildHasher};
 
@@ -54,6 +55,15 @@ impl fmt::Display for Meaning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}, {}", self.kind, self.resource.name())?;
         if self.third_party { write!(out, " of a third party") } else { Ok(()) }
+    }
+}
+
+impl Meaning {
+    /// Returns the event that tells the meaning of this file.
+    pub fn told(&self, file: FileId) -> Action<'static> {
+        let Self { kind, site, url, third_party, resource } = *self;
+        let what = MaybeOwned::owned_str(&format!("{kind}, {}", resource.name()));
+        Action::Meaning { file, what, site, url, third_party }
     }
 }
 

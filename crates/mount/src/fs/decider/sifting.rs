@@ -98,9 +98,9 @@ impl Decider {
         self.with_stream(|known, now| known.call(|sift| sift.resize(now, bytes)));
     }
 
-    /// Whether the sifter wants to know the content of files that are closed.
+    /// Whether someone wants to know the content of files that are closed.
     pub(crate) fn wants_content(&self) -> bool {
-        self.sifts.load(Ordering::Relaxed)
+        self.tells_meaning || self.sifts.load(Ordering::Relaxed)
     }
 
     /// Reports the content of a file that was closed.
