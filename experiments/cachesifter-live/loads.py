@@ -7,8 +7,8 @@ object: bytes that the server sent, and the time of each step in ms. A step is a
 browser, a download of the feed, an installation of pip, or a look at all files.
 
 A warm load first browses for days in DIRECTORY, of which the pauses are cut out. Then it prints
-`warm`, waits for the path at which it finds the same files from then on, and goes on at the pace of
-a person. It tells what came after that alone.
+`warm`, waits for the path at which it finds the same files from then on, and goes on. It tells what
+came after that alone.
 """
 
 import contextlib
@@ -83,29 +83,30 @@ def days(name, tab, speed=SPEED):
         "--minutes", lambda scale: str(max(1, round(DAYS_MINUTES[name] * scale))))
 
 
-def warm(directory, seed, scale):
-    """Chromium with the profile of a person who has used it for two days."""
-    steps, counted = [], []
-    timed(browser._Tab, steps)
-    plain = browser_days.days.sessions
+def warm(name, tab, minutes, speed=SPEED):
+    """A browser with the profile of a person who has used it for two days, in sessions of so many minutes."""
+    def load(directory, seed, scale):
+        steps, counted = [], []
+        timed(tab, steps)
+        plain = browser_days.days.sessions
 
-    def sessions(run):
-        for number, session in enumerate(plain(run)):
-            if number == len(WARMING_H):
-                print("warm", file=sys.__stdout__, flush=True)
-                run.directory = Path(sys.stdin.readline().strip()) / "browser"
-                run.options.keep_pause = WARM_PAUSE_S
-                counted.append(run.requests.summary())
-                steps.clear()
-            yield session
+        def sessions(run):
+            for number, session in enumerate(plain(run)):
+                if number == len(WARMING_H):
+                    print("warm", file=sys.__stdout__, flush=True)
+                    run.directory = Path(sys.stdin.readline().strip()) / "browser"
+                    run.options.keep_pause = WARM_PAUSE_S
+                    counted.append(run.requests.summary())
+                    steps.clear()
+                yield session
 
-    browser_days.days.sessions = sessions
-    minutes = SESSION_MINUTES * (len(WARMING_H) + len(WARM_H)) * scale
-    hours = [str(hours) for hours in (*WARMING_H, *WARM_H)]
-    told = called(browser_days.main, directory / "browser", seed, steps, "--browser", "chromium", "--returns", *hours,
-                  "--minutes", str(minutes), "--keep-pause", str(WARMING_PAUSE_S), speed=PACE)
-    return {**told, "served_bytes": told["served_bytes"] - counted[0]["bytes"],
-            "requests": told["requests"] - counted[0]["requests"], "warming_requests": counted[0]["requests"]}
+        browser_days.days.sessions = sessions
+        hours = [str(hours) for hours in (*WARMING_H, *WARM_H)]
+        told = called(browser_days.main, directory / "browser", seed, steps, "--browser", name, "--returns", *hours,
+                      "--minutes", str(minutes * len(hours) * scale), "--keep-pause", str(WARMING_PAUSE_S), speed=speed)
+        return {**told, "served_bytes": told["served_bytes"] - counted[0]["bytes"],
+                "requests": told["requests"] - counted[0]["requests"], "warming_requests": counted[0]["requests"]}
+    return load
 
 
 def people(directory, seed, scale):
@@ -206,8 +207,10 @@ ALL = {
     "chromium": days("chromium", browser._Tab),
     "chromium-at-pace": days("chromium", browser._Tab, PACE),
     "chromium-people": people,
-    "chromium-warm": warm,
+    "chromium-days": warm("chromium", browser._Tab, DAYS_MINUTES["chromium"]),
+    "chromium-warm": warm("chromium", browser._Tab, SESSION_MINUTES, PACE),
     "firefox": days("firefox", firefox._Tab),
+    "firefox-days": warm("firefox", firefox._Tab, DAYS_MINUTES["firefox"]),
     "feed": feeding,
     "pip": pip,
     "punisher": punisher,

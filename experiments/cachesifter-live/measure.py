@@ -42,11 +42,12 @@ ALL_ARMS = (*ARMS, *(f"{TRAINED}-{mib}" for mib in BUDGETS_MIB))
 LOADS = {
     "chromium": (100, ("ext4", "tmpfs", "keep-64", "controller-64", "keep-16", "controller-16", "drop-all-16",
                        "touch-16", f"{TRAINED}-64", f"{TRAINED}-16")),
+    "chromium-days": (150, ("ext4", "keep-16", "controller-16", "drop-all-16", "touch-16", f"{TRAINED}-16")),
     "chromium-people": (200, ("ext4", "keep-16", "controller-64", "controller-16", "drop-all-16", f"{TRAINED}-16")),
-    "chromium-at-pace": (250, ("ext4", "keep-64", f"{TRAINED}-64", "keep-16", "controller-16", "drop-all-16",
-                               "touch-16", f"{TRAINED}-16")),
+    "chromium-at-pace": (250, ("ext4", "keep-16", "controller-16", "drop-all-16", "touch-16")),
     "chromium-warm": (270, ("ext4", "keep-16", "controller-16", "drop-all-16", "touch-16")),
     "firefox": (300, ("ext4", "keep-16", "controller-16", "drop-all-16")),
+    "firefox-days": (320, ("ext4", "keep-16", "controller-16", "drop-all-16", "touch-16")),
     "feed": (350, ("ext4", "tmpfs", "keep-16", "controller-16", "drop-all-16", "touch-16")),
     "pip": (400, ("ext4", "keep-16", "controller-16", "drop-all-16")),
     "punisher": (500, ARMS),
@@ -55,10 +56,10 @@ LOADS = {
 # In a process of its own for each arm, all at the same time: see run.sh.
 PACED = ("chromium-at-pace", "chromium-warm")
 # They begin before they are counted.
-WARM = ("chromium-warm",)
-SIMULATED = ("chromium", "feed", "punisher")
+WARM = ("chromium-days", "chromium-warm", "firefox-days")
+SIMULATED = ("chromium", "chromium-days", "feed", "punisher")
 NEEDS = {"chromium": "chromium", "chromium-at-pace": "chromium", "chromium-people": "chromium",
-         "chromium-warm": "chromium", "firefox": "firefox-esr", "pressure": "chromium"}
+         "chromium-days": "chromium", "chromium-warm": "chromium", "firefox": "firefox-esr", "firefox-days": "firefox-esr", "pressure": "chromium"}
 
 
 def patterns():
@@ -224,10 +225,8 @@ class Bench:
             # A dry run drops nothing, and its verdict is on the very events of the recording.
             recorded = self.run(load, "controller-16", seed, ("--dry-run", "--record", trace))
             for mib, mounted in itertools.product(BUDGETS_MIB, (False, True)):
-                # Alone, a sifter has the RAM that it has in the mount: half.
-                memory = ["--memory", f"{mib}MiB", "--sift-memory", f"{mib // 2}MiB"]
-                if mounted:
-                    memory = ["--memory", f"{2 * mib}MiB", "--sift-memory", f"{mib}MiB", "--as-mounted"]
+                # The mount has half of `--memory`.
+                memory = ["--memory", f"{2 * mib}MiB", *(["--as-mounted"] if mounted else [])]
                 words = [self.options.flashsift, "compare", trace, "--json", *memory]
                 for kind in ("none", "keep", *SIFTERS, *([TRAINED] if self.options.models else [])):
                     words += ["--sift", sifter(kind, self.options.models)]

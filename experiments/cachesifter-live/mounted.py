@@ -1,8 +1,7 @@
 """Simulate mounts with each sifter, and with none: bytes at the device; JSON lines.
 
     mounted.py PROGRAM           # each recording from its beginning
-    mounted.py PROGRAM --warm    # recordings of a browser's days from their middle on: the
-                                 # profile is on flash, and the mount new
+    mounted.py PROGRAM --warm    # each from its middle on: the caches are on flash, the mount new
 """
 
 import csv
@@ -20,7 +19,6 @@ sys.path.insert(0, str(ROOT / "experiments/cachesifter"))
 from frontier import TRACES  # noqa: E402
 
 SIFTERS = ("keep", "controller", "touch", "reject-first", "drop-all")
-WARM = ("browser-days-1", "browser-days-2", "browser-days-4", "browser-days-5")
 BUDGETS_MIB = (8, 16, 32, 64)
 PAGE = 4096
 KEYS = ("kept_share", "fetched_again_share", "dropped_bytes")
@@ -98,8 +96,7 @@ def main():
                 return list(simulated(program, SIFTERS, name, path, *others))
             return list(simulated(program, (*SIFTERS, "oracle"), name, later_half(program, path, Path(folder)), *others))
 
-        of = pool.map(rows_of, WARM if warm else TRACES)
-        for rows in of:
+        for rows in pool.map(rows_of, TRACES):
             for row in rows:
                 print(json.dumps(row), flush=True)
 

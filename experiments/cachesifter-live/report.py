@@ -14,17 +14,19 @@ from common.rows import json_lines
 
 HERE = Path(__file__).resolve().parent
 KINDS = ("keep", "controller", "drop-all", "touch", "cachesifter")
-# `before`: the controller until 1c80190f.
-ORDER = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in (64, 16) for kind in KINDS), "controller-16-before")
+ORDER = ("ext4", "tmpfs", *(f"{kind}-{mib}" for mib in (64, 16) for kind in KINDS))
 SAMPLES = 2000
-PARTS = ("dropped", "created_again", "written", "held")
+# The ceiling of mounts.
+AGAIN = 0.1
+PARTS = ("dropped", "created_again", "written", "refused", "held")
 # More than noise of the file system's own blocks.
 MORE = 1.02
 LOADS = {
     "chromium": "Chromium, one person on a large web, three sessions",
-    "chromium-at-pace": "Chromium, one person, three sessions in ten minutes, all arms at the same time",
+    "chromium-days": "Chromium, with the profile of two days, three sessions (warm)",
     "chromium-people": "Chromium, four people on another web, nine sessions (judged)",
     "firefox": "Firefox, one person, three sessions (judged)",
+    "firefox-days": "Firefox, with the profile of two days, three sessions (warm)",
     "feed": "a feed application with an image cache of 40 MiB (judged)",
     "pip": "pip, five installations from a local index",
     "punisher": "a cache of which every dropped file is fetched and written again at once",
@@ -131,10 +133,11 @@ def sifter_table(rows, _):
         if "sift" not in mine[0]:
             continue
         shares = [kept(row) for row in mine if kept(row) is not None]
-        stopped = sum(row["sift"].get("suspended_s") is not None for row in mine)
         cells.append([f"{load}, `{arm}`", *(f"{median(counts(row)[part] for row in mine) / MIB:.1f}" for part in PARTS),
-                      f"{100 * median(shares):.0f} %" if shares else "–", f"{stopped} of {len(mine)}"])
-    return table(["load, arm", "dropped", "created again", "written", "held", "kept from flash", "suspended"], cells)
+                      f"{100 * median(shares):.0f} %" if shares else "–",
+                      f"{100 * median(row['sift']['again_share'] for row in mine):.1f} %",
+                      f"{median(row['wall_s'] for row in mine):.0f} s"])
+    return table(["load, arm", *(part.replace("_", " ") for part in PARTS), "kept from flash", "again", "active"], cells)
 
 
 def daemon_table(rows, _):
@@ -148,17 +151,16 @@ def daemon_table(rows, _):
     return table(["load, arm", "% of a core", "CPU s", "largest RSS, MiB"], cells)
 
 
-def ceiled_live_table(rows):
+def at_pace_table(rows):
     cells = []
     of = {(row["seed"], row["arm"]): row["device_bytes"] for row in rows}
     seeds = {row["seed"] for row in rows}
     for row in sorted(rows, key=lambda row: (row["seed"], ORDER.index(row["arm"]))):
         sift, seed = row.get("sift"), row["seed"]
-        parts = [f"{counts(row)[part] / MIB:.1f}" for part in PARTS[:3]] if sift else [""] * 3
+        parts = [f"{counts(row)[part] / MIB:.1f}" for part in PARTS[:4]] if sift else [""] * 4
         cells.append([f"`{row['arm']}`" + (f", seed {seed}" if len(seeds) > 1 else ""),
                       f"{row['device_bytes'] / MIB:.1f}", f"{row['device_bytes'] / of[seed, 'ext4']:.2f}",
                       f"{row['device_bytes'] / of[seed, 'keep-16']:.2f}", f"{row['served_bytes'] / MIB:.1f}", *parts,
-                      f"{sift['counts']['refused']['bytes'] / MIB:.1f}" if sift else "",
                       f"{100 * sift['again_share']:.1f} %" if sift else "", f"{row['wall_s'] / 60:.0f} min" if sift else ""])
     return table(["arm", "device, MiB", "of ext4's", "of `keep-16`", "served", "dropped", "created again", "written",
                   "refused", "again", "active"], cells)
@@ -232,10 +234,11 @@ def warm_simulated_table(rows):
     sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name != "keep"]
     cells = []
     for mib in sorted({row["budget_mib"] for row in rows}):
-        traces = sorted({row["trace"] for row in rows})
-        for name in [*traces, None]:
-            mine = [[of[mib, trace, sifter] for trace in ([name] if name else traces)] for sifter in sifters]
-            cells.append([f"{mib} MiB, {name or 'mean'}", *(
+        browsers = [trace for trace in dict.fromkeys(row["trace"] for row in rows) if "-days-" in trace]
+        tests = {row["trace"] for row in rows if row["split"] == "test"}
+        for name in [*browsers, None]:
+            mine = [[of[mib, trace, sifter] for trace in ([name] if name else browsers)] for sifter in sifters]
+            cells.append([f"{mib} MiB, {name or 'mean'}{', test' if name in tests else ''}", *(
                 f"{100 * sum(row['kept_share'] for row in group) / len(group):.0f}/"
                 f"{100 * sum(row['fetched_again_share'] for row in group) / len(group):.1f}" for group in mine)])
     return table(["kept/again", *(f"`{name}`" for name in sifters)], cells)
@@ -302,8 +305,9 @@ def found(rows):
             if arm != "ext4" and load not in ("punisher", "feed")}
     lines.append("The median page load or installation takes over 5 % longer than on ext4: "
                  + name(key for key, values in slow.items() if values and interval(values, "")[0] > 1.05) + ".")
-    stopped = sorted({(row["load"], row["arm"]) for row in rows if row.get("sift", {}).get("suspended_s") is not None})
-    lines.append(f"CheckStop suspended sifting in at least one run: {name(stopped)}.")
+    over = [(load, arm) for (load, arm), mine in groups(rows).items() if "sift" in mine[0]
+            and median(row["sift"]["again_share"] for row in mine) > AGAIN]
+    lines.append(f"More than {100 * AGAIN:.0f} % was fetched again in the median run: {name(over)}.")
     idle = [(load, arm) for (load, arm), mine in groups(rows).items() if "sift" in mine[0]
             and not any(counts(row)["dropped"] for row in mine)]
     lines.append(f"The sifter dropped no file at all: {name(idle)}.")
@@ -362,15 +366,14 @@ def failures(failed):
 
 def page(top):
     """The page with the results of a folder."""
-    every = json_lines(top / "runs.jsonl") + json_lines(top / "paced.jsonl")
+    every = json_lines(top / "runs.jsonl")
     rows, failed = [row for row in every if "error" not in row], [row for row in every if "error" in row]
     about = json.loads((top / "machine.json").read_text())
     made = {
         table.__name__.removesuffix("_table"): partial(table, rows, about)
         for table in (facts, loads, short, device_table, paper_table, sifter_table, price_table, daemon_table, probe_table)
     }
-    made["ceiled_live"] = partial(ceiled_live_table, json_lines(top / "paced-ceiling.jsonl"))
-    made["warm"] = partial(ceiled_live_table, json_lines(top / "warm.jsonl"))
+    made |= {name: partial(at_pace_table, json_lines(top / f"{name}.jsonl")) for name in ("paced", "warm")}
     made["warm_sum"] = partial(warm_sum_table, json_lines(top / "warm.jsonl"))
     made["warm_simulated"] = partial(warm_simulated_table, json_lines(top / "warm-simulated.jsonl"))
     made["ceiled"] = partial(ceiled_table, json_lines(top / "ceiling.jsonl"))

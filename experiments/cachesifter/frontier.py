@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Prints the tables of RESULTS.md: what each sifter keeps from flash, and what is fetched again."""
 
+import csv
 import pathlib
 import sys
 import time
@@ -83,6 +84,8 @@ VARIED = [
     "controller:ghosts=1000",
 ]
 VARIED_ON = ["browser", "feed", "map", "browser-days-3"]
+
+CELLS = pathlib.Path(__file__).with_name("cells.csv")
 
 FIELDS = [
     "trace", "split", "sifter", "memory_bytes", "sifter_bytes", "stock_bytes", "flash_bytes",
@@ -192,21 +195,44 @@ def device(records, memory):
     table(rows)
 
 
+def with_earlier(found, varied, sifters):
+    """The same with the cells of cells.csv, but those of these sifters; in the order of a whole run."""
+    def value(key, text):
+        return text if key in ("trace", "split", "sifter") else float(text) if text else None
+
+    with open(CELLS, newline="") as file:
+        rows = [{key: value(key, text) for key, text in row.items()} for row in csv.DictReader(file)]
+    rows = [row | {"memory_bytes": int(row["memory_bytes"])} for row in rows
+            if row["sifter"].partition(":")[0] not in sifters]
+    # Those of `lrb` with a model come last.
+    order = ["none", *SIFTERS]
+    place = lambda row: order.index(row["sifter"]) if row["sifter"] in order else len(order)  # noqa: E731
+    plain = lambda row: row["sifter"] in order or row["sifter"].startswith("lrb:")  # noqa: E731
+    by_trace = lambda row: (list(TRACES).index(row["trace"]), row["memory_bytes"])  # noqa: E731
+    return (sorted([*found, *filter(plain, rows)], key=lambda row: (*by_trace(row), place(row))),
+            sorted([*(row for row in rows if not plain(row)), *varied], key=by_trace))
+
+
 def main():
     words = parser(__doc__)
     words.add_argument("--only", nargs="+", choices=TRACES, default=list(TRACES))
+    words.add_argument("--sifters", nargs="+", help="simulate these anew; the cells of others stay")
     words.add_argument("--model", help="model of reuse, for lrb")
     args = words.parse_args()
     learned = [f"lrb:model={args.model},threshold={n}" for n in THRESHOLDS if args.model]
+    wanted = lambda sifter: not args.sifters or sifter.partition(":")[0] in args.sifters  # noqa: E731
     found, varied = [], []
     for name in args.only:
         begin = time.monotonic()
-        found += cells(args.flashsift, name, SIFTERS + learned, MEMORIES, args.model)
+        chosen = list(filter(wanted, SIFTERS + learned))
+        found += filter(lambda record: wanted(record["sifter"]), cells(args.flashsift, name, chosen, MEMORIES, args.model))
         if name in VARIED_ON:
-            cells_here = cells(args.flashsift, name, VARIED, ["32MiB"])
+            cells_here = cells(args.flashsift, name, filter(wanted, VARIED), ["32MiB"])
             varied += (record for record in cells_here if record["sifter"] != "none")
         print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    write_dicts(pathlib.Path(__file__).with_name("cells.csv"), FIELDS, found + varied)
+    if args.sifters:
+        found, varied = with_earlier(found, varied, args.sifters)
+    write_dicts(CELLS, FIELDS, found + varied)
     apps = [name for name in args.only if not TRACES[name][2]]
     days = [name for name in args.only if TRACES[name][2]]
     for memory in sorted({record["memory_bytes"] for record in found}):
