@@ -198,12 +198,12 @@ def device(records, memory):
 def with_earlier(found, varied, sifters):
     """The same with the cells of cells.csv, but those of these sifters; in the order of a whole run."""
     def value(key, text):
-        return text if key in ("trace", "split", "sifter") else float(text) if text else None
+        number = int if text.isdigit() else float
+        return text if key in ("trace", "split", "sifter") else number(text) if text else None
 
     with open(CELLS, newline="") as file:
         rows = [{key: value(key, text) for key, text in row.items()} for row in csv.DictReader(file)]
-    rows = [row | {"memory_bytes": int(row["memory_bytes"])} for row in rows
-            if row["sifter"].partition(":")[0] not in sifters]
+    rows = [row for row in rows if row["sifter"].partition(":")[0] not in sifters]
     # Those of `lrb` with a model come last.
     order = ["none", *SIFTERS]
     place = lambda row: order.index(row["sifter"]) if row["sifter"] in order else len(order)  # noqa: E731
