@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "experiments/cachesifter"))
 
 from frontier import TRACES  # noqa: E402
 
-SIFTERS = ("keep", "controller", "touch", "reject-first", "drop-all")
+SIFTERS = ("keep", "controller", "controller:cold-mib=0", "touch", "reject-first", "drop-all")
 BUDGETS_MIB = (8, 16, 32, 64)
 PAGE = 4096
 KEYS = ("kept_share", "fetched_again_share", "dropped_bytes")

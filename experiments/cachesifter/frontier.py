@@ -80,6 +80,8 @@ VARIED = [
     "controller:price=4",
     "controller:price=16",
     "controller:cap-mib=8",
+    "controller:cold-mib=0",
+    "controller:cold-mib=128",
     "controller:settle=1h",
     "controller:ghosts=1000",
 ]

@@ -7,12 +7,12 @@
 //! | `action` | STRING | which kind of event: a name such as `read` (docs/formats.md lists them) |
 //! | `file` | INT64 | the `FileId`; 0 where the event is about no file |
 //! | `offset` | INT64 | first byte; `truncate`, `size`: the size; `memory-pressure`: ppm;
-//!   `memory-lines`: lines read; else 0 |
+//!   `memory-lines`: lines read; `meaning`: hash of the site; else 0 |
 //! | `len` | INT64 | bytes; -1 for a `sync` to the end of the file; `memory-lines`: lines written;
-//!   else 0 |
+//!   `meaning`: hash of the URL; else 0 |
 //! | `pid`, `tid` | INT32 | 0 unknown |
 //! | `flag` | BOOLEAN | `write`, `create`: `O_SYNC`; `open`: new; `direct`: write; `sync`: data;
-//!   `memory-lines`: non-volatile |
+//!   `memory-lines`: non-volatile; `meaning`: of a third party |
 //! | `name` | STRING, null | of a file (the old one), a process, an application or a group |
 //! | `name2` | STRING, null | the name renamed to |
 //! | `open` | INT32 | the `OpenId`; 0 unknown |
