@@ -375,7 +375,9 @@ def page(top):
     }
     made |= {name: partial(at_pace_table, json_lines(top / f"{name}.jsonl")) for name in ("paced", "warm")}
     made["warm_sum"] = partial(warm_sum_table, json_lines(top / "warm.jsonl"))
-    made["warm_simulated"] = partial(warm_simulated_table, json_lines(top / "warm-simulated.jsonl"))
+    halves = json_lines(top / "warm-simulated.jsonl")
+    made["warm_simulated"] = partial(warm_simulated_table, halves)
+    made["warm_mounted_sum"] = partial(mounted_sum_table, [row for row in halves if row["sifter"] != "oracle"])
     made["ceiled"] = partial(ceiled_table, json_lines(top / "ceiling.jsonl"))
     mounted = json_lines(top / "mounted.jsonl")
     made |= {"mounted": partial(mounted_table, mounted), "mounted_sum": partial(mounted_sum_table, mounted)}
