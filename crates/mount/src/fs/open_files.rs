@@ -238,9 +238,9 @@ impl Fs {
         if let Some(content) = &content
             && self.decider.tells_meaning
             && let Some((dir, name)) = table.node(ended.ino).and_then(|node| node.names.first())
+            && let Some(meaning) = meaning::of(&table.path(*dir, name), content)
         {
-            let meaning = meaning::of(&table.path(*dir, name), content);
-            meaning.map(|meaning| self.decider.emit(at, meaning.told(ended.file)));
+            self.decider.emit(at, meaning.told(ended.file));
         }
         // The number is free for others after its close.
         self.decider.emit(at, Action::Close { file: ended.file, open: Some(open) });
