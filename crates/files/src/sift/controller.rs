@@ -28,7 +28,6 @@ use threshold::Threshold;
 use tracked::{Key, Known, Residence, Tracked};
 
 mod chances;
-mod rings;
 #[cfg(test)]
 mod tests;
 mod threshold;
