@@ -7,6 +7,7 @@
 
 use flashsift_events::{
     event::{About, FileId},
+    ledger::FileLedger,
     names::Heat,
     page::{NEVER, PAGES_MAX, Page},
 };
@@ -15,7 +16,6 @@ use hashbrown::HashMap;
 use std::sync::Arc;
 
 mod builder;
-mod file_names;
 mod files;
 mod operations;
 mod places;
@@ -24,7 +24,6 @@ mod tables;
 mod without_removals;
 
 pub use builder::TraceBuilder;
-use file_names::FileNames;
 pub use files::{File, Files};
 pub use operations::{
     Collector, Directory, DirectoryId, Entry, KnownInode, KnownInodes, Operation, OperationKind,
@@ -259,7 +258,7 @@ pub struct Trace {
     operations: Operations,
     /// The last program of each process, with the table of owners.
     programs: HashMap<u32, Box<str>, FixedState>,
-    names: FileNames,
+    names: FileLedger,
 }
 
 impl Trace {
@@ -385,7 +384,7 @@ impl Trace {
 
     /// Returns the last name of a file, where the trace tells it. Requires [`Tables::names`].
     pub fn name(&self, file: FileId) -> Option<&str> {
-        self.names.get(file)
+        self.names.name_of(file)
     }
 
     /// Returns the process and the file of step `n`. Requires [`Tables::owners`].

@@ -313,6 +313,17 @@ impl Action<'_> {
         }
     }
 
+    /// Returns the file that gets a name, and that name: its first one, a further one, or one in
+    /// place of another.
+    pub fn new_name(&self) -> Option<(FileId, &str)> {
+        match self {
+            Action::Create(create) if !create.name.is_empty() => Some((create.file, &create.name)),
+            Action::Bind { file, name } | Action::Link { file, name } => Some((*file, name)),
+            Action::Rename { file, names } => Some((*file, &names.to)),
+            _ => None,
+        }
+    }
+
     /// Returns the same action with owned names.
     pub fn into_owned(self) -> Action<'static> {
         match self {

@@ -8,6 +8,7 @@ pub mod dice;
 pub mod duration;
 pub mod event;
 pub mod io;
+pub mod ledger;
 pub mod names;
 pub mod page;
 pub mod params;

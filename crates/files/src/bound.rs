@@ -13,6 +13,7 @@
 
 use flashsift_events::{
     event::{Action, Event, FileId},
+    ledger::Links,
     page::PAGE_BYTES,
     structure::{
         Extents,
@@ -35,19 +36,19 @@ pub struct Bound {
 struct File {
     /// Pages whose current version no sync has asked for.
     changed: Extents,
-    names: u32,
+    links: Links,
 }
 
 impl Default for File {
     fn default() -> Self {
-        Self { changed: Extents::default(), names: 1 }
+        Self { changed: Extents::default(), links: Links::new(true) }
     }
 }
 
 impl File {
     /// Takes the changed pages of a range, which a sync makes durable. Returns their number.
     fn sync(&mut self, pages: Range<u64>) -> u64 {
-        if self.names == 0 {
+        if !self.links.is_named() {
             return 0;
         }
         let before = self.changed.covered();
@@ -61,16 +62,11 @@ impl Bound {
     pub fn event(&mut self, event: &Event<'_>) {
         match &event.action {
             Action::Create(create) => {
-                let names = u32::from(!create.name.is_empty());
-                self.files.insert(create.file, File { changed: Extents::default(), names });
+                let links = Links::new(!create.name.is_empty());
+                self.files.insert(create.file, File { changed: Extents::default(), links });
             }
-            Action::Link { file, .. } => {
-                let file = self.files.entry(*file).or_default();
-                file.names = file.names.saturating_add(1);
-            }
-            Action::Unbind { file, .. } => {
-                let file = self.files.entry(*file).or_default();
-                file.names = file.names.saturating_sub(1);
+            Action::Link { file, .. } | Action::Unbind { file, .. } => {
+                self.files.entry(*file).or_default().links.take(&event.action);
             }
             Action::Gone { file } => {
                 self.files.remove(file);
@@ -124,7 +120,7 @@ impl Bound {
     /// Returns the bytes that are left at the end: changed since the last sync, in files that have
     /// a name.
     pub fn left_bytes(&self) -> u64 {
-        let named = self.files.values().filter(|file| file.names > 0);
+        let named = self.files.values().filter(|file| file.links.is_named());
         let pages = named.map(|file| file.changed.covered()).fold(0, u64::saturating_add);
         pages.saturating_mul(PAGE_BYTES)
     }

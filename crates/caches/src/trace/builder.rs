@@ -3,13 +3,13 @@
 use super::{
     BUILDER, Bytes, DATA_ONLY, HEAD_PARTIAL, Run, Step, StepKind, StepTables, TAIL_PARTIAL, Tables,
     Times, Totals, Trace, TraceError, Unit,
-    file_names::FileNames,
     operations::{Collector, Operations},
     places::PlacesBuilder,
     tables::{ReadRow, untouched, widened},
 };
 use flashsift_events::{
     event::{About, Action, Event, FileId, Micros, OpenId, Space},
+    ledger::FileLedger,
     names::{self, Heat},
     page::{PAGE_BYTES, PAGES_MAX},
     structure::BitTree,
@@ -97,7 +97,7 @@ pub struct TraceBuilder {
     /// Of the next request; 0: its object does not expire.
     ttl_us: Micros,
     programs: HashMap<u32, Box<str>, FixedState>,
-    names: FileNames,
+    names: FileLedger,
     /// The largest size of each file, in bytes, where untouched pages are wanted.
     sizes: HashMap<FileId, u64, FixedState>,
     reads: Readers,
@@ -173,7 +173,7 @@ impl TraceBuilder {
             process: 0,
             ttl_us: 0,
             programs: HashMap::default(),
-            names: FileNames::default(),
+            names: FileLedger::default(),
             sizes: HashMap::default(),
             reads: Readers::default(),
             first_names: FirstNames::default(),
@@ -307,7 +307,7 @@ impl TraceBuilder {
             self.ttl_us = ttl_us;
         }
         if self.tables.names {
-            self.names.push(&event.action);
+            self.names.take_names(&event.action);
         }
         let reads_ahead = self.tables.reads_ahead_pages > 0;
         if (self.tables.untouched_within_pages > 0 || reads_ahead)

@@ -51,9 +51,11 @@ use super::{
     },
     model::FileModel,
     remembered::Remembered,
+    shelf::pages_after,
 };
 use flashsift_events::{
     event::{Action, Create, Event, FileId, Micros},
+    ledger::{LinkChange, Links},
     page::PAGE_BYTES,
     params::{Param, ParamKind, Params},
 };
@@ -191,8 +193,7 @@ struct File {
     since_us: Micros,
     used_us: Micros,
     pages: u64,
-    opens: u32,
-    names: u32,
+    links: Links,
     name: Box<str>,
     app: u32,
 }
@@ -203,7 +204,7 @@ impl File {
     }
 
     fn may_be_dropped(&self) -> bool {
-        self.opens == 0 && self.names > 0 && self.list != List::Leaving
+        self.links.is_named() && !self.links.is_open() && self.list != List::Leaving
     }
 }
 
@@ -398,8 +399,7 @@ impl CacheSifter {
             since_us: now,
             used_us: now,
             pages: 0,
-            opens: 0,
-            names: u32::from(!create.name.is_empty()),
+            links: Links::new(!create.name.is_empty()),
             name: (*create.name).into(),
             app: self.apps.get(&event.pid).copied().unwrap_or(0),
         };
@@ -551,8 +551,8 @@ impl CacheSifter {
         let mut explanation = Explanation::new(intent, rule, file.pages * PAGE_BYTES)
             .with("age_s", seconds(now.saturating_sub(file.window.born_us())))
             .with("idle_s", seconds(now.saturating_sub(file.used_us)))
-            .with("opens", file.opens.into())
-            .with("names", file.names.into())
+            .with("opens", file.links.opens().into())
+            .with("names", file.links.names().into())
             .with("waiting_bytes", self.waiting_bytes as f64)
             .with("transient_bytes", self.transient_bytes as f64)
             .with("ms_bytes", self.settings.ms_bytes as f64);
@@ -730,17 +730,8 @@ impl CacheSifter {
             | Action::Truncate { .. }
             | Action::Punch { .. } => {
                 file.used_us = now;
-                let pages = match event.action {
-                    Action::Write { offset, len, .. }
-                    | Action::Direct { offset, len, write: true, .. }
-                        if len > 0 =>
-                    {
-                        file.pages.max(offset.saturating_add(len).div_ceil(PAGE_BYTES))
-                    }
-                    Action::Truncate { size, .. } => file.pages.min(size.div_ceil(PAGE_BYTES)),
-                    _ => file.pages,
-                };
-                let (list, named) = (file.list, file.names > 0);
+                let pages = pages_after(&event.action, file.pages);
+                let (list, named) = (file.list, file.links.is_named());
                 self.resize(id, pages);
                 if list == List::Inactive {
                     self.enter(now, id, List::Active);
@@ -753,30 +744,13 @@ impl CacheSifter {
                 }
                 self.keep_within(now);
             }
-            Action::Sync { .. } if file.names > 0 => self.write_back(now, id, Reason::Sync),
-            Action::Open { .. } if self.knows_opens => file.opens += 1,
-            Action::Close { .. } if self.knows_opens => {
-                file.opens = file.opens.saturating_sub(1);
-                self.lost(now, id);
-            }
-            Action::Bind { name, .. } => {
-                file.names = file.names.max(1);
-                self.named(now, id, name);
-            }
-            Action::Link { name, .. } => {
-                file.names += 1;
-                self.named(now, id, name);
-            }
-            Action::Rename { names, .. } => {
-                file.names = file.names.max(1);
-                self.named(now, id, &names.to);
-            }
-            Action::Unbind { .. } => {
-                file.names = file.names.saturating_sub(1);
-                self.lost(now, id);
-            }
-            Action::Gone { .. } => self.remove(now, id),
-            _ => {}
+            Action::Sync { .. } if file.links.is_named() => self.write_back(now, id, Reason::Sync),
+            Action::Open { .. } | Action::Close { .. } if !self.knows_opens => {}
+            action => match file.links.take(action) {
+                LinkChange::Named(name) => self.named(now, id, name),
+                LinkChange::Lost if file.links.is_dead() => self.remove(now, id),
+                _ => {}
+            },
         }
     }
 
@@ -788,13 +762,6 @@ impl CacheSifter {
         self.gets_name(now, name);
         if !self.droppable.has(name) && !leaves {
             self.write_back(now, id, Reason::Name);
-        }
-    }
-
-    /// Handles the loss of a name or an open.
-    fn lost(&mut self, now: Micros, id: FileId) {
-        if self.files.get(&id).is_some_and(|file| file.names == 0 && file.opens == 0) {
-            self.remove(now, id);
         }
     }
 
@@ -820,7 +787,7 @@ impl Sift for CacheSifter {
                 self.foreground = (!app.is_empty()).then(|| self.program(app));
             }
             Action::SyncAll => {
-                let named = |(_, file): &(&FileId, &File)| file.names > 0;
+                let named = |(_, file): &(&FileId, &File)| file.links.is_named();
                 let mut all: Vec<FileId> =
                     self.files.iter().filter(named).map(|(id, _)| *id).collect();
                 all.sort_unstable();
@@ -905,12 +872,8 @@ impl Sift for CacheSifter {
     }
 
     fn poll(&mut self) -> Option<Decision> {
-        loop {
-            let decision = self.decisions.pop_front()?;
-            if decision.file().is_none_or(|file| self.files.contains_key(&file)) {
-                return Some(decision);
-            }
-        }
+        std::iter::from_fn(|| self.decisions.pop_front())
+            .find(|decision| decision.file().is_none_or(|file| self.files.contains_key(&file)))
     }
 
     fn explain(&self, now: Micros, id: FileId) -> Option<Explanation> {

@@ -33,7 +33,6 @@ use tracked::{Key, Known, Residence, Tracked};
 
 mod chances;
 mod cold;
-mod rings;
 #[cfg(test)]
 mod tests;
 mod threshold;

@@ -112,8 +112,8 @@ impl Explanation {
         Self::new(intent, rule, file.bytes())
             .with("age_s", seconds(now.saturating_sub(file.born_us)))
             .with("idle_s", seconds(now.saturating_sub(file.used_us)))
-            .with("opens", file.opens.get().into())
-            .with("names", file.names.get().into())
+            .with("opens", file.links().opens().into())
+            .with("names", file.links().names().into())
     }
 
     /// Adds the meaning of the file.
@@ -203,7 +203,7 @@ impl<S> Held<S> {
         let rule = match self.list() {
             Shelved::Idle => return None,
             Shelved::Leaving => "A decision moves it out of RAM.",
-            Shelved::Busy if !self.opens.is_zero() => {
+            Shelved::Busy if self.links().is_open() => {
                 "A process has it open: it is not dropped, and written only if no other file can \
                  leave RAM."
             }

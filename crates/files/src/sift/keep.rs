@@ -37,11 +37,13 @@
 use super::{
     Birth, Blocked, Decision, Reason, Sift, SifterSetup, Spec,
     explanation::{Explained, Explanation, Intent, seconds},
+    slots::FileList,
 };
 use ahead::Ahead;
 use files::{CLEAN, Files, List, Slot};
 use flashsift_events::{
     event::{Action, Create, Event, FileId, Micros},
+    ledger::LinkChange,
     names::{Patterns, is_synced_database},
     page::PAGE_BYTES,
     params::{Param, ParamKind, Params},
@@ -215,8 +217,8 @@ impl Keep {
     pub(crate) fn idle_pages(&self, file: FileId) -> Option<Extents> {
         let slot = self.files.find(file)?;
         let is_idle = self.list_of(slot) == List::Dirty
-            && self.files[slot].names.is_one()
-            && self.files[slot].opens.is_zero();
+            && self.files[slot].links.names() == 1
+            && !self.files[slot].links.is_open();
         is_idle.then(|| self.files.extents(slot))
     }
 
@@ -243,7 +245,7 @@ impl Keep {
         }
         let named = !create.name.is_empty();
         let list = if named { List::Dirty } else { List::Unnamed };
-        self.files.insert(list, create.file, now, u16::from(named));
+        self.files.insert(list, create.file, now, named);
         self.held_bytes += FILE_COST_BYTES;
         self.keep_within_budget();
     }
@@ -264,7 +266,7 @@ impl Keep {
         let Pending { out, failed, .. } = self.pending(slot);
         match self.files[slot] {
             _ if out > 0 => List::Out,
-            file if file.names.is_zero() => List::Unnamed,
+            file if !file.links.is_named() => List::Unnamed,
             _ if failed => List::Failed,
             file if file.since_us == CLEAN => List::Clean,
             _ => List::Dirty,
@@ -287,10 +289,10 @@ impl Keep {
 
     /// Handles a clock that went back: no file counts as changed later than now.
     fn turn_back(&mut self, now: Micros) {
-        for list in List::ALL {
+        for list in List::ALL.iter().copied() {
             let mut next = self.files.newest(list);
             while let Some(slot) = next {
-                next = self.files.older(list, slot);
+                next = self.files.older(slot);
                 let since_us = &mut self.files[slot].since_us;
                 if list == List::Dirty && *since_us <= now {
                     break;
@@ -343,8 +345,8 @@ impl Keep {
         Explanation::new(Intent::Write, rule, bytes)
             .with("dirty_s", seconds(dirty_us))
             .with("lose_at_most_s", seconds(self.lose_at_most_us))
-            .with("opens", file.opens.get().into())
-            .with("names", file.names.get().into())
+            .with("opens", file.links.opens().into())
+            .with("names", file.links.names().into())
             .with("held_bytes", self.held_bytes as f64)
             .with("budget_bytes", self.budget_bytes as f64)
     }
@@ -352,23 +354,23 @@ impl Keep {
     /// Handles a sync of the file. A file without a name gets no decision: a crash loses it in any
     /// case.
     fn synced(&mut self, slot: Slot) {
-        if !self.files[slot].names.is_zero() {
+        if self.files[slot].links.is_named() {
             self.decide(slot, false, Reason::Sync);
         }
     }
 
     /// Handles a sync of a file that was not written back ahead of it.
     fn synced_in_order(&mut self, slot: Slot) {
-        if self.files[slot].names.is_zero() {
+        if !self.files[slot].links.is_named() {
             return;
         }
         let is_dirty = self.list_of(slot) == List::Dirty;
-        let mut next = self.files.newer(List::Dirty, slot).filter(|_| is_dirty);
+        let mut next = self.files.newer(slot).filter(|_| is_dirty);
         self.synced(slot);
         let Some(ahead) = &mut self.ahead else { return };
         for _ in 0..ahead.files_with(self.files[slot].id) {
             let Some(slot) = next.filter(|slot| self.is_complete(*slot)) else { break };
-            next = self.files.newer(List::Dirty, slot);
+            next = self.files.newer(slot);
             self.decide(slot, false, Reason::Ahead);
             let file = self.files[slot].id;
             self.ahead.iter_mut().for_each(|ahead| ahead.unsynced.push(file));
@@ -379,7 +381,7 @@ impl Keep {
 
     /// Returns whether the file is small and no process has it open.
     fn is_complete(&self, slot: Slot) -> bool {
-        self.files[slot].opens.is_zero() && self.files.pages(slot) <= ahead::PAGES
+        !self.files[slot].links.is_open() && self.files.pages(slot) <= ahead::PAGES
     }
 
     /// Handles a change of the file that flash lacks.
@@ -407,7 +409,7 @@ impl Keep {
             self.synced(slot);
         }
         let bytes = self.files.pages(slot) * PAGE_BYTES;
-        if bytes > self.budget_bytes / LARGE && !self.files[slot].names.is_zero() {
+        if bytes > self.budget_bytes / LARGE && self.files[slot].links.is_named() {
             let pending = self.pending(slot);
             if !pending.failed && !pending.leaves() {
                 self.decide(slot, false, Reason::Large);
@@ -426,7 +428,7 @@ impl Keep {
         for list in [List::Out, List::Clean, List::Dirty, List::Unnamed] {
             let mut next = self.files.oldest(list);
             while let Some(slot) = next.filter(|_| self.held_bytes > wanted) {
-                next = self.files.newer(list, slot);
+                next = self.files.newer(slot);
                 if !self.pending(slot).leaves() {
                     self.decide(slot, false, Reason::Space);
                 }
@@ -469,22 +471,15 @@ impl Keep {
         }
     }
 
-    /// Handles the loss of a name or an open.
-    fn lost(&mut self, slot: Slot, before: List) {
-        let file = self.files[slot];
-        match file.names.is_zero() && file.opens.is_zero() {
-            true => self.left(slot),
-            false => self.sort_in(slot, before),
+    /// Handles an event of the file's names and opens.
+    fn linked(&mut self, now: Micros, slot: Slot, action: &Action<'_>) {
+        let (before, had_name) = (self.list_of(slot), self.files[slot].links.is_named());
+        let file = &mut self.files[slot];
+        match file.links.take(action) {
+            LinkChange::Named(_) if !had_name => file.since_us = now,
+            LinkChange::Lost if file.links.is_dead() => return self.left(slot),
+            _ => {}
         }
-    }
-
-    /// Handles a new name of the file.
-    fn named(&mut self, now: Micros, slot: Slot) {
-        let before = self.list_of(slot);
-        if self.files[slot].names.is_zero() {
-            self.files[slot].since_us = now;
-        }
-        self.files[slot].names.up();
         self.sort_in(slot, before);
     }
 
@@ -497,7 +492,9 @@ impl Keep {
     /// Returns whether the file stays in RAM when it is written back because of its age.
     fn stays(&self, slot: Slot) -> bool {
         let file = self.files[slot];
-        file.names.is_one() && !file.opens.is_zero() && self.files.pages(slot) <= CHECKPOINT_PAGES
+        file.links.names() == 1
+            && file.links.is_open()
+            && self.files.pages(slot) <= CHECKPOINT_PAGES
     }
 }
 
@@ -512,9 +509,10 @@ impl Sift for Keep {
             Action::Create(ref create) => return self.created(now, create),
             Action::SyncAll => {
                 let named = [List::Out, List::Clean, List::Dirty, List::Failed];
-                let all: Vec<Slot> = named.iter().flat_map(|list| self.files.iter(*list)).collect();
+                let all: Vec<Slot> =
+                    named.iter().flat_map(|list| self.files.oldest_first(*list)).collect();
                 for slot in all {
-                    if !self.files[slot].names.is_zero() {
+                    if self.files[slot].links.is_named() {
                         self.decide(slot, false, Reason::All);
                     }
                 }
@@ -546,26 +544,14 @@ impl Sift for Keep {
                 self.changed(now, slot);
             }
             Action::Sync { .. } => self.synced_in_order(slot),
-            Action::Open { .. } => self.files[slot].opens.up(),
-            Action::Close { .. } => {
-                self.files[slot].opens.down();
-                self.lost(slot, self.list_of(slot));
-            }
-            Action::Bind { .. } | Action::Rename { .. } => {
-                if self.files[slot].names.is_zero() {
-                    self.named(now, slot);
-                }
-                self.changed(now, slot);
-            }
-            Action::Link { .. } => {
-                self.named(now, slot);
+            Action::Open { .. } | Action::Close { .. } => self.linked(now, slot, &event.action),
+            Action::Bind { .. } | Action::Rename { .. } | Action::Link { .. } => {
+                self.linked(now, slot, &event.action);
                 self.changed(now, slot);
             }
             Action::Unbind { .. } => {
                 self.changed(now, slot);
-                let before = self.list_of(slot);
-                self.files[slot].names.down();
-                self.lost(slot, before);
+                self.linked(now, slot, &event.action);
             }
             Action::Gone { .. } => self.left(slot),
             Action::Read { .. }
@@ -632,8 +618,8 @@ impl Sift for Keep {
         self.now(now);
         let (mut found, mut found_pages) = (0, 0);
         let mut chosen = Vec::new();
-        'enough: for list in List::ALL {
-            for slot in self.files.iter(list) {
+        'enough: for list in List::ALL.iter().copied() {
+            for slot in self.files.oldest_first(list) {
                 chosen.push(slot);
                 found += self.cost_bytes(slot);
                 found_pages += self.files.pages(slot);

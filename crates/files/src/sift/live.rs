@@ -515,6 +515,9 @@ impl Live {
         }
         let Some(id) = event.action.file() else { return };
         let Some(file) = self.held.get_mut(&id) else { return };
+        if let Some((_, name)) = event.action.new_name() {
+            file.name = name.into();
+        }
         match &event.action {
             Action::Write { offset, len, .. } | Action::Direct { offset, len, write: true, .. } => {
                 file.bytes = file.bytes.max(offset.saturating_add(*len));
@@ -522,8 +525,6 @@ impl Live {
                 self.by_program.entry(&file.program).requested_bytes += len;
             }
             Action::Truncate { size, .. } => file.bytes = file.bytes.min(*size),
-            Action::Bind { name, .. } | Action::Link { name, .. } => file.name = (**name).into(),
-            Action::Rename { names, .. } => file.name = (*names.to).into(),
             Action::Gone { .. } => {
                 self.journal.forget_pending(id);
                 self.counts.died.add(file.bytes);

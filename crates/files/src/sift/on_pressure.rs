@@ -10,12 +10,9 @@ use super::{
     Birth, Blocked, Decision, FILE_COST_BYTES, Reason, Sift, SifterSetup,
     droppable::Droppable,
     explanation::{Explained, Explanation, Intent},
-    shelf::{Held, Shelf, Shelved, Slot},
+    shelf::{Held, HeldChange, Shelf, Shelved, Slot},
 };
-use flashsift_events::{
-    event::{Action, Create, Event, FileId, Micros},
-    page::PAGE_BYTES,
-};
+use flashsift_events::event::{Action, Create, Event, FileId, Micros};
 use std::collections::VecDeque;
 
 #[cfg(test)]
@@ -86,8 +83,6 @@ pub(super) struct OnPressure<J: Judge> {
     shelf: Shelf<J::State>,
     budget_bytes: u64,
     droppable: Droppable,
-    /// The events tell when a file is open. Otherwise no file counts as open.
-    knows_opens: bool,
     decisions: VecDeque<Decision>,
     explained: Explained,
 }
@@ -96,10 +91,9 @@ impl<J: Judge> OnPressure<J> {
     pub(super) fn new(setup: &SifterSetup<'_>, judge: J) -> Self {
         Self {
             judge,
-            shelf: Shelf::new(),
+            shelf: Shelf::new(setup.knows_opens),
             budget_bytes: setup.budget_bytes,
             droppable: setup.droppable.clone(),
-            knows_opens: setup.knows_opens,
             decisions: VecDeque::new(),
             explained: Explained::default(),
         }
@@ -149,7 +143,7 @@ impl<J: Judge> OnPressure<J> {
         }
         let may_leave =
             |slot: &Slot| !self.shelf[*slot].refused && self.shelf[*slot].used_us != now;
-        let named = |slot: &Slot| !self.shelf[*slot].names.is_zero();
+        let named = |slot: &Slot| self.shelf[*slot].links().is_named();
         let busy = || self.shelf.oldest_first(Shelved::Busy).filter(may_leave);
         let slot = busy().find(named).or_else(|| busy().next())?;
         let bytes = self.shelf[slot].cost_bytes();
@@ -184,15 +178,10 @@ impl<J: Judge> OnPressure<J> {
         }
     }
 
-    fn wrote(&mut self, now: Micros, slot: Slot, offset: u64, len: u64, sync: bool) {
-        let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
-        let pages = self.shelf[slot].pages();
-        if len > 0 && end > pages {
-            self.shelf.resize(slot, end);
-        }
+    fn wrote(&mut self, now: Micros, slot: Slot, len: u64, sync: bool) {
         self.used(now, slot, Use::Write { bytes: len });
         let file = &self.shelf[slot];
-        let stays = file.list() != Shelved::Leaving && !file.names.is_zero();
+        let stays = file.list() != Shelved::Leaving && file.links().is_named();
         if sync && stays {
             self.write_back(now, slot, Reason::Sync);
         } else if stays && file.bytes() > self.budget_bytes / LARGE && !file.refused {
@@ -202,22 +191,12 @@ impl<J: Judge> OnPressure<J> {
     }
 
     /// Handles a new name.
-    fn named(&mut self, now: Micros, slot: Slot, name: &str) {
-        self.shelf[slot].name = name.into();
-        let leaves = self.shelf[slot].list() == Shelved::Leaving;
-        if self.droppable.has(name) {
-            self.judge.named(now, &mut self.shelf[slot]);
-        } else if !leaves {
+    fn named(&mut self, now: Micros, slot: Slot) {
+        let file = &mut self.shelf[slot];
+        if self.droppable.has(&file.name) {
+            self.judge.named(now, file);
+        } else if file.list() != Shelved::Leaving {
             self.write_back(now, slot, Reason::Name);
-        }
-    }
-
-    /// Handles the loss of a name or an open.
-    fn lost(&mut self, now: Micros, slot: Slot) {
-        let file = &self.shelf[slot];
-        match file.names.is_zero() && file.opens.is_zero() {
-            true => self.remove(now, slot, true),
-            false => self.shelf.sort_in(slot),
         }
     }
 
@@ -229,57 +208,22 @@ impl<J: Judge> OnPressure<J> {
 
     fn of_file(&mut self, now: Micros, slot: Slot, event: &Event<'_>) {
         self.judge.event(&mut self.shelf[slot], event);
-        match &event.action {
+        match self.shelf.take(slot, &event.action) {
+            HeldChange::Named => self.named(now, slot),
+            HeldChange::Ended => return self.remove(now, slot, true),
+            HeldChange::Small | HeldChange::Grew => {}
+        }
+        match event.action {
             Action::Read { len, .. } | Action::Direct { len, write: false, .. } => {
-                self.used(now, slot, Use::Read { bytes: *len });
+                self.used(now, slot, Use::Read { bytes: len });
             }
-            Action::Write { offset, len, sync, .. } => self.wrote(now, slot, *offset, *len, *sync),
-            Action::Direct { offset, len, .. } => self.wrote(now, slot, *offset, *len, false),
-            Action::Truncate { size, .. } => {
-                let pages = self.shelf[slot].pages().min(size.div_ceil(PAGE_BYTES));
-                self.shelf.resize(slot, pages);
-                self.used(now, slot, Use::Cut);
+            Action::Write { len, sync, .. } => self.wrote(now, slot, len, sync),
+            Action::Direct { len, .. } => self.wrote(now, slot, len, false),
+            Action::Truncate { .. } | Action::Punch { .. } => self.used(now, slot, Use::Cut),
+            // Each sync has a decision of its own. Without a name, a crash loses the file.
+            Action::Sync { .. } if self.shelf[slot].links().is_named() => {
+                self.write_back(now, slot, Reason::Sync);
             }
-            Action::Punch { .. } => self.used(now, slot, Use::Cut),
-            Action::Sync { .. } => {
-                let file = &self.shelf[slot];
-                // Each sync has a decision of its own. Without a name, a crash loses the file.
-                if !file.names.is_zero() {
-                    self.write_back(now, slot, Reason::Sync);
-                }
-            }
-            Action::Open { .. } if self.knows_opens => {
-                self.shelf[slot].opens.up();
-                self.shelf.sort_in(slot);
-            }
-            Action::Close { .. } if self.knows_opens => {
-                self.shelf[slot].opens.down();
-                self.lost(now, slot);
-            }
-            Action::Bind { name, .. } => {
-                if self.shelf[slot].names.is_zero() {
-                    self.shelf[slot].names.up();
-                    self.shelf.sort_in(slot);
-                }
-                self.named(now, slot, name);
-            }
-            Action::Link { name, .. } => {
-                self.shelf[slot].names.up();
-                self.shelf.sort_in(slot);
-                self.named(now, slot, name);
-            }
-            Action::Rename { names, .. } => {
-                if self.shelf[slot].names.is_zero() {
-                    self.shelf[slot].names.up();
-                    self.shelf.sort_in(slot);
-                }
-                self.named(now, slot, &names.to);
-            }
-            Action::Unbind { .. } => {
-                self.shelf[slot].names.down();
-                self.lost(now, slot);
-            }
-            Action::Gone { .. } => self.remove(now, slot, true),
             _ => {}
         }
     }
@@ -302,17 +246,11 @@ impl<J: Judge> Sift for OnPressure<J> {
                 }
             }
             Action::SyncAll => {
-                let named = |slot: &Slot| !self.shelf[*slot].names.is_zero();
-                let all: Vec<Slot> = self.shelf.all().filter(named).collect();
-                all.into_iter().for_each(|slot| self.write_back(now, slot, Reason::All));
+                let all = self.shelf.all_named().into_iter();
+                all.for_each(|slot| self.write_back(now, slot, Reason::All));
             }
             Action::RenameDirectory { names } => {
-                let moved: Vec<(Slot, String)> = self
-                    .shelf
-                    .all()
-                    .filter_map(|slot| Some((slot, names.moved(&self.shelf[slot].name)?)))
-                    .collect();
-                moved.into_iter().for_each(|(slot, name)| self.named(now, slot, &name));
+                self.shelf.moved(names).into_iter().for_each(|slot| self.named(now, slot));
             }
             action => match action.file().and_then(|file| self.shelf.find(file)) {
                 Some(slot) => self.of_file(now, slot, event),
@@ -363,12 +301,8 @@ impl<J: Judge> Sift for OnPressure<J> {
     fn handle_deadline(&mut self, _: Micros) {}
 
     fn poll(&mut self) -> Option<Decision> {
-        loop {
-            let decision = self.decisions.pop_front()?;
-            if decision.file().is_none_or(|file| self.shelf.find(file).is_some()) {
-                return Some(decision);
-            }
-        }
+        std::iter::from_fn(|| self.decisions.pop_front())
+            .find(|decision| decision.file().is_none_or(|file| self.shelf.find(file).is_some()))
     }
 
     fn explain(&self, now: Micros, file: FileId) -> Option<Explanation> {

@@ -13,7 +13,7 @@ use super::{
     Birth, Blocked, Decision, FILE_COST_BYTES, Reason, Sift, SifterSetup, Spec,
     droppable::Droppable,
     explanation::{Explained, Explanation, Intent, seconds},
-    shelf::{Shelf, Shelved, Slot},
+    shelf::{HeldChange, Shelf, Shelved, Slot},
 };
 use flashsift_events::{
     event::{Action, Create, Event, FileId, Micros},
@@ -34,7 +34,6 @@ struct Tmpfs {
     shelf: Shelf<Copies>,
     budget_bytes: u64,
     droppable: Droppable,
-    knows_opens: bool,
     decisions: VecDeque<Decision>,
     explained: Explained,
 }
@@ -45,10 +44,9 @@ type Copies = u32;
 impl Tmpfs {
     fn new(setup: &SifterSetup<'_>) -> Self {
         Self {
-            shelf: Shelf::new(),
+            shelf: Shelf::new(setup.knows_opens),
             budget_bytes: setup.budget_bytes,
             droppable: setup.droppable.clone(),
-            knows_opens: setup.knows_opens,
             decisions: VecDeque::new(),
             explained: Explained::default(),
         }
@@ -99,32 +97,9 @@ impl Tmpfs {
         }
     }
 
-    fn wrote(&mut self, now: Micros, slot: Slot, offset: u64, len: u64) {
-        let end = offset.saturating_add(len).div_ceil(PAGE_BYTES);
-        if len > 0 && end > self.shelf[slot].pages() {
-            self.shelf.resize(slot, end);
-            if self.shelf.held_bytes() > self.budget_bytes {
-                self.leaves(now, slot, Reason::Space);
-            }
-        }
-    }
-
-    fn named(&mut self, now: Micros, slot: Slot, name: &str) {
-        self.shelf[slot].name = name.into();
-        if self.shelf[slot].names.is_zero() {
-            self.shelf[slot].names.up();
-            self.shelf.sort_in(slot);
-        }
-        if !self.droppable.has(name) {
+    fn named(&mut self, now: Micros, slot: Slot) {
+        if !self.droppable.has(&self.shelf[slot].name) {
             self.leaves(now, slot, Reason::Name);
-        }
-    }
-
-    /// Handles the loss of a name or an open.
-    fn lost(&mut self, slot: Slot) {
-        match self.shelf[slot].names.is_zero() && self.shelf[slot].opens.is_zero() {
-            true => self.remove(slot),
-            false => self.shelf.sort_in(slot),
         }
     }
 
@@ -134,35 +109,13 @@ impl Tmpfs {
     }
 
     fn of_file(&mut self, now: Micros, slot: Slot, action: &Action<'_>) {
-        match action {
-            Action::Write { offset, len, .. } | Action::Direct { offset, len, write: true, .. } => {
-                self.wrote(now, slot, *offset, *len);
+        match self.shelf.take(slot, action) {
+            HeldChange::Grew if self.shelf.held_bytes() > self.budget_bytes => {
+                self.leaves(now, slot, Reason::Space);
             }
-            Action::Truncate { size, .. } => {
-                let pages = self.shelf[slot].pages().min(size.div_ceil(PAGE_BYTES));
-                self.shelf.resize(slot, pages);
-            }
-            Action::Open { .. } if self.knows_opens => {
-                self.shelf[slot].opens.up();
-                self.shelf.sort_in(slot);
-            }
-            Action::Close { .. } if self.knows_opens => {
-                self.shelf[slot].opens.down();
-                self.lost(slot);
-            }
-            Action::Bind { name, .. } => self.named(now, slot, name),
-            Action::Rename { names, .. } => self.named(now, slot, &names.to),
-            Action::Link { name, .. } => {
-                self.shelf[slot].names.up();
-                self.shelf.sort_in(slot);
-                self.named(now, slot, name);
-            }
-            Action::Unbind { .. } => {
-                self.shelf[slot].names.down();
-                self.lost(slot);
-            }
-            Action::Gone { .. } => self.remove(slot),
-            _ => {}
+            HeldChange::Named => self.named(now, slot),
+            HeldChange::Ended => self.remove(slot),
+            HeldChange::Small | HeldChange::Grew => {}
         }
     }
 }
@@ -181,10 +134,9 @@ impl Sift for Tmpfs {
             }
             // Of an application, `sync` does nothing to a tmpfs.
             Action::SyncAll if event.pid == 0 => {
-                let files: Vec<Slot> = self.shelf.all().collect();
-                for slot in files {
+                for slot in self.shelf.all_named() {
                     let file = &mut self.shelf[slot];
-                    if !file.names.is_zero() && file.list() != Shelved::Leaving {
+                    if file.list() != Shelved::Leaving {
                         file.state += 1;
                         let (file, why) = (file.id, Reason::All);
                         self.explain_write(now, slot, why);
@@ -194,11 +146,7 @@ impl Sift for Tmpfs {
                 }
             }
             Action::RenameDirectory { names } => {
-                let files = self.shelf.all();
-                let moved =
-                    files.filter_map(|slot| Some((slot, names.moved(&self.shelf[slot].name)?)));
-                let moved: Vec<(Slot, String)> = moved.collect();
-                moved.into_iter().for_each(|(slot, name)| self.named(now, slot, &name));
+                self.shelf.moved(names).into_iter().for_each(|slot| self.named(now, slot));
             }
             action => {
                 if let Some(slot) = action.file().and_then(|file| self.shelf.find(file)) {
@@ -225,9 +173,7 @@ impl Sift for Tmpfs {
 
     fn resize(&mut self, now: Micros, budget_bytes: u64) {
         self.budget_bytes = budget_bytes;
-        let named = |slot: &Slot| !self.shelf[*slot].names.is_zero();
-        let all: Vec<Slot> = self.shelf.all().filter(named).collect();
-        for slot in all {
+        for slot in self.shelf.all_named() {
             if self.shelf.held_bytes() > budget_bytes {
                 self.leaves(now, slot, Reason::Space);
             }
@@ -249,12 +195,8 @@ impl Sift for Tmpfs {
     fn handle_deadline(&mut self, _: Micros) {}
 
     fn poll(&mut self) -> Option<Decision> {
-        loop {
-            let decision = self.decisions.pop_front()?;
-            if decision.file().is_none_or(|file| self.shelf.find(file).is_some()) {
-                return Some(decision);
-            }
-        }
+        std::iter::from_fn(|| self.decisions.pop_front())
+            .find(|decision| decision.file().is_none_or(|file| self.shelf.find(file).is_some()))
     }
 
     fn explain(&self, now: Micros, file: FileId) -> Option<Explanation> {
@@ -285,9 +227,37 @@ mod tests {
     use crate::sift::{SelectedSifter, Selection, simulate::Sifted};
     use flashsift_events::{
         dice::Dice,
-        event::{Knows, MaybeOwned},
+        event::{Knows, MaybeOwned, Renamed},
     };
     use std::collections::BTreeMap;
+
+    /// A rename of the directory gave an open file back the name that it had lost, and it was
+    /// copied to flash at the end.
+    #[test]
+    fn a_file_without_a_name_is_not_copied_after_a_rename_of_its_directory() {
+        let setup = SifterSetup {
+            budget_bytes: 1 << 20,
+            patterns: &[],
+            droppable: &Droppable::matching(&["/d/*".into()]),
+            knows_opens: true,
+            last_uses: None,
+            models: &[],
+        };
+        let mut tmpfs = Tmpfs::new(&setup);
+        let (file, name) = (FileId(1), || MaybeOwned::owned_str("/d/a/x"));
+        let create = Create { file, name: name(), owner: None, mode: None, sync: false };
+        for action in [
+            Action::Create(MaybeOwned::owned(create)),
+            Action::Open { file, open: None, created: true },
+            Action::Unbind { file, name: name() },
+            Action::RenameDirectory { names: Renamed::owned("/d/a", "/d/b") },
+            Action::SyncAll,
+        ] {
+            tmpfs.handle(0, &Event { at_us: 0, pid: 0, tid: 0, action });
+            tmpfs.check();
+        }
+        assert_eq!(tmpfs.poll(), None);
+    }
 
     /// With files that are written, synced and deleted, those are in RAM that fitted when they were
     /// created and whenever they grew; and only they are written at the end.

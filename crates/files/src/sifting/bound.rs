@@ -35,6 +35,7 @@ use crate::{
 };
 use flashsift_events::{
     event::{Action, Event, FileId, Micros},
+    ledger::{LinkChange, Links},
     page::PAGE_BYTES,
     structure::{
         Extents,
@@ -113,7 +114,7 @@ struct Part {
 #[derive(Default)]
 struct Life {
     created: bool,
-    names: u32,
+    links: Links,
     /// It has been without a name.
     nameless: bool,
     /// It has neither a name nor an open, or has had no name while one of them was closed.
@@ -205,11 +206,12 @@ impl Life {
         self.synced.second = self.synced.second.max(synced.second);
     }
 
-    /// A name is lost, or an open.
-    fn lost(&mut self, name: bool) {
-        self.names -= u32::from(name && self.names > 0);
-        self.nameless |= self.names == 0;
-        self.dead |= self.names == 0;
+    /// Takes an event of its names and opens.
+    fn take(&mut self, action: &Action<'_>) {
+        if self.links.take(action) == LinkChange::Lost {
+            self.nameless |= !self.links.is_named();
+            self.dead |= !self.links.is_named();
+        }
     }
 }
 
@@ -273,15 +275,15 @@ impl Builder<'_, '_> {
         match &event.action {
             Action::Create(create) => {
                 life.created = true;
-                life.names = u32::from(!create.name.is_empty());
-                life.nameless = life.names == 0;
+                life.links = Links::new(!create.name.is_empty());
+                life.nameless = !life.links.is_named();
             }
             Action::Open { created: true, .. } if !knows_creations && !life.created => {
-                *life = Life { created: true, names: 1, ..Life::default() };
+                *life = Life { created: true, links: Links::new(true), ..Life::default() };
             }
             Action::Write { offset, len, sync, .. } => {
                 life.write(now, later, *offset, *len);
-                if *sync && life.names > 0 && !life.dead {
+                if *sync && life.links.is_named() && !life.dead {
                     life.synced(pages_touched(*offset, *len));
                 }
             }
@@ -290,18 +292,14 @@ impl Builder<'_, '_> {
             }
             Action::Truncate { size, .. } => life.cut(*size..u64::MAX),
             Action::Punch { offset, len, .. } => life.cut(*offset..offset.saturating_add(*len)),
-            Action::Sync { offset, len, .. } if life.names > 0 && !life.dead => {
+            Action::Sync { offset, len, .. } if life.links.is_named() && !life.dead => {
                 life.synced(pages_touched(*offset, *len));
             }
-            Action::Bind { .. } | Action::Rename { .. } => life.names = life.names.max(1),
-            Action::Link { .. } => life.names += 1,
-            Action::Unbind { .. } => life.lost(true),
-            Action::Close { .. } => life.lost(false),
             Action::Gone { .. } => {
                 let life = self.lives.remove(&id);
                 life.into_iter().for_each(|life| self.end(&life, Some(now_us)));
             }
-            _ => {}
+            action => life.take(action),
         }
     }
 

@@ -68,7 +68,7 @@ impl Characterisation for CacheFiles {
     }
 
     fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
-        if !ledger.files.any_named() {
+        if !ledger.any_named() {
             return Err(NO_NAMES);
         }
         let columns = [
@@ -94,11 +94,11 @@ impl Characterisation for CacheFiles {
             } else {
                 2
             }];
-            *files += u64::from(file.active_us.is_some());
-            reads.merge(file.reads);
-            writes.merge(file.writes);
-            all_reads.merge(file.reads);
-            all_writes.merge(file.writes);
+            *files += u64::from(file.state.active_us.is_some());
+            reads.merge(file.state.reads);
+            writes.merge(file.state.writes);
+            all_reads.merge(file.state.reads);
+            all_writes.merge(file.state.writes);
         }
         let labels = [("cache", "cache files"), ("other", "other files"), UNNAMED];
         for (n, ((id, label), (files, reads, writes))) in labels.into_iter().zip(sums).enumerate() {

@@ -162,7 +162,7 @@ fn short<const N: usize>(ledger: &Ledger, ranked: &[Ranked<Key, N>]) -> u64 {
         ranked.iter().map(|ranked| (ranked.key, None)).collect();
     for (n, file) in ledger.files.all().iter().enumerate() {
         if let (Some(active), Some((first, last))) =
-            (active.get_mut(&ranking::key(n, file)), file.active_us)
+            (active.get_mut(&ranking::key(n, file)), file.state.active_us)
         {
             let (earlier, later) = active.unwrap_or((first, last));
             *active = Some((first.min(earlier), last.max(later)));
@@ -205,12 +205,12 @@ impl Characterisation for FilesOverTime {
 
     fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
         self.files.resize(ledger.files.all().len(), Seek::default());
-        let moved = |file: &File| file.reads.bytes.saturating_add(file.writes.bytes);
+        let moved = |file: &File| file.state.reads.bytes.saturating_add(file.state.writes.bytes);
         let all = ranking::files(ledger, |_, file| [moved(file)]);
         let most = all.top(0, FILES, ranking::file_name(ledger));
         let cache = ranking::files(ledger, |_, file| {
             [if ledger.files.is_cache(file) {
-                file.reads.requests + file.writes.requests
+                file.state.reads.requests + file.state.writes.requests
             } else {
                 0
             }]

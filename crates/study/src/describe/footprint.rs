@@ -58,7 +58,7 @@ impl Characterisation for Footprint {
             }
         }
         for file in ledger.files.all() {
-            files.add(file.reads.requests > 0, file.writes.requests > 0);
+            files.add(file.state.reads.requests > 0, file.state.writes.requests > 0);
         }
         let all_pages = pages.read + pages.written + pages.both;
         let sentence = [

@@ -4,10 +4,10 @@ use super::programs::Programs;
 use flashsift_caches::trace::TraceError;
 use flashsift_events::{
     event::{About, Action, Event, FileId, Space},
+    ledger::{FileLedger, LedgerFile},
     page::{PAGE_BYTES, PAGES_MAX},
 };
 use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashTable};
 use prefetch_index::prefetch_index;
 use std::hash::BuildHasher;
 
@@ -22,7 +22,8 @@ const HASHER: FixedState = FixedState::with_seed(0);
 pub(super) struct Ledger {
     pub(super) about: About,
     pub(super) pages: Pages,
-    pub(super) files: Files,
+    /// Files and devices.
+    pub(super) files: FileLedger<Requests>,
     pub(super) programs: Programs,
     /// Time of the last event.
     pub(super) end_us: u64,
@@ -52,7 +53,7 @@ impl Ledger {
         Self {
             about,
             pages: Pages::default(),
-            files: Files::default(),
+            files: FileLedger::default(),
             programs: Programs::default(),
             end_us: 0,
         }
@@ -90,7 +91,11 @@ impl Ledger {
         // Each object would be a file. There can be as many objects as pages, and nothing else is
         // known of them.
         let files = self.about.space != Space::Objects;
-        let file = if files { self.files.take(event, touched.len() as u64) } else { None };
+        let counts = files && !matches!(event.action, Action::Direct { .. });
+        let file = counts.then(|| self.files.take(event)).flatten();
+        if let Some(file) = file {
+            self.files.state(file).take(event, touched.len() as u64);
+        }
         Ok(Entered { file, program: self.programs.take(event) })
     }
 
@@ -114,6 +119,12 @@ impl Ledger {
             n.is_some()
         });
         likely.iter().for_each(|n| prefetch_index(pages, *n as usize));
+    }
+
+    /// Whether any file that is read or written has a name.
+    pub(super) fn any_named(&self) -> bool {
+        let named = |file: &File| file.name.is_some() && file.state.active_us.is_some();
+        self.files.all().iter().any(named)
     }
 
     pub(super) fn held_bytes(&self) -> usize {
@@ -259,169 +270,30 @@ impl RequestSums {
     }
 }
 
-/// A file, or a block device.
-#[derive(Clone)]
-pub(super) struct File {
-    pub(super) id: FileId,
-    /// Index of its last name in [`Files::names`].
-    pub(super) name: Option<u32>,
+/// The requests for a file.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Requests {
     pub(super) reads: RequestSums,
     pub(super) writes: RequestSums,
     pub(super) syncs: u64,
-    pub(super) created_us: Option<u64>,
-    pub(super) gone_us: Option<u64>,
     /// Times of the first and last request that touched a page, if there is one.
     pub(super) active_us: Option<(u64, u64)>,
 }
 
-/// Files and devices numbered in order of appearance, and all names.
-#[derive(Default)]
-pub(super) struct Files {
-    files: Vec<File>,
-    index: HashMap<FileId, u32, FixedState>,
-    names: Names,
-}
+/// A file, or a block device.
+pub(super) type File = LedgerFile<Requests>;
 
-impl Files {
-    pub(super) fn all(&self) -> &[File] {
-        &self.files
-    }
-
-    pub(super) fn get(&self, file: u32) -> &File {
-        &self.files[file as usize]
-    }
-
-    pub(super) fn find(&self, file: FileId) -> Option<u32> {
-        self.index.get(&file).copied()
-    }
-
-    pub(super) fn names(&self) -> &Names {
-        &self.names
-    }
-
-    /// Returns the last name of the file.
-    pub(super) fn name(&self, file: &File) -> Option<&str> {
-        file.name.map(|name| self.names.text(name))
-    }
-
-    /// Whether any file that is read or written has a name.
-    pub(super) fn any_named(&self) -> bool {
-        self.files.iter().any(|file| file.name.is_some() && file.active_us.is_some())
-    }
-
-    /// Whether the file is a cache file.
-    pub(super) fn is_cache(&self, file: &File) -> bool {
-        file.name.is_some_and(|name| self.names.is_cache(name))
-    }
-
-    fn take(&mut self, event: &Event, pages: u64) -> Option<u32> {
-        if let Action::RenameDirectory { names } = &event.action {
-            self.moved(&names.from, &names.to);
-            return None;
-        }
-        let id = event.action.file().filter(|_| !matches!(event.action, Action::Direct { .. }))?;
-        let number = *self.index.entry(id).or_insert_with(|| {
-            self.files.push(File {
-                id,
-                name: None,
-                reads: RequestSums::default(),
-                writes: RequestSums::default(),
-                syncs: 0,
-                created_us: None,
-                gone_us: None,
-                active_us: None,
-            });
-            (self.files.len() - 1) as u32
-        });
-        let file = &mut self.files[number as usize];
-        match &event.action {
-            Action::Read { len, .. } if pages > 0 => file.reads.add(*len, pages),
-            Action::Write { len, .. } if pages > 0 => file.writes.add(*len, pages),
-            Action::Sync { .. } => file.syncs += 1,
-            Action::Open { created: true, .. } => {
-                file.created_us = file.created_us.or(Some(event.at_us))
-            }
-            Action::Create(create) => {
-                file.created_us = file.created_us.or(Some(event.at_us));
-                if !create.name.is_empty() {
-                    file.name = Some(self.names.number(&create.name));
-                }
-            }
-            Action::Bind { name, .. } | Action::Link { name, .. } => {
-                file.name = Some(self.names.number(name));
-            }
-            Action::Rename { names, .. } => file.name = Some(self.names.number(&names.to)),
-            Action::Gone { .. } => file.gone_us = Some(event.at_us),
+impl Requests {
+    fn take(&mut self, event: &Event, pages: u64) {
+        match event.action {
+            Action::Read { len, .. } if pages > 0 => self.reads.add(len, pages),
+            Action::Write { len, .. } if pages > 0 => self.writes.add(len, pages),
+            Action::Sync { .. } => self.syncs += 1,
             _ => {}
         }
         if pages > 0 {
-            let (first, _) = file.active_us.unwrap_or((event.at_us, 0));
-            file.active_us = Some((first, event.at_us));
+            let (first, _) = self.active_us.unwrap_or((event.at_us, 0));
+            self.active_us = Some((first, event.at_us));
         }
-        Some(number)
-    }
-
-    /// A directory has another path now, and so has what is below it. Each such event looks at all
-    /// files: directories are renamed seldom.
-    fn moved(&mut self, from: &str, to: &str) {
-        for file in &mut self.files {
-            let Some(name) = file.name else { continue };
-            let rest = self.names.text(name).strip_prefix(from);
-            if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
-                let moved = format!("{to}{rest}");
-                file.name = Some(self.names.number(&moved));
-            }
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.files.len() * size_of::<File>() + self.index.allocation_size() + self.names.held_bytes
-    }
-}
-
-/// All names that the trace mentions, each once.
-#[derive(Default)]
-pub(super) struct Names {
-    names: Vec<Name>,
-    index: HashTable<u32>,
-    held_bytes: usize,
-}
-
-struct Name {
-    text: Box<str>,
-    is_cache: bool,
-}
-
-impl Names {
-    pub(super) fn text(&self, name: u32) -> &str {
-        &self.names[name as usize].text
-    }
-
-    pub(super) fn is_cache(&self, name: u32) -> bool {
-        self.names[name as usize].is_cache
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(|name| &*name.text)
-    }
-
-    pub(super) fn find(&self, text: &str) -> Option<u32> {
-        self.index.find(HASHER.hash_one(text), |n| *self.names[*n as usize].text == *text).copied()
-    }
-
-    fn number(&mut self, text: &str) -> u32 {
-        if let Some(known) = self.find(text) {
-            return known;
-        }
-        let fresh = self.names.len() as u32;
-        self.names
-            .push(Name { text: text.into(), is_cache: flashsift_events::names::in_cache(text) });
-        let names = &self.names;
-        self.index.insert_unique(HASHER.hash_one(text), fresh, |n| {
-            HASHER.hash_one(&*names[*n as usize].text)
-        });
-        // Two entries of the table, as it doubles.
-        self.held_bytes += text.len() + size_of::<Name>() + 2 * size_of::<u32>();
-        fresh
     }
 }

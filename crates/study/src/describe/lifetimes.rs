@@ -49,7 +49,7 @@ impl Sum {
         let mut sum = Self::default();
         files.for_each(|file| {
             sum.files += 1;
-            sum.bytes = sum.bytes.saturating_add(file.writes.bytes);
+            sum.bytes = sum.bytes.saturating_add(file.state.writes.bytes);
         });
         sum
     }
@@ -65,7 +65,8 @@ pub(super) enum Class {
 }
 
 pub(super) fn class(file: &File, end_us: u64) -> Class {
-    let (Some((first_us, last_us)), Some(created_us)) = (file.active_us, file.created_us) else {
+    let (Some((first_us, last_us)), Some(created_us)) = (file.state.active_us, file.created_us)
+    else {
         return Class::Unused;
     };
     if file.gone_us.is_none() && end_us - created_us < LONG_US {
@@ -137,7 +138,7 @@ pub(super) fn made(ledger: &Ledger) -> impl Iterator<Item = &File> {
 /// Number of files, of those created and deleted, and the bytes written to them.
 fn file_counts(ledger: &Ledger) -> Table {
     let all = || ledger.files.all().iter();
-    let used = Sum::new(all().filter(|file| file.active_us.is_some()));
+    let used = Sum::new(all().filter(|file| file.state.active_us.is_some()));
     let columns = [
         ("what", ""),
         ("files", "files"),
@@ -219,11 +220,11 @@ fn distribution(ledger: &Ledger) -> Table {
         if matches!(class(file, ledger.end_us), Class::TooLate | Class::Unused) {
             continue;
         }
-        let active_us = file.active_us.map_or(0, |(first_us, last_us)| last_us - first_us);
+        let active_us = file.state.active_us.map_or(0, |(first_us, last_us)| last_us - first_us);
         let bin = starts_us.partition_point(|start_us| *start_us <= active_us) - 1;
         let (sum, cache_files) = &mut bins[bin];
         sum.files += 1;
-        sum.bytes = sum.bytes.saturating_add(file.writes.bytes);
+        sum.bytes = sum.bytes.saturating_add(file.state.writes.bytes);
         *cache_files += u64::from(ledger.files.is_cache(file));
     }
     let columns = [("least_us", ""), ("files", ""), ("written_bytes", ""), ("cache_files", "")];

@@ -15,9 +15,13 @@
 //! of trace; longer data is put into bins.
 
 use flashsift_caches::trace::TraceError;
-use flashsift_events::event::{About, Event, Space};
+use flashsift_events::{
+    event::{About, Event, Space},
+    ledger::FileLedger,
+};
 use flashsift_files::flusher::FlusherSettings;
 use flashsift_pages::{metadata, writeback};
+pub(crate) use ledger::Requests;
 use ledger::{Entered, Ledger, Seen};
 
 mod bins;
@@ -256,6 +260,11 @@ impl Describer {
             return Err(TraceError::TooMuchMemory { limit_bytes, requests });
         }
         Ok(())
+    }
+
+    /// Returns the files of the events so far, with their names.
+    pub(crate) fn files(&self) -> &FileLedger<Requests> {
+        &self.ledger.files
     }
 
     /// Returns the memory held in bytes.

@@ -186,12 +186,12 @@ impl Phones {
         let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let (mut written, mut to_cache) = (0u64, 0u64);
         for file in ledger.files.all() {
-            written = written.saturating_add(file.writes.bytes);
+            written = written.saturating_add(file.state.writes.bytes);
             if ledger.files.is_cache(file) {
-                to_cache = to_cache.saturating_add(file.writes.bytes);
+                to_cache = to_cache.saturating_add(file.state.writes.bytes);
             }
         }
-        let named = ledger.files.any_named();
+        let named = ledger.any_named();
         let a_day = |bytes: u64| {
             (knows.times && ledger.end_us > 0)
                 .then(|| bytes as f64 * (DAY_US / ledger.end_us as f64))
@@ -277,7 +277,7 @@ impl Phones {
 
 /// Bytes written by kind of file.
 fn kinds(ledger: &Ledger) -> Result<Table, &'static str> {
-    if !ledger.files.any_named() {
+    if !ledger.any_named() {
         return Err(NO_NAMES);
     }
     let labels = [
@@ -297,7 +297,7 @@ fn kinds(ledger: &Ledger) -> Result<Table, &'static str> {
             (_, Some(Sqlite::Journal | Sqlite::Wal | Sqlite::SharedMemory)) => 2,
             _ => 3,
         };
-        sums[kind] = sums[kind].saturating_add(file.writes.bytes);
+        sums[kind] = sums[kind].saturating_add(file.state.writes.bytes);
     }
     let all = sums.iter().fold(0, |all: u64, sum| all.saturating_add(*sum));
     let columns = [("kind", ""), ("written_bytes", "written"), ("written_bytes_share", "")];

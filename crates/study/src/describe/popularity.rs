@@ -80,7 +80,7 @@ fn rows(steps: &Steps) -> Vec<Row> {
 impl Characterisation for Popularity {
     fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
         let pages = ledger.pages.all();
-        let named = ledger.files.any_named();
+        let named = ledger.any_named();
         let of_sqlite = sqlite::of_sqlite(ledger);
         let mut steps = Steps::new();
         let mut last = None;

@@ -270,8 +270,8 @@ impl Characterisation for ReachedFlash {
         let files =
             Ranking::new(self.charges.iter().map(|((_, f), n)| (file_key(*f), with_sum(n))));
         let mut syncs: HashMap<Key, u64, FixedState> = HashMap::default();
-        for (n, file) in ledger.files.all().iter().enumerate().filter(|(_, f)| f.syncs > 0) {
-            *syncs.entry(ranking::key(n, file)).or_default() += file.syncs;
+        for (n, file) in ledger.files.all().iter().enumerate().filter(|(_, f)| f.state.syncs > 0) {
+            *syncs.entry(ranking::key(n, file)).or_default() += file.state.syncs;
         }
         // The program that most of a file's pages are charged to.
         let writer = |wanted: Key| {

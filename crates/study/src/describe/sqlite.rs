@@ -6,9 +6,12 @@
 
 use super::{
     Audience, Characterisation, CharacterisationSpec, Figure, Found, Ledger, Need, Table, Value,
-    ledger::{File, NO_NAMES, Names, RequestSums, UNNAMED},
+    ledger::{File, NO_NAMES, RequestSums, UNNAMED},
 };
-use flashsift_events::names::{self, Sqlite};
+use flashsift_events::{
+    ledger::LedgerNames,
+    names::{self, Sqlite},
+};
 
 pub(super) const SPEC: CharacterisationSpec = CharacterisationSpec {
     name: "sqlite",
@@ -32,7 +35,7 @@ const KINDS: [(Sqlite, &str, &str); 5] = [
 ];
 
 /// Meaning of each name of the trace.
-pub(super) fn kinds(names: &Names) -> Vec<Option<Sqlite>> {
+pub(super) fn kinds(names: &LedgerNames) -> Vec<Option<Sqlite>> {
     let mut kinds: Vec<_> = names.all().map(names::sqlite).collect();
     for name in names.all() {
         if let Some((database, _)) = names::companion(name)
@@ -56,7 +59,7 @@ const POPULAR: usize = 100;
 
 impl Characterisation for SqliteShare {
     fn finish(&mut self, ledger: &Ledger, _: usize) -> Result<Found, &'static str> {
-        if !ledger.files.any_named() {
+        if !ledger.any_named() {
             return Err(NO_NAMES);
         }
         let by_name = kinds(ledger.files.names());
@@ -71,10 +74,10 @@ impl Characterisation for SqliteShare {
         let sum = |wanted: &dyn Fn(&File) -> bool| {
             let mut sum = Sum::default();
             for file in ledger.files.all().iter().filter(|file| wanted(file)) {
-                sum.files += u64::from(file.active_us.is_some());
-                sum.syncs += file.syncs;
-                sum.reads.merge(file.reads);
-                sum.writes.merge(file.writes);
+                sum.files += u64::from(file.state.active_us.is_some());
+                sum.syncs += file.state.syncs;
+                sum.reads.merge(file.state.reads);
+                sum.writes.merge(file.state.writes);
             }
             sum
         };

@@ -249,7 +249,7 @@ impl Characterisation for SyncDistance {
         let mut files = Table::new("files", &columns);
         let syncs = ranking::files(ledger, |n, file| {
             let File { distances, writes, .. } = self.files[n];
-            [file.syncs, distances, writes]
+            [file.state.syncs, distances, writes]
         });
         for file in syncs.top(0, top, ranking::file_name(ledger)) {
             let [syncs, distances, writes] = file.sums;

@@ -29,19 +29,19 @@ pub(super) fn directory(name: &str) -> &str {
 
 impl Characterisation for TopDirectories {
     fn finish(&mut self, ledger: &Ledger, top: usize) -> Result<Found, &'static str> {
-        if !ledger.files.any_named() {
+        if !ledger.any_named() {
             return Err(NO_NAMES);
         }
         let named = ledger.files.all().iter().filter_map(|file| {
             let name = ledger.files.name(file)?;
-            Some((directory(name), [file.writes.bytes]))
+            Some((directory(name), [file.state.writes.bytes]))
         });
         let directories = Ranking::new(named);
         let all = ledger
             .files
             .all()
             .iter()
-            .fold(0, |all: u64, file| all.saturating_add(file.writes.bytes));
+            .fold(0, |all: u64, file| all.saturating_add(file.state.writes.bytes));
         let columns = [
             ("name", "most written"),
             ("files", "files"),

@@ -19,7 +19,8 @@ struct TopFiles;
 
 impl Characterisation for TopFiles {
     fn finish(&mut self, ledger: &Ledger, top: usize) -> Result<Found, &'static str> {
-        let files = ranking::files(ledger, |_, file| [file.writes.bytes, file.reads.bytes]);
+        let files =
+            ranking::files(ledger, |_, file| [file.state.writes.bytes, file.state.reads.bytes]);
         let mut found = Found::default();
         for (by, key, title, columns) in [
             (

@@ -8,7 +8,7 @@
 
 mod database;
 mod facts;
-mod files;
+mod processes;
 mod program;
 mod remedies;
 mod rewrite;
@@ -27,18 +27,22 @@ pub use steps::{MARK, OLD, RemedyStep, lines_script};
 pub use what_if::{Change, FlashBytes};
 
 use crate::describe::{self, Describer, Description, FileCharge, Part, Value};
-use files::Names;
 use flashsift_caches::trace::{KnownInode, KnownInodes, TraceError};
 use flashsift_events::{
     event::{About, Action, Event, FileId, MaybeOwned},
+    ledger::FileLedger,
     page::PAGE_BYTES,
 };
 use flashsift_files::flusher::FlusherSettings;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
+use processes::Processes;
 use remedies::{Effect, Findings, Proposal};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The files of the events, with their names.
+type Files = FileLedger<describe::Requests>;
 
 /// Name of what no name is known of.
 pub const UNKNOWN: &str = "(unknown)";
@@ -47,7 +51,7 @@ pub const UNKNOWN: &str = "(unknown)";
 pub struct Doctor {
     about: About,
     describer: Describer,
-    names: Names,
+    processes: Processes,
     kept: Vec<Event<'static>>,
     kept_names: usize,
     /// The kept event that names the program of each process.
@@ -210,7 +214,7 @@ impl Doctor {
         Self {
             about,
             describer: Describer::new(about, limit_bytes / 2).with_flusher(flusher),
-            names: Names::default(),
+            processes: Processes::default(),
             kept: Vec::new(),
             kept_names: 0,
             named_at: HashMap::default(),
@@ -231,13 +235,13 @@ impl Doctor {
         self.describer.extend(events)?;
         for event in events {
             self.end_us = self.end_us.max(event.at_us);
-            self.names.take(event);
+            self.processes.take(event);
             if self.kept_until_us.is_none() && self.matters(event) {
                 self.keep(event);
             }
         }
         let held = self.kept.len() * size_of::<Event<'_>>() + self.kept_names;
-        if (held + self.names.held_bytes()) as u64 > self.limit_bytes / 4 {
+        if (held + self.processes.held_bytes()) as u64 > self.limit_bytes / 4 {
             self.kept_until_us.get_or_insert(self.end_us);
         }
         Ok(())
@@ -259,7 +263,7 @@ impl Doctor {
             }
         };
         if let Some(at) = at {
-            let name = self.names.charged_of(event.pid);
+            let name = self.processes.charged_of(event.pid);
             self.kept_names += name.len();
             self.kept[at].action = Action::Process { name: MaybeOwned::owned_str(&name) };
         }
@@ -286,7 +290,7 @@ impl Doctor {
 
     /// Returns the name of the program that a process runs.
     pub fn program_of(&self, pid: u32) -> Box<str> {
-        self.names.program_of(pid)
+        self.processes.program_of(pid)
     }
 
     /// Ends the examination after `duration_us`. `top`: longest list of programs, and of the files
@@ -302,7 +306,9 @@ impl Doctor {
         duration_us: u64,
         top: usize,
     ) -> Result<Examination, TraceError> {
-        let Self { about, describer, names, kept, limit_bytes, kept_until_us, flusher, .. } = self;
+        let Self { about, describer, processes, kept, limit_bytes, kept_until_us, flusher, .. } =
+            self;
+        let files = describer.files();
         let judged_us = kept_until_us.unwrap_or(duration_us).max(1);
         let machine = what_if::MachineSettings {
             flusher,
@@ -312,7 +318,7 @@ impl Doctor {
             },
             commit_us: facts.commit_us(),
         };
-        let inodes = inodes(&kept, &names, inspect);
+        let inodes = inodes(&kept, files, inspect);
         let base = what_if::changed(about, &kept, None, limit_bytes / 2)?.with_inodes(&inodes);
         let written = base.written(machine, judged_us);
         let times = remedies::kernel_times::chosen(facts, |times| {
@@ -322,15 +328,9 @@ impl Doctor {
         drop(base);
         let charged =
             describe::charged(about, &kept, flusher, &machine.metadata(), &inodes, judged_us)?;
-        let usages = usages(&kept, &names, charged);
-        let findings = Findings {
-            facts,
-            inspect,
-            usages: &usages,
-            names: &names,
-            duration_us: judged_us,
-            times,
-        };
+        let usages = usages(&kept, files, &processes, charged);
+        let findings =
+            Findings { facts, inspect, usages: &usages, files, duration_us: judged_us, times };
         let mut remedies = Vec::new();
         for (spec, proposal) in ALL
             .iter()
@@ -403,7 +403,7 @@ impl Doctor {
 }
 
 /// Returns the inodes of the files that are still there under their last names.
-fn inodes(events: &[Event<'_>], names: &Names, inspect: &dyn Inspect) -> KnownInodes {
+fn inodes(events: &[Event<'_>], ledger: &Files, inspect: &dyn Inspect) -> KnownInodes {
     let mut files = BTreeSet::new();
     for event in events {
         match event.action {
@@ -413,7 +413,7 @@ fn inodes(events: &[Event<'_>], names: &Names, inspect: &dyn Inspect) -> KnownIn
     }
     let mut devices = Vec::new();
     let mut known = |file: FileId| {
-        let Inode { dev, number, extents } = inspect.inode(names.get(file)?)?;
+        let Inode { dev, number, extents } = inspect.inode(ledger.name_of(file)?)?;
         let at = devices.iter().position(|known| *known == dev).unwrap_or(devices.len());
         if at == devices.len() {
             devices.push(dev);
@@ -469,7 +469,12 @@ fn name_bytes(action: &Action<'_>) -> usize {
 }
 
 /// Charges what reaches flash to programs and names, the greatest first.
-fn usages(kept: &[Event<'static>], names: &Names, charged: Vec<FileCharge>) -> Vec<Usage> {
+fn usages(
+    kept: &[Event<'static>],
+    files: &Files,
+    processes: &Processes,
+    charged: Vec<FileCharge>,
+) -> Vec<Usage> {
     let mut charges: BTreeMap<(Option<FileId>, Box<str>), (FileCharge, u64)> = BTreeMap::new();
     for one in charged {
         let (sum, _) = charges.entry((one.file, one.program.clone())).or_default();
@@ -479,13 +484,13 @@ fn usages(kept: &[Event<'static>], names: &Names, charged: Vec<FileCharge>) -> V
     }
     for event in kept {
         if let Action::Sync { file, .. } = event.action {
-            charges.entry((Some(file), names.charged_of(event.pid))).or_default().1 += 1;
+            charges.entry((Some(file), processes.charged_of(event.pid))).or_default().1 += 1;
         }
     }
     let mut usages: HashMap<(Box<str>, Box<str>), Usage, FixedState> = HashMap::default();
     for ((file, charged), (sum, syncs)) in charges {
-        let (program, unit) = files::program_and_unit(&charged);
-        let name: Box<str> = file.and_then(|file| names.get(file)).unwrap_or(UNKNOWN).into();
+        let (program, unit) = processes::program_and_unit(&charged);
+        let name: Box<str> = file.and_then(|file| files.name_of(file)).unwrap_or(UNKNOWN).into();
         let usage = usages.entry((name.clone(), charged.clone())).or_insert_with(|| Usage {
             file: name,
             program: program.into(),
@@ -584,7 +589,7 @@ fn writers(usages: &[Usage], remedies: &[Remedy], duration_us: u64, top: usize) 
 /// Replaces the number of a container by its name.
 fn name_of(writer: &Writer, inspect: &dyn Inspect) -> String {
     const SHORT: usize = 12;
-    let id = writer.unit.as_deref().and_then(|unit| unit.strip_prefix(files::CONTAINER));
+    let id = writer.unit.as_deref().and_then(|unit| unit.strip_prefix(processes::CONTAINER));
     let Some(id) = id else { return writer.name.clone() };
     let short = || id.get(..SHORT).unwrap_or(id).to_owned();
     writer.name.replace(id, &inspect.container(id).unwrap_or_else(short))

@@ -167,6 +167,23 @@ fn written_with(events: &[Event<'static>], change: Option<&Change>) -> FlashByte
     what_if::changed(about(), events, change, 1 << 30).unwrap().written(ext4(), END_US)
 }
 
+/// A file that got its final name by a link was shown under the temporary name, which had been
+/// deleted: git makes files in this way.
+#[test]
+fn a_file_has_the_name_of_its_link() {
+    let (file, name) = (FileId(7), MaybeOwned::owned_str);
+    let actions = [
+        process("git"),
+        create(7, "/r/.git/objects/ab/tmp_obj"),
+        write(7, 0, PAGE),
+        Action::Link { file, name: name("/r/.git/objects/ab/12") },
+        Action::Unbind { file, name: name("/r/.git/objects/ab/tmp_obj") },
+    ];
+    let events: Vec<_> = actions.map(|action| at(1, SECOND, action)).into();
+    let found = examined(&events, &facts());
+    assert_eq!(&*found.writers[0].files[0].name, "/r/.git/objects/ab/12");
+}
+
 // Promises: Doctor 2.
 #[test]
 fn writers_come_in_the_order_of_their_bytes_with_their_files_and_remedies() {

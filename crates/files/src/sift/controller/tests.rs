@@ -281,7 +281,7 @@ fn flash_may_refuse_files_that_are_forgotten() {
 fn a_file_takes_few_bytes() {
     let (mut held, mut left, mut files) = (0, 0, 0);
     for n in [5000, 6500, 8500, 11_000, 14_500, 19_000, 25_000, 33_000] {
-        let (mut shelf, mut tracked) = (Shelf::<Known>::new(), Tracked::new(n as usize));
+        let (mut shelf, mut tracked) = (Shelf::<Known>::new(true), Tracked::new(n as usize));
         for file in 0..n {
             let slot = shelf.insert(FileId(file), file, "/h/.cache/a/1x");
             shelf[slot].state = tracked.hold(file, FileId(file), slot, Row::new("/h/.cache/a/1x"));

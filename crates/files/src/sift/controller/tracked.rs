@@ -1,11 +1,8 @@
 //! The files that the controller knows: those in RAM, and a bounded number of those that have left
 //! it.
 
-use super::{
-    chances::{Chances, Fate, LEVELS, ROWS, Row, level_of},
-    rings::Rings,
-};
-use crate::sift::shelf::Slot;
+use super::chances::{Chances, Fate, LEVELS, ROWS, Row, level_of};
+use crate::sift::{rings::Rings, shelf::Slot};
 use flashsift_events::{
     event::{FileId, Micros},
     page::PAGE_BYTES,

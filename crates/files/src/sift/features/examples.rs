@@ -17,6 +17,7 @@
 use super::{FileWindow, Phase, Windows};
 use flashsift_events::{
     event::{Action, Event, FileId, Knows, Micros},
+    ledger::FileLedger,
     names::in_cache,
 };
 use foldhash::fast::FixedState;
@@ -84,8 +85,7 @@ pub struct ExampleCollector {
     ram_bytes: u64,
     knows: Knows,
     files: HashMap<FileId, Candidate, FixedState>,
-    /// The last name of each file that was named before the trace showed that it is new.
-    bound: HashMap<FileId, Box<str>, FixedState>,
+    names: FileLedger,
     /// Files in RAM by the number of the access that touched them last.
     lru: BTreeMap<u64, FileId>,
     /// Sum of the sizes of these files: a sparse file may have nearly 2⁶⁴ bytes.
@@ -113,7 +113,7 @@ impl ExampleCollector {
             ram_bytes,
             knows,
             files: HashMap::default(),
-            bound: HashMap::default(),
+            names: FileLedger::default(),
             lru: BTreeMap::new(),
             in_ram_bytes: 0,
             touches: 0,
@@ -125,31 +125,22 @@ impl ExampleCollector {
     /// Takes the next event.
     pub fn handle(&mut self, event: &Event<'_>) {
         self.now_us = self.now_us.max(event.at_us);
+        self.names.take_names(&event.action);
         match &event.action {
             Action::Create(create) => {
                 let uid = create.owner.map(|owner| owner.uid);
-                self.created(create.file, &create.name, uid, event.at_us);
+                self.created(create.file, uid, event.at_us);
             }
             Action::Open { file, created: true, .. }
                 if !self.knows.creations && !self.files.contains_key(file) =>
             {
-                let name = self.bound.remove(file).unwrap_or_default();
-                self.created(*file, &name, None, event.at_us);
-            }
-            Action::Bind { file, name } if !self.files.contains_key(file) => {
-                self.bound.insert(*file, (**name).into());
-            }
-            Action::Rename { file, names } => {
-                if let Some(candidate) = self.files.get_mut(file) {
-                    candidate.example.name = (*names.to).into();
-                }
+                self.created(*file, None, event.at_us);
             }
             Action::Gone { file } => {
                 if let Some(candidate) = self.files.remove(file) {
                     self.leave_ram(&candidate);
-                    self.ended.push(candidate.ended(event.at_us, true));
+                    self.ended.push(candidate.ended(&self.names, event.at_us, true));
                 }
-                self.bound.remove(file);
             }
             Action::Read { .. }
             | Action::Write { .. }
@@ -159,12 +150,12 @@ impl ExampleCollector {
         }
     }
 
-    fn created(&mut self, file: FileId, name: &str, uid: Option<u32>, at_us: Micros) {
+    fn created(&mut self, file: FileId, uid: Option<u32>, at_us: Micros) {
         let example = Example {
             file,
             window: FileWindow::new(at_us, self.windows),
-            name: name.into(),
-            in_cache: in_cache(name),
+            name: Box::default(),
+            in_cache: self.names.name_of(file).is_some_and(in_cache),
             uid,
             lived_us: 0,
             deleted: false,
@@ -236,15 +227,16 @@ impl ExampleCollector {
             .files
             .into_values()
             .filter(|file| now_us.saturating_sub(file.example.window.born_us()) >= LONG_LIVING_US);
-        self.ended.extend(alive.map(|file| file.ended(now_us, false)));
+        self.ended.extend(alive.map(|file| file.ended(&self.names, now_us, false)));
         self.ended.sort_by_key(|example| (example.window.born_us(), example.file));
         self.ended
     }
 }
 
 impl Candidate {
-    fn ended(self, at_us: Micros, deleted: bool) -> Example {
+    fn ended(self, names: &FileLedger, at_us: Micros, deleted: bool) -> Example {
         let mut example = self.example;
+        example.name = names.name_of(example.file).unwrap_or_default().into();
         example.lived_us = at_us.saturating_sub(example.window.born_us());
         example.deleted = deleted;
         example.active_us = self.accesses.map_or(0, |(first, last)| last - first);
@@ -268,7 +260,7 @@ impl Example {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashsift_events::event::{Create, FileOwner, MaybeOwned};
+    use flashsift_events::event::{Create, FileOwner, MaybeOwned, Renamed};
 
     const SECOND: Micros = 1_000_000;
 
@@ -339,6 +331,17 @@ mod tests {
         assert_eq!(reused(&[(2, read(1)), (3, read(2))]), [Some(true); 2]);
         assert_eq!(reused(&[(2, write(1, 60))]), [Some(false); 2], "written anew, not read");
         assert_eq!(reused(&[(2, gone(1)), (3, gone(2))]), [Some(false); 2]);
+    }
+
+    /// An example had the name from before a rename of its directory, and no name of a link.
+    #[test]
+    fn an_example_has_its_last_name() {
+        let moved = Action::RenameDirectory { names: Renamed::owned("/u", "/v") };
+        let history = [(0, create(1)), (1, moved), (2, gone(1))];
+        assert_eq!(&*examples(100, &history)[0].name, "/v/cache/a");
+        let link = Action::Link { file: FileId(1), name: MaybeOwned::owned_str("/u/b") };
+        let found = examples(100, &[(0, create(1)), (1, link), (2, gone(1))]);
+        assert_eq!((&*found[0].name, found[0].in_cache), ("/u/b", true), "by its first name");
     }
 
     #[test]

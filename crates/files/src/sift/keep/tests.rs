@@ -91,7 +91,7 @@ impl Naive {
 
     /// Moves each file that is in the wrong list to the right one.
     fn place(&mut self, now: Micros) {
-        for list in List::ALL {
+        for list in List::ALL.iter().copied() {
             let at = list as usize;
             while let Some(wrong) = self.lists[at].iter().position(|file| file.list() != list) {
                 let file = self.lists[at].remove(wrong);

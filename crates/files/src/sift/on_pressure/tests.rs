@@ -10,6 +10,7 @@ use crate::sift::{
 };
 use flashsift_events::{
     event::{Knows, MaybeOwned},
+    page::PAGE_BYTES,
     structure::Extents,
 };
 use std::{

@@ -65,11 +65,11 @@ fn steps(program: &str, unit: Option<&str>) -> Option<Vec<RemedyStep>> {
         let run = format!("eatmydata {undo}");
         return Some(vec![install, RemedyStep::Person { run, undo, lasting: false }]);
     };
-    if unit.starts_with(crate::doctor::files::CONTAINER) {
+    if unit.starts_with(crate::doctor::processes::CONTAINER) {
         return None;
     }
     // A user's own manager reads /etc/systemd/user, and root reaches it by the user's number.
-    let (unit, folder, systemctl) = match unit.split_once(crate::doctor::files::OF_USER) {
+    let (unit, folder, systemctl) = match unit.split_once(crate::doctor::processes::OF_USER) {
         Some((unit, user)) => (unit, "user", format!("systemctl --user -M {user}@.host")),
         None => (unit, "system", "systemctl".to_owned()),
     };

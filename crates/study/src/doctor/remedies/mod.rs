@@ -1,9 +1,8 @@
 //! The remedies, each a file with the change that it proposes.
 
 use super::{
-    Facts, Usage, database,
+    Facts, Files, Usage, database,
     facts::{EntryKind, Inspect, is_within},
-    files::Names,
     program,
     steps::RemedyStep,
     what_if::Change,
@@ -59,7 +58,7 @@ pub(super) struct Findings<'a> {
     pub(super) inspect: &'a dyn Inspect,
     /// By program and file, the greatest first.
     pub(super) usages: &'a [Usage],
-    pub(super) names: &'a Names,
+    pub(super) files: &'a Files,
     pub(super) duration_us: u64,
     /// The best times of the kernel's write-back, if any save something.
     pub(super) times: Option<(WritebackTimes, Judgement)>,

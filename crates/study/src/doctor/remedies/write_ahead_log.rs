@@ -23,8 +23,12 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         let of = |name: &str| {
             findings.usages.iter().filter(|usage| *usage.file == *name).collect::<Vec<&Usage>>()
         };
-        let databases: BTreeSet<_> =
-            findings.names.all().filter(|(_, name)| *name == database).map(|(id, _)| id).collect();
+        let databases: BTreeSet<_> = findings
+            .files
+            .named()
+            .filter(|(_, name)| *name == database)
+            .map(|(id, _)| id)
+            .collect();
         let file = *databases.first()?;
         let syncs: u64 = of(&database).iter().map(|usage| usage.syncs).sum();
         if syncs < TRANSACTIONS_MIN {
@@ -33,8 +37,8 @@ fn propose(findings: &Findings<'_>) -> Vec<Proposal> {
         let written: u64 = of(&database).iter().map(|usage| usage.reached_bytes).sum();
         let programs: Vec<_> = journal.programs.into_iter().collect();
         let journals = findings
-            .names
-            .all()
+            .files
+            .named()
             .filter(|(_, name)| {
                 matches!(names::companion(name),
                 Some((of, Sqlite::Journal)) if of == database)

@@ -2,14 +2,14 @@
 //! them.
 
 /// Lists with the numbers `0..lists` over the items `0..`; each runs from oldest to newest.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Rings {
     /// The heads of the lists come first. An item in no list points at itself.
     nodes: Vec<Node>,
     lists: u32,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Node {
     older: u32,
     newer: u32,
@@ -39,11 +39,19 @@ impl Rings {
 
     /// Adds an item that is in no list at the newest end.
     pub(super) fn push_newest(&mut self, list: usize, item: u32) {
-        let (node, head) = (item + self.lists, list as u32);
-        let newest = self.nodes[head as usize].older;
-        self.nodes[node as usize] = Node { older: newest, newer: head };
-        self.nodes[newest as usize].newer = node;
-        self.nodes[head as usize].older = node;
+        self.link(item + self.lists, list as u32);
+    }
+
+    /// Adds an item that is in no list to that of another one, as the next older.
+    pub(super) fn push_older(&mut self, than: u32, item: u32) {
+        self.link(item + self.lists, than + self.lists);
+    }
+
+    fn link(&mut self, node: u32, newer: u32) {
+        let older = self.nodes[newer as usize].older;
+        self.nodes[node as usize] = Node { older, newer };
+        self.nodes[older as usize].newer = node;
+        self.nodes[newer as usize].older = node;
     }
 
     /// Removes an item from its list. An item in no list stays so.
@@ -59,6 +67,18 @@ impl Rings {
         self.item(self.nodes[list].newer)
     }
 
+    pub(super) fn newest(&self, list: usize) -> Option<u32> {
+        self.item(self.nodes[list].older)
+    }
+
+    pub(super) fn newer(&self, item: u32) -> Option<u32> {
+        self.item(self.nodes[(item + self.lists) as usize].newer)
+    }
+
+    pub(super) fn older(&self, item: u32) -> Option<u32> {
+        self.item(self.nodes[(item + self.lists) as usize].older)
+    }
+
     /// Returns the memory that they have allocated, bytes.
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
@@ -67,10 +87,7 @@ impl Rings {
 
     /// Returns the items of a list, the newest first.
     pub(super) fn newest_first(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
-        let newest = self.item(self.nodes[list].older);
-        std::iter::successors(newest, |item| {
-            self.item(self.nodes[(*item + self.lists) as usize].older)
-        })
+        std::iter::successors(self.newest(list), |item| self.older(*item))
     }
 }
 
@@ -97,12 +114,23 @@ mod tests {
                 let (list, item) = (dice.below(3) as usize, dice.below(items));
                 rings.remove(item);
                 naive.iter_mut().for_each(|list| list.retain(|other| *other != item));
-                if dice.below(4) > 0 {
-                    rings.push_newest(list, item);
-                    naive[list].push(item);
+                let than = naive[list].first().copied();
+                match (dice.below(4), than) {
+                    (0, _) => {}
+                    (1, Some(than)) => {
+                        rings.push_older(than, item);
+                        naive[list].insert(0, item);
+                    }
+                    _ => {
+                        rings.push_newest(list, item);
+                        naive[list].push(item);
+                    }
                 }
                 for (list, naive) in naive.iter().enumerate() {
                     assert_eq!(rings.oldest(list), naive.first().copied(), "seed {seed}");
+                    let oldest_first =
+                        std::iter::successors(rings.oldest(list), |item| rings.newer(*item));
+                    assert!(oldest_first.eq(naive.iter().copied()), "seed {seed}");
                     let mut newest_first: Vec<u32> = rings.newest_first(list).collect();
                     newest_first.reverse();
                     assert_eq!(newest_first, *naive, "seed {seed}");

@@ -1,7 +1,7 @@
-//! The names of files, the programs that processes run, and the units in which they run.
+//! The programs that processes run, and the units in which they run.
 
 use flashsift_events::{
-    event::{Action, Event, FileId},
+    event::{Action, Event},
     names::{program_name, unescape},
 };
 use foldhash::fast::FixedState;
@@ -10,30 +10,17 @@ use hashbrown::HashMap;
 /// Stands between a program and its unit in the names of processes that are charged.
 const IN_UNIT: char = '\u{1f}';
 
-/// Last names by file and process.
+/// Last names by process.
 #[derive(Default)]
-pub(super) struct Names {
-    files: HashMap<FileId, Box<str>, FixedState>,
+pub(super) struct Processes {
     programs: HashMap<u32, Box<str>, FixedState>,
     units: HashMap<u32, Box<str>, FixedState>,
     bytes: usize,
 }
 
-impl Names {
+impl Processes {
     pub(super) fn take(&mut self, event: &Event<'_>) {
         match &event.action {
-            Action::Create(create) if !create.name.is_empty() => {
-                self.name(create.file, &create.name);
-            }
-            Action::Bind { file, name } => self.name(*file, name),
-            Action::Rename { file, names } => self.name(*file, &names.to),
-            Action::RenameDirectory { names } => {
-                for name in self.files.values_mut() {
-                    if let Some(moved) = names.moved(name) {
-                        *name = moved.into();
-                    }
-                }
-            }
             Action::Process { name } => {
                 let name: &str = name;
                 self.bytes += name.len();
@@ -47,15 +34,6 @@ impl Names {
             }
             _ => {}
         }
-    }
-
-    fn name(&mut self, file: FileId, name: &str) {
-        self.bytes += name.len();
-        self.files.insert(file, name.into());
-    }
-
-    pub(super) fn get(&self, file: FileId) -> Option<&str> {
-        self.files.get(&file).map(|name| &**name)
     }
 
     /// Returns the name of the program that a process runs now.
@@ -72,16 +50,12 @@ impl Names {
         }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (FileId, &str)> {
-        self.files.iter().map(|(file, name)| (*file, &**name))
-    }
-
     pub(super) fn held_bytes(&self) -> usize {
-        self.files.allocation_size() + self.programs.allocation_size() + self.bytes
+        self.programs.allocation_size() + self.units.allocation_size() + self.bytes
     }
 }
 
-/// Takes apart what [`Names::charged_of`] returns.
+/// Takes apart what [`Processes::charged_of`] returns.
 pub(super) fn program_and_unit(charged: &str) -> (&str, Option<&str>) {
     charged.split_once(IN_UNIT).map_or((charged, None), |(program, unit)| (program, Some(unit)))
 }
