@@ -228,7 +228,7 @@ impl Fs {
     /// The statistics of BACKING cannot be read.
     pub fn statfs(&self) -> Result<StatVfs> {
         let mut all = rustix::fs::fstatvfs(&self.backing.root)?;
-        let files = self.table().named_in_ram().len() as u64;
+        let files = self.table().inodes_in_ram();
         let waits = self.mover.waiting_bytes().0 > 0;
         let bytes = if files == 0 && !waits { 0 } else { self.store.content()?.0 };
         let in_ram = self.reservation.needed(files, bytes).div_ceil(all.f_frsize.max(1));

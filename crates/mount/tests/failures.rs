@@ -43,8 +43,11 @@ impl Bed {
         attr.ino
     }
 
+    /// A directory of BACKING.
     fn dir(&self, name: &str) -> Ino {
-        self.fs.mkdir(&caller(), ROOT, OsStr::new(name), 0o755).unwrap().ino
+        let ino = self.fs.mkdir(&caller(), ROOT, OsStr::new(name), 0o755).unwrap().ino;
+        self.fs.fsync_dir(0, ino).unwrap();
+        ino
     }
 }
 

@@ -397,13 +397,17 @@ fn a_kill_loses_only_files_that_were_not_written_back() {
     create(&mounted.at("synced"), &bytes(2, 5000)).sync_all().unwrap();
     create(&mounted.at("data synced"), &bytes(3, 5000)).sync_data().unwrap();
     create(&mounted.at("in RAM"), &bytes(4, 5000));
-    // Directories and links are made in BACKING at once.
-    fs::create_dir(mounted.at("directory")).unwrap();
+    // Links are made in BACKING at once. A new directory may wait until something in it is synced.
+    for directory in ["new", "of synced"] {
+        fs::create_dir(mounted.at(directory)).unwrap();
+    }
+    create(&mounted.at("of synced/file"), b"x").sync_all().unwrap();
     std::os::unix::fs::symlink("in RAM", mounted.at("link")).unwrap();
     mounted.kill();
     let found = tree(&mounted.ext4.backing());
-    let names: Vec<_> = found.keys().map(String::as_str).collect();
-    assert_eq!(names, ["data synced", "directory", "link", "settled", "synced"]);
+    let names = found.keys().map(String::as_str).filter(|name| *name != "new");
+    let expected = ["data synced", "link", "of synced", "of synced/file", "settled", "synced"];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
     for (name, seed) in [("settled", 1), ("synced", 2), ("data synced", 3)] {
         assert_eq!(fs::read(mounted.below(name)).unwrap(), bytes(seed, 5000), "{name}");
     }

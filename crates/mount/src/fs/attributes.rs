@@ -2,9 +2,11 @@
 
 use super::Fs;
 use super::beneath::proc_path;
+use super::namespace::Namespace;
 use super::types::{Attr, Changes, Ino, Time};
 use rustix::fs::{AtFlags, Gid, Mode, Timestamps, Uid};
 use rustix::io::Result;
+use rustix::process::geteuid;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -17,7 +19,11 @@ impl Fs {
     /// errors of a write; any error of BACKING or of the store.
     pub fn set_attr(&self, tid: u32, ino: Ino, changes: &Changes) -> Result<Attr> {
         self.backing.refuse_if_read_only()?;
-        let file_state = self.delayed.file_state(&mut self.table(), ino)?;
+        let file_state = {
+            let mut table = self.table();
+            self.make_before(&mut table, ino, changes)?;
+            self.delayed.file_state(&mut table, ino)?
+        };
         if let Some(size) = changes.size {
             self.resize(self.decider.begin(tid), ino, size)?;
         }
@@ -35,7 +41,7 @@ impl Fs {
         let place = file_state.place();
         let attr = table.attr_of(ino)?;
         let changes = with_stripped(changes, &attr);
-        if table.is_in_ram(ino) {
+        if table.is_in_ram(ino) || table.is_new_directory(ino) {
             let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
             if uid.is_some() || gid.is_some() {
                 self.store.chown(ino, uid, gid)?;
@@ -67,6 +73,15 @@ impl Fs {
         let attr = table.attr_of(ino);
         table.release(ino, file_state);
         attr
+    }
+
+    /// Makes a directory that waits in RAM, and those in it, before a change that BACKING has to
+    /// see: files would get its group; or we, without root's rights, could make nothing in it
+    /// later.
+    fn make_before(&self, table: &mut Namespace, ino: Ino, changes: &Changes) -> Result<()> {
+        let Some(mode) = changes.mode.map(Mode::from_raw_mode) else { return Ok(()) };
+        let closed = !mode.contains(Mode::WUSR | Mode::XUSR) && !geteuid().is_root();
+        if closed || mode.contains(Mode::SGID) { table.make_directories_in(ino) } else { Ok(()) }
     }
 }
 

@@ -271,6 +271,11 @@ impl Backing {
         Ok(self.hidden.get_or_init(|| Hidden { dir, temps: OnceLock::new(), flags }))
     }
 
+    /// Whether it is there.
+    pub(crate) fn has_hidden(&self) -> bool {
+        self.hidden.get().is_some()
+    }
+
     /// The directory for copies, if there is one.
     fn temps_found<'a>(&self, hidden: &'a Hidden) -> Result<Option<BorrowedFd<'a>>> {
         if let Some(temps) = hidden.temps.get() {

@@ -1,8 +1,9 @@
 //! Operations on names: create, link, rename, remove and list.
 //!
 //! A file in RAM is renamed and removed in the table alone, and may hide a file of BACKING under
-//! its name. All other operations are performed in BACKING at once. If an operation would have to
-//! change both together, the file is written back first.
+//! its name. A new directory waits in RAM with its files, as long as nothing else is done with it.
+//! All other operations are performed in BACKING at once. If an operation would have to change both
+//! together, the file is written back first.
 
 use super::Fs;
 use super::backing;
@@ -26,6 +27,8 @@ use std::num::NonZero;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
+/// Directories that have so many others in them get no more in RAM.
+const LINKS_IN_RAM: u32 = 60_000;
 /// Longest name, bytes: no file system for flash allows more.
 const NAME_BYTES: usize = 255;
 
@@ -142,11 +145,12 @@ impl Fs {
         sync: bool,
     ) -> Result<(Ino, FileId, File)> {
         self.backing.refuse_if_read_only()?;
-        let dir = table.dir(parent)?;
+        let dir = table.made_dir(parent)?;
         let number = table.next_number();
         let masked = Mode::from_raw_mode(mode & !caller.umask & 0o7777);
-        let gid = dir.gid.unwrap_or(caller.gid);
-        let sync = sync || dir.synchronous || self.backing.is_synchronous();
+        let gid = dir.as_ref().and_then(|dir| dir.gid).unwrap_or(caller.gid);
+        let synchronous = dir.as_ref().is_some_and(|dir| dir.synchronous);
+        let sync = sync || synchronous || self.backing.is_synchronous();
         let created = Created { file: table::file_id(number), name: (parent, name), sync };
         let owner = FileOwner { uid: caller.uid, gid };
         let delay_us = self
@@ -160,9 +164,10 @@ impl Fs {
                 .birth(at, table.writes(created.name), |name| created.with(name, owner, masked)),
         };
         // An inherited access control list or flag is BACKING's to make.
-        let in_ram = birth == Birth::Ram && !dir.default_acl && !dir.apart && !dir.inherits;
+        let special = dir.as_ref().is_some_and(|dir| dir.default_acl || dir.apart || dir.inherits);
+        let in_ram = birth == Birth::Ram && !special;
         if in_ram {
-            dir.permits(false)?;
+            table.permits(parent, false)?;
         }
         if in_ram && self.has_room_for_file() && self.reserve_file(table, caller, created.name)? {
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -195,6 +200,7 @@ impl Fs {
         }
         self.spare_file(table)?;
         self.delayed.direct_change(parent);
+        let dir = table.dir(parent)?;
         let mode = if dir.default_acl { Mode::from_raw_mode(mode & 0o7777) } else { masked };
         let flags = OFlags::CREATE
             | OFlags::EXCL
@@ -230,10 +236,9 @@ impl Fs {
         caller: &Caller,
         (dir, name): (Ino, &OsStr),
     ) -> Result<bool> {
-        let in_ram = table.named_in_ram().len() as u64;
         let space = table.space_for_name(dir, name);
         let user = User { uid: caller.uid, gid: caller.gid };
-        match self.reservation.take_file(in_ram, space) {
+        match self.reservation.take_file(table.inodes_in_ram(), space) {
             Err(Errno::NOSPC)
                 if user.may_use_reserved() && self.reservation.has_space_for_root() =>
             {
@@ -259,9 +264,9 @@ impl Fs {
 
     /// Checks that BACKING has an inode to spare that no file in RAM will need.
     fn spare_file(&self, table: &Table) -> Result<()> {
-        match table.named_in_ram().len() {
+        match table.inodes_in_ram() {
             0 => Ok(()),
-            in_ram => self.backing.spare_files(in_ram as u64).map(drop),
+            in_ram => self.backing.spare_files(in_ram).map(drop),
         }
     }
 
@@ -297,13 +302,76 @@ impl Fs {
         table.looked_up(ino)
     }
 
-    /// Creates a directory, in BACKING at once.
+    /// Creates a directory.
     ///
     /// # Errors
     ///
     /// `EEXIST`, and the errors of BACKING's file system.
     pub fn mkdir(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32) -> Result<Attr> {
+        permitted(parent, name)?;
+        self.make_room_for_file();
+        let mut table = self.table();
+        if let Some(ino) = self.mkdir_in_ram(&mut table, caller, (parent, name), mode)? {
+            return table.looked_up(ino);
+        }
+        drop(table);
         self.make(caller, parent, name, mode, |dir, mode| rustix::fs::mkdirat(dir, name, mode))
+    }
+
+    /// Creates a directory that waits in RAM. `None`: it is to be made in BACKING at once.
+    fn mkdir_in_ram(
+        &self,
+        table: &mut Namespace,
+        caller: &Caller,
+        (parent, name): (Ino, &OsStr),
+        mode: u32,
+    ) -> Result<Option<Ino>> {
+        let may_wait = self.writes_wait[0]
+            && self.backing.volume.directories_may_wait()
+            && !self.backing.is_synchronous()
+            && !self.delayed.is_used()
+            && !self.write_through.matches(&table.path(parent, name))
+            && (table.new_directories().len() as u64) < self.mover.directories_in_ram()
+            && self.has_room_for_file();
+        if !may_wait {
+            return Ok(None);
+        }
+        match table.find(parent, name) {
+            Ok(ino) => {
+                table.drop_unused(ino);
+                return Err(Errno::EXIST);
+            }
+            Err(Errno::NOENT) => (),
+            Err(error) => return Err(error),
+        }
+        self.backing.refuse_if_read_only()?;
+        if let Some(dir) = table.made_dir(parent)? {
+            let special = dir.default_acl || dir.apart || dir.inherits || dir.synchronous;
+            // Only BACKING knows how many directories another may have in it.
+            if special || dir.gid.is_some() || table.attr_of(parent)?.nlink >= LINKS_IN_RAM {
+                return Ok(None);
+            }
+            dir.permits(false)?;
+        }
+        let space = table.space_for_directory(name);
+        match self.reservation.take_file(table.inodes_in_ram(), space) {
+            Err(Errno::NOSPC) => return Ok(None),
+            taken => taken?,
+        }
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let uid = (caller.uid != own.0).then_some(caller.uid);
+        let gid = (caller.gid != own.1).then_some(caller.gid);
+        let mode = Mode::from_raw_mode(mode & !caller.umask & 0o1777);
+        let ino = table.next_directory_number();
+        match self.store.create_directory(ino, mode, uid, gid) {
+            // The store cannot hold it; or we may not give it to its owner.
+            Err(Errno::NOSPC | Errno::PERM) => return Ok(None),
+            made => made?,
+        }
+        table.born_directory(ino, (parent, &Name::from(name)));
+        table.dir_changed(parent);
+        self.mover.directory_waits(ino);
+        Ok(Some(ino))
     }
 
     /// Creates a symbolic link.
@@ -342,7 +410,8 @@ impl Fs {
             false => None,
         };
         let dir = table.dir(parent)?;
-        if table.in_ram(parent, name).is_some() {
+        let in_ram = table.in_ram(parent, name).is_some();
+        if in_ram || table.new_directory(parent, name).is_some() {
             return Err(Errno::EXIST);
         }
         self.spare_file(&table)?;
@@ -380,6 +449,7 @@ impl Fs {
         self.delayed.bound_open_files();
         loop {
             let mut table = self.table();
+            table.make_directory(ino)?;
             let dir = table.dir(parent)?;
             if table.in_ram(parent, name).is_some() || table.in_backing(parent, name)?.is_some() {
                 return Err(Errno::EXIST);
@@ -446,16 +516,16 @@ impl Fs {
         }
         let at = self.decider.begin(tid);
         let mut table = self.table();
-        let dir = table.dir(parent)?;
         if self.unlink_delayed(&mut table, at, parent, name)? {
             return Ok(());
         }
         if table.in_ram(parent, name).is_some() {
             self.backing.refuse_if_read_only()?;
-            dir.permits(true)?;
+            table.permits(parent, true)?;
             return self.mover.unlink_in_ram(&mut table, at, parent, name);
         }
         let stat = table.in_backing(parent, name)?.ok_or(Errno::NOENT)?;
+        let dir = table.dir(parent)?;
         self.delayed.direct_change(parent);
         rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
         table.lost_name(at, parent, name, &stat);
@@ -470,6 +540,9 @@ impl Fs {
     /// system.
     pub fn rmdir(&self, parent: Ino, name: &OsStr) -> Result<()> {
         let mut table = self.table();
+        if let Some(ino) = table.new_directory(parent, name) {
+            return self.rmdir_in_ram(&mut table, parent, ino);
+        }
         let stat = table.in_backing(parent, name)?;
         let below = stat.map(|stat| table.known_as(stat.st_ino));
         let mut closer = None;
@@ -484,7 +557,7 @@ impl Fs {
             return Err(Errno::NOTDIR);
         }
         let stat = table.in_backing(parent, name)?.ok_or(Errno::NOENT)?;
-        if table.all_in_ram(table.known_as(stat.st_ino)).next().is_some() {
+        if table.has_names_in_ram(table.known_as(stat.st_ino)) {
             return Err(Errno::NOTEMPTY);
         }
         let remove = || rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR);
@@ -500,6 +573,23 @@ impl Fs {
         table.lost_name(self.decider.begin(0), parent, name, &stat);
         drop(closer);
         Ok(())
+    }
+
+    /// Removes a directory that BACKING never had.
+    fn rmdir_in_ram(&self, table: &mut Namespace, parent: Ino, ino: Ino) -> Result<()> {
+        if table.has_names_in_ram(ino) {
+            return Err(Errno::NOTEMPTY);
+        }
+        self.backing.refuse_if_read_only()?;
+        table.permits(parent, true)?;
+        let attr = table.attr_of(ino)?;
+        table.remove_new_directory(ino);
+        for (dir, name) in table.node(ino).map(|node| node.names.clone()).unwrap_or_default() {
+            table.unname(ino, dir, &name);
+        }
+        table.vanish(ino, None, attr, None);
+        table.dir_changed(parent);
+        self.store.remove_directory(ino)
     }
 
     /// Moves a name, over another where `flags` do not forbid it; or exchanges two.
@@ -554,7 +644,7 @@ impl Fs {
                 return done;
             }
             let (source, target) = (table.in_ram(from.0, from.1), table.in_ram(to.0, to.1));
-            let apart = source.is_some() && table.dir(to.0)?.apart;
+            let apart = source.is_some() && table.made_dir(to.0)?.is_some_and(|dir| dir.apart);
             let mut first = Vec::new();
             if flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) {
                 first.extend(source.iter().chain(&target).map(|in_ram| in_ram.ino));
@@ -589,7 +679,7 @@ impl Fs {
         flags: RenameFlags,
     ) -> Result<()> {
         // The directory has to be there.
-        let new_dir = table.dir(to.0)?;
+        let new_dir = table.made_dir(to.0)?;
         let target = table.in_ram(to.0, to.1);
         let hidden = table.in_backing(to.0, to.1)?;
         if flags.contains(RenameFlags::NOREPLACE) && (target.is_some() || hidden.is_some()) {
@@ -599,9 +689,11 @@ impl Fs {
             return Ok(());
         }
         self.backing.refuse_if_read_only()?;
-        table.dir(from.0)?.permits(true)?;
-        new_dir.permits(target.is_some() || hidden.is_some())?;
-        if hidden.is_some() {
+        table.permits(from.0, true)?;
+        table.permits(to.0, target.is_some() || hidden.is_some())?;
+        if hidden.is_some()
+            && let Some(new_dir) = new_dir
+        {
             // The write-back could not replace it.
             new_dir.permits_removal_of(to.1)?;
         }
@@ -660,7 +752,7 @@ impl Fs {
             let replaced = table.known_as(there.st_ino);
             if is_directory(there)
                 && !flags.contains(RenameFlags::EXCHANGE)
-                && table.all_in_ram(replaced).next().is_some()
+                && table.has_names_in_ram(replaced)
             {
                 return Err(if is_directory(&source) { Errno::NOTEMPTY } else { Errno::ISDIR });
             }
@@ -724,11 +816,12 @@ impl Fs {
     /// The directory cannot be read, or is gone from BACKING (`ESTALE`).
     pub fn list(&self, ino: Ino) -> Result<(Ino, Vec<Entry>)> {
         let mut table = self.table();
-        let dir = table.dir(ino)?;
+        let dir = table.made_dir(ino)?;
         let parent =
             table.node(ino).and_then(|node| node.names.first()).map_or(ROOT, |(parent, _)| *parent);
         let mut entries = Vec::new();
-        for (backing_ino, kind, name) in backing::list(&dir)? {
+        let in_backing = dir.map_or(Ok(Vec::new()), backing::list)?;
+        for (backing_ino, kind, name) in in_backing {
             let ours = (ino == ROOT && *name == *HIDDEN) || is_temporary(&name);
             let hidden = table.in_ram(ino, &name).is_some() || table.is_whiteout(ino, &name);
             if ours || hidden {
@@ -741,6 +834,11 @@ impl Fs {
             kind: FileType::RegularFile,
             name: name.as_ref().into(),
         }));
+        entries.extend(table.new_directories_in(ino).map(|(name, ino)| Entry {
+            ino: *ino,
+            kind: FileType::Directory,
+            name: name.as_ref().into(),
+        }));
         Ok((parent, entries))
     }
 
@@ -749,12 +847,13 @@ impl Fs {
     ///
     /// # Errors
     ///
-    /// A file in RAM below it cannot be written back, or the directory cannot be synced.
+    /// A file in RAM below it cannot be written back, or the directory cannot be made or synced.
     pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
         let at = self.decider.begin(tid);
         self.backing.flushes.directory_synced();
         let (dir, in_ram, waits) = {
             let mut table = self.table();
+            table.make_directories_in(ino)?;
             let waits = self.delayed.is_delayed_directory(&table, ino);
             let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
             for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
@@ -781,3 +880,6 @@ impl Fs {
         self.backing.fsync_dir(&dir, true)
     }
 }
+
+#[cfg(test)]
+mod tests;

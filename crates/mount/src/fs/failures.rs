@@ -22,6 +22,8 @@ pub enum Step {
     Link,
     /// Copying while the file is written to.
     CopyUnchanged,
+    /// Making a new directory.
+    MakeDirectory,
     /// Making the names in a directory durable.
     SyncDirectory,
     /// Making everything durable.
@@ -39,6 +41,7 @@ impl fmt::Display for Step {
             Step::Rename => "renaming the copy",
             Step::Link => "linking a further name",
             Step::CopyUnchanged => "copying while it is written to",
+            Step::MakeDirectory => "making the directory",
             Step::SyncDirectory => "syncing the directory",
             Step::SyncAll => "syncing the file system",
             Step::Epoch => "writing an epoch of delayed syncs",
@@ -208,6 +211,7 @@ impl Failing {
             let directory = error.step == Step::SyncDirectory;
             let waits = table.waiting().get(ino).and_then(|state| state.waiting());
             let waits = waits.is_some_and(|waiting| waiting.unsaved().is_some());
+            let waits = waits || table.is_new_directory(*ino);
             table.node(*ino).is_some_and(|node| directory || waits || node.residence().is_in_ram())
         });
     }

@@ -18,6 +18,7 @@
 //! After [`TRIES`] failed attempts the file's writers wait for the last one.
 
 mod copies;
+mod directories;
 mod handed_over;
 mod in_place;
 mod performing;
@@ -162,6 +163,10 @@ pub(crate) struct Mover {
     kept: Mutex<HashMap<Ino, Staged>>,
     /// Files that were handed over, and when each has to get its name, in order.
     handed_over: Mutex<VecDeque<(Micros, Ino)>>,
+    /// New directories, and when each is to be made, in order.
+    directories: Mutex<VecDeque<(Micros, Ino)>>,
+    /// Time for which a new directory waits at most, µs.
+    directory_us: Micros,
     /// Time from a file's being handed over to its name, µs.
     unnamed_us: Micros,
     /// Time for which changes of a file on flash wait, µs.
@@ -192,6 +197,8 @@ impl Mover {
             failing: Mutex::default(),
             kept: Mutex::default(),
             handed_over: Mutex::default(),
+            directories: Mutex::default(),
+            directory_us: lose_at_most_us - lose_at_most_us / directories::WINDOW,
             unnamed_us: (lose_at_most_us / WINDOW).min(UNNAMED_US),
             waits_us: lose_at_most_us - lose_at_most_us / WINDOW,
             waiting_due_us: AtomicU64::new(Micros::MAX),
@@ -218,6 +225,7 @@ impl Mover {
         self.decider.handle_deadline(now_us);
         let done = self.perform();
         let done = done.and(self.settle_handed_over(self.decider.now().max(now_us)));
+        let done = done.and(self.make_due(self.decider.now().max(now_us)));
         let done = done.and(self.write_due(self.decider.now().max(now_us)));
         // A failure is logged there, and the epoch is tried again.
         let _ = self.delayed.end_due_epoch(self.decider.now().max(now_us));
@@ -249,7 +257,7 @@ impl Mover {
     /// The files that could not be written back, which stay in RAM.
     pub(crate) fn write_back_all(&self) -> Result<(), WriteBackFailures> {
         // Files that cannot be written back do not keep these from it.
-        self.write_back_files().and(self.write_all_waiting())
+        self.write_back_files().and(self.make_all_directories()).and(self.write_all_waiting())
     }
 
     fn write_back_files(&self) -> Result<(), WriteBackFailures> {
@@ -359,7 +367,10 @@ impl Mover {
             Ok(self.counters.lock().settled > before || self.store.usage()?.0 < used)
         };
         // Pages of files on flash are few, and cost more than others: they are overwritten.
-        match has_freed()? || (self.write_all_waiting().is_ok() && has_freed()?) {
+        match has_freed()?
+            || (self.write_all_waiting().is_ok() && has_freed()?)
+            || (self.make_all_directories().is_ok() && has_freed()?)
+        {
             true => Ok(()),
             false => Err(done.err().map_or(Errno::NOSPC, Into::into)),
         }

@@ -4,8 +4,9 @@
 //! it looks names up, finds the file of a number, and reports to the decider what names it met and
 //! lost. It moves no file. One lock protects all of it.
 
-use super::backing::{Backing, OpenDir};
-use super::beneath::HIDDEN;
+use super::backing::{Backing, OpenDir, keep_time};
+use super::beneath::{HIDDEN, proc_path};
+use super::caller::{User, as_user, with_exact_mode};
 use super::decider::{At, Decider};
 use super::residence::{Checkpoint, FileState, Residence};
 use super::store::Store;
@@ -13,7 +14,9 @@ use super::table::{InRam, LINKS, Table};
 use super::temporary::is_temporary;
 use super::types::{Attr, Ino, Name, ROOT, Time};
 use flashsift_events::event::{Action, FileId};
-use rustix::fs::{AtFlags, FileType, Stat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -64,6 +67,9 @@ impl Namespace {
         if let Some(in_ram) = self.in_ram(parent, name) {
             return Ok(in_ram.ino);
         }
+        if let Some(ino) = self.new_directory(parent, name) {
+            return Ok(ino);
+        }
         let stat = self.in_backing(parent, name)?.ok_or(Errno::NOENT)?;
         let ino = self.settled(stat.st_ino);
         if self.name(ino, parent, &Name::from(name))
@@ -77,10 +83,17 @@ impl Namespace {
         Ok(ino)
     }
 
-    /// Opens the object with this name in BACKING, whether it is hidden or not.
+    /// The object with this name in BACKING, whether it is hidden or not. Makes a directory there
+    /// that waits in RAM.
     pub(crate) fn in_backing(&mut self, parent: Ino, name: &OsStr) -> Result<Option<Stat>> {
         let ours = (parent == ROOT && name == HIDDEN) || is_temporary(name);
         if ours || self.is_whiteout(parent, name) {
+            return Ok(None);
+        }
+        if let Some(ino) = self.new_directory(parent, name) {
+            self.make_directory(ino)?;
+        }
+        if self.is_new_directory(parent) {
             return Ok(None);
         }
         let dir = self.dir(parent)?;
@@ -116,6 +129,12 @@ impl Namespace {
             Residence::Ram(_) | Residence::HandedOver | Residence::Delayed(_) => {
                 Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) })
             }
+            Residence::NewDirectory => {
+                let block_bytes = rustix::fs::fstatvfs(&self.backing.root)?.f_frsize;
+                let nlink = 2 + self.new_directories_in(ino).len() as u32;
+                let attr = Attr::new(ino, &self.store.stat(ino)?);
+                Ok(Attr { nlink, size: block_bytes, blocks: block_bytes / 512, ..attr })
+            }
             Residence::Gone(attr) => Ok(match (waiting, open) {
                 (Some(waiting), _) => Attr { nlink: 0, ..waiting.attr(ino)? },
                 (None, Some(file)) => {
@@ -130,9 +149,12 @@ impl Namespace {
                     (None, None) => Attr::new(ino, &self.stat_by_name(ino, backing_ino)?),
                 };
                 attr.nlink -= self.hidden_names(backing_ino).min(attr.nlink);
-                if ino == ROOT && attr.nlink > 2 {
+                if ino == ROOT && attr.nlink > 2 && self.backing.has_hidden() {
                     // The name in our own directory is not shown.
                     attr.nlink -= 1;
+                }
+                if attr.nlink > 1 {
+                    attr.nlink += self.new_directories_in(ino).len() as u32;
                 }
                 attr.ctime = self.ctime(backing_ino, attr.ctime);
                 if let Some(time) = self.dir_times.get(&ino) {
@@ -173,8 +195,90 @@ impl Namespace {
         Err(Errno::STALE)
     }
 
-    /// Opens a directory of BACKING.
+    /// Makes a directory in BACKING that waits in RAM, and those that it is in. Does nothing for
+    /// other files.
+    ///
+    /// # Errors
+    ///
+    /// Those of BACKING. The directory still waits then.
+    pub(crate) fn make_directory(&mut self, ino: Ino) -> Result<()> {
+        if !self.is_new_directory(ino) {
+            return Ok(());
+        }
+        let names = self.node(ino).map(|node| node.names.clone()).unwrap_or_default();
+        let (parent, name) = names.first().ok_or(Errno::STALE)?;
+        let into = self.dir(*parent)?;
+        let time = self.attr_of(*parent)?.mtime;
+        let was = self.store.stat(ino)?;
+        // It belongs to its owner from the start, as quotas require.
+        let user = User { uid: was.st_uid, gid: was.st_gid };
+        let mode = Mode::from_raw_mode(was.st_mode);
+        as_user(user, || with_exact_mode(|| rustix::fs::mkdirat(&into, &**name, mode)))?;
+        let made = self.backing.open_dir(&into, name).and_then(|(dir, is)| {
+            if (is.st_uid, is.st_gid) != (was.st_uid, was.st_gid) {
+                let (uid, gid) = (Uid::from_raw(was.st_uid), Gid::from_raw(was.st_gid));
+                rustix::fs::chownat(&dir, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+            }
+            if is.st_mode != was.st_mode {
+                rustix::fs::chmodat(CWD, proc_path(&dir.fd), mode, AtFlags::empty())?;
+            }
+            let time = |tv_sec, tv_nsec: u64| Timespec { tv_sec, tv_nsec: tv_nsec as i64 };
+            let times = Timestamps {
+                last_access: time(was.st_atime, was.st_atime_nsec),
+                last_modification: time(was.st_mtime, was.st_mtime_nsec),
+            };
+            rustix::fs::utimensat(&dir, c"", &times, AtFlags::EMPTY_PATH)?;
+            let is = rustix::fs::fstat(&dir)?;
+            Ok((dir, is))
+        });
+        if made.is_err() {
+            let _ = rustix::fs::unlinkat(&into, &**name, AtFlags::REMOVEDIR);
+        }
+        keep_time(&into, time);
+        let (dir, is) = made?;
+        self.dir_times.remove(parent);
+        self.settle_directory(ino, &was, &is);
+        self.keep_open(ino, &Arc::new(dir));
+        // If this fails, it takes space until the mount ends.
+        let _ = self.store.remove_directory(ino);
+        Ok(())
+    }
+
+    /// Makes this directory and those in it.
+    pub(crate) fn make_directories_in(&mut self, ino: Ino) -> Result<()> {
+        self.make_directory(ino)?;
+        let inside: Vec<Ino> = self.new_directories_in(ino).map(|(_, ino)| *ino).collect();
+        inside.into_iter().try_for_each(|ino| self.make_directory(ino))
+    }
+
+    /// Opens a directory of BACKING; `None`: it waits in RAM, and has nothing that files inherit.
+    pub(crate) fn made_dir(&mut self, ino: Ino) -> Result<Option<Arc<OpenDir>>> {
+        if self.is_new_directory(ino) { Ok(None) } else { self.dir(ino).map(Some) }
+    }
+
+    /// Opens a directory of BACKING, or the nearest above it that does not wait in RAM: for a copy
+    /// that has no name yet. A directory is made when its first file gets its name, so that one
+    /// commit has both.
+    pub(crate) fn dir_for_copy(&mut self, mut ino: Ino) -> Result<Arc<OpenDir>> {
+        while self.is_new_directory(ino) {
+            let name = self.node(ino).and_then(|node| node.names.first());
+            ino = name.ok_or(Errno::STALE)?.0;
+        }
+        self.dir(ino)
+    }
+
+    /// Whether names may be added to this directory; or removed, if `removes`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`OpenDir::permits`], and of opening the directory.
+    pub(crate) fn permits(&mut self, ino: Ino, removes: bool) -> Result<()> {
+        self.made_dir(ino)?.map_or(Ok(()), |dir| dir.permits(removes))
+    }
+
+    /// Opens a directory of BACKING. Makes it there if it waits in RAM.
     pub(crate) fn dir(&mut self, ino: Ino) -> Result<Arc<OpenDir>> {
+        self.make_directory(ino)?;
         if let Some(dir) = self.open_dir(ino) {
             return Ok(dir);
         }
@@ -203,6 +307,7 @@ impl Namespace {
     /// Opens an object of BACKING (file, directory, link …) with `O_PATH`, to change its
     /// attributes.
     pub(crate) fn path_of(&mut self, ino: Ino) -> Result<OwnedFd> {
+        self.make_directory(ino)?;
         let residence = self.residence(ino);
         let backing_ino = residence.and_then(Residence::backing_ino).ok_or(Errno::STALE)?;
         if ino == ROOT {
@@ -235,6 +340,14 @@ impl Namespace {
 
     /// Records that files in RAM came to this directory or left it.
     pub(crate) fn dir_changed(&mut self, dir: Ino) {
+        if self.is_new_directory(dir) {
+            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+            let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            let times = Timestamps { last_access: omit, last_modification: now };
+            // If this fails, it keeps the time before.
+            let _ = self.store.set_times(dir, &times);
+            return;
+        }
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         self.dir_times.insert(dir, Time { s: now.tv_sec, ns: now.tv_nsec as u32 });
     }

@@ -21,7 +21,7 @@ const PORTION_BYTES: u64 = 16 << 20;
 const PORTION_FILES: u64 = 4096;
 
 /// A file takes whole blocks, in RAM as on flash.
-const BLOCK_BYTES: u64 = 4096;
+pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Blocks by which a directory of ext4 grows when its first block is full: the block is split in
 /// two, and the first becomes an index.
 const DIRECTORY_BYTES: u64 = 2 * BLOCK_BYTES;

@@ -7,6 +7,7 @@
 //! | `join` | `Ram` without a copy | `Delayed` | names that all belong to a group |
 //! | `adopt` | `Flash` | `Delayed` | RAM for the changes, and the file in BACKING open |
 //! | `settle` | `Ram`, `HandedOver`, `Delayed` | `Flash` | each of its names in BACKING |
+//! | `settle_directory` | `NewDirectory` | `Flash` | its name in BACKING |
 //! | `vanish` | all but `Gone` | `Gone` | the attributes at the end of its last name |
 //!
 //! The table of names holds a [`Resident`] for each file and performs the transitions, so that its
@@ -32,6 +33,8 @@ pub(crate) enum Residence {
     HandedOver,
     /// In the store, as a file of a group: the pages that its base in BACKING lacks.
     Delayed(Arc<DelayedFile>),
+    /// A directory that BACKING lacks, in the store by its attributes alone.
+    NewDirectory,
     /// In BACKING, with this number, where it stays, unless it is adopted by a group. Changes of
     /// its content may wait in RAM ([`FileState::waiting`]).
     Flash(u64),
@@ -55,7 +58,7 @@ pub(crate) struct Checkpoint {
 }
 
 impl Residence {
-    /// Whether the store has it.
+    /// Whether it is a file that the store has.
     pub(crate) fn is_in_ram(&self) -> bool {
         matches!(self, Residence::Ram(_) | Residence::HandedOver | Residence::Delayed(_))
     }
@@ -77,13 +80,13 @@ impl Residence {
 
     /// Whether the machine has a transition from here to there.
     fn leads_to(&self, to: &Residence) -> bool {
-        use Residence::{Delayed, Flash, Gone, HandedOver, Ram};
+        use Residence::{Delayed, Flash, Gone, HandedOver, NewDirectory, Ram};
         matches!(
             (self, to),
             (Ram(_), Ram(Some(_)) | HandedOver)
                 | (Ram(None) | Flash(_), Delayed(_))
-                | (Ram(_) | HandedOver | Delayed(_), Flash(_))
-                | (Ram(_) | HandedOver | Delayed(_) | Flash(_), Gone(_))
+                | (Ram(_) | HandedOver | Delayed(_) | NewDirectory, Flash(_))
+                | (Ram(_) | HandedOver | Delayed(_) | NewDirectory | Flash(_), Gone(_))
         )
     }
 }
@@ -100,6 +103,11 @@ impl Resident {
     /// A file that is created in RAM.
     pub(super) fn born() -> Resident {
         Resident { residence: Residence::Ram(None), shared: None }
+    }
+
+    /// A directory that is created in RAM.
+    pub(super) fn new_directory() -> Resident {
+        Resident { residence: Residence::NewDirectory, shared: None }
     }
 
     /// A file that BACKING has.

@@ -158,6 +158,32 @@ impl Store {
         Ok(File::from(file))
     }
 
+    /// Creates a directory that carries attributes, and holds nothing.
+    pub(crate) fn create_directory(
+        &self,
+        ino: Ino,
+        mode: Mode,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<()> {
+        with_exact_mode(|| rustix::fs::mkdirat(&self.dir, name(ino), mode))?;
+        self.files.fetch_add(1, Ordering::Relaxed);
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        if (uid.is_some() || gid.is_some())
+            && let Err(error) = self.chown(ino, uid, gid)
+        {
+            self.remove_directory(ino)?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove_directory(&self, ino: Ino) -> Result<()> {
+        rustix::fs::unlinkat(&self.dir, name(ino), AtFlags::REMOVEDIR)?;
+        self.files.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Creates a file without a name.
     pub(crate) fn scratch(&self) -> Result<Scratch> {
         let name = format!("scratch-{}", self.scratches.fetch_add(1, Ordering::Relaxed));

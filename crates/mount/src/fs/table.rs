@@ -11,10 +11,12 @@
 //!   BACKING gives it another.
 //! - A node is here while the kernel may ask for it (`lookups`, `opens`), while it lives in RAM,
 //!   while nodes in it are here, or while its time is not yet written to BACKING.
+//!
+//! New directories that BACKING lacks have names of their own here, which hide nothing.
 
 use super::backing::OpenDir;
 use super::delayed_file::DelayedFile;
-use super::reservation::{ATTRIBUTES_BYTES, EXTENT_BYTES, Metadata};
+use super::reservation::{ATTRIBUTES_BYTES, BLOCK_BYTES, EXTENT_BYTES, Metadata};
 use super::residence::{Checkpoint, FileState, Place, Residence, Resident};
 use super::temporary::Temps;
 use super::types::{Attr, Ino, Name, Names, ROOT, Time};
@@ -44,6 +46,10 @@ pub(crate) struct Table {
     nodes: HashMap<Ino, Node>,
     /// For each directory, the names of files in RAM.
     in_ram: HashMap<Ino, BTreeMap<Name, InRam>>,
+    /// For each directory, the names of directories in it that BACKING lacks.
+    new_directories_in: HashMap<Ino, BTreeMap<Name, Ino>>,
+    /// These directories, in order of creation.
+    new_directories: BTreeSet<Ino>,
     /// For each directory, names that only BACKING still has: files of a group had them.
     whiteouts: HashMap<Ino, BTreeSet<Name>>,
     /// By BACKING's number, files that have another number in the mount.
@@ -151,6 +157,8 @@ impl Table {
         Table {
             nodes: HashMap::from([(ROOT, Node::new(1, Resident::found(root_ino)))]),
             in_ram: HashMap::new(),
+            new_directories_in: HashMap::new(),
+            new_directories: BTreeSet::new(),
             whiteouts: HashMap::new(),
             shown: HashMap::new(),
             hidden: HashMap::new(),
@@ -185,6 +193,84 @@ impl Table {
     /// Files in RAM that have a name, in order of creation.
     pub(crate) fn named_in_ram(&self) -> &BTreeSet<Ino> {
         &self.named_in_ram
+    }
+
+    /// Directories that BACKING lacks, in order of creation.
+    pub(crate) fn new_directories(&self) -> &BTreeSet<Ino> {
+        &self.new_directories
+    }
+
+    pub(crate) fn is_new_directory(&self, ino: Ino) -> bool {
+        self.new_directories.contains(&ino)
+    }
+
+    /// The directory that has this name in RAM alone.
+    pub(crate) fn new_directory(&self, dir: Ino, name: &OsStr) -> Option<Ino> {
+        self.new_directories_in.get(&dir)?.get(name).copied()
+    }
+
+    /// The directories in this one that BACKING lacks.
+    pub(crate) fn new_directories_in(
+        &self,
+        dir: Ino,
+    ) -> impl ExactSizeIterator<Item = (&Name, &Ino)> {
+        const NONE: &BTreeMap<Name, Ino> = &BTreeMap::new();
+        self.new_directories_in.get(&dir).unwrap_or(NONE).iter()
+    }
+
+    /// Whether RAM has names in this directory.
+    pub(crate) fn has_names_in_ram(&self, dir: Ino) -> bool {
+        self.in_ram.contains_key(&dir) || self.new_directories_in.contains_key(&dir)
+    }
+
+    /// Inodes of BACKING that everything in RAM that has a name will need.
+    pub(crate) fn inodes_in_ram(&self) -> u64 {
+        (self.named_in_ram.len() + self.new_directories.len()) as u64
+    }
+
+    /// Space on flash that a new directory needs at most, bytes: its first block, and its name.
+    pub(crate) fn space_for_directory(&self, name: &OsStr) -> u64 {
+        BLOCK_BYTES + self.metadata.of_name(name.len(), true)
+    }
+
+    /// A number for a directory in RAM. Those of files are identities in the event stream, which
+    /// knows no directories.
+    pub(crate) fn next_directory_number(&mut self) -> Ino {
+        self.next_replacement += 1;
+        self.next_replacement
+    }
+
+    /// Adds a directory that was created in RAM.
+    pub(crate) fn born_directory(&mut self, ino: Ino, (dir, name): (Ino, &Name)) {
+        self.nodes.insert(ino, Node::new(0, Resident::new_directory()));
+        self.new_directories.insert(ino);
+        self.new_directories_in.entry(dir).or_default().insert(name.clone(), ino);
+        self.metadata.add(self.space_for_directory(name));
+        self.name(ino, dir, name);
+    }
+
+    /// A directory is no longer in RAM alone. Its node keeps its name.
+    pub(crate) fn remove_new_directory(&mut self, ino: Ino) {
+        let Some((dir, name)) = self.node(ino).and_then(|node| node.names.first()).cloned() else {
+            return;
+        };
+        if !self.new_directories.remove(&ino) {
+            return;
+        }
+        if let Some(names) = self.new_directories_in.get_mut(&dir) {
+            names.remove(&name);
+            if names.is_empty() {
+                self.new_directories_in.remove(&dir);
+            }
+        }
+        self.metadata.subtract(self.space_for_directory(&name));
+    }
+
+    /// BACKING has just made this directory. `was` and `is` are its attributes in RAM and there.
+    pub(crate) fn settle_directory(&mut self, ino: Ino, was: &Stat, is: &Stat) {
+        self.remove_new_directory(ino);
+        self.moves(ino, None, Residence::Flash(is.st_ino), None);
+        self.show(ino, was, is);
     }
 
     /// Files of groups in RAM.
@@ -554,10 +640,16 @@ impl Table {
         for (dir, name) in names {
             self.remove_in_ram(dir, &name);
         }
+        self.show(ino, was, is);
+        self.named_at.insert(backing_ino, Instant::now());
+    }
+
+    /// Applications see what left RAM under its number there, and with its `ctime` until it
+    /// changes.
+    fn show(&mut self, ino: Ino, was: &Stat, is: &Stat) {
         let ctime = |stat: &Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
         let (before_ns, settled_ns) = ns(ctime(was)).zip(ns(ctime(is))).unwrap_or_default();
-        self.shown.insert(backing_ino, Shown { ino, before_ns, settled_ns });
-        self.named_at.insert(backing_ino, Instant::now());
+        self.shown.insert(is.st_ino, Shown { ino, before_ns, settled_ns });
     }
 
     /// Records that these names are durable.
@@ -701,6 +793,7 @@ impl Table {
             || node.opens > 0
             || node.holds > 0
             || node.residence().is_in_ram()
+            || self.is_new_directory(ino)
             || self.waiting.contains_key(&ino);
         if used || self.dir_times.contains_key(&ino) {
             return;
@@ -752,6 +845,10 @@ impl Table {
                         );
                     }
                 }
+                Residence::NewDirectory => {
+                    let [(dir, name)] = &node.names[..] else { panic!("{ino} has one name") };
+                    assert_eq!(self.new_directory(*dir, name), Some(*ino), "{name:?} in RAM");
+                }
                 Residence::Flash(backing_ino) => {
                     assert_eq!(self.known_as(*backing_ino), *ino, "number of {backing_ino}")
                 }
@@ -779,6 +876,19 @@ impl Table {
                 metadata += self.metadata.of_name(name.len(), std::mem::take(&mut first));
             }
         }
+        let mut new = BTreeSet::new();
+        for (dir, names) in &self.new_directories_in {
+            assert!(!names.is_empty(), "{dir} has new directories");
+            for (name, ino) in names {
+                metadata += self.space_for_directory(name);
+                let residence = self.nodes[ino].residence();
+                assert!(matches!(residence, Residence::NewDirectory), "{name:?} is in RAM");
+                assert!(self.in_ram(*dir, name).is_none(), "{name:?} is no file");
+                assert!(new.insert(*ino), "{ino} has one name");
+            }
+        }
+        assert_eq!(self.new_directories, new, "directories in RAM");
+        assert!(new.iter().all(|ino| !self.dir_times.contains_key(ino)), "they have their times");
         assert_eq!(self.metadata.bytes(), metadata, "space for names and attributes");
         let mut hidden: HashMap<u64, u32> = HashMap::new();
         for (dir, names) in &self.in_ram {

@@ -95,7 +95,7 @@ impl Namespace {
             self.backing.record(None)?;
         } else {
             // A record takes no inode that a file in RAM will need.
-            self.backing.spare_files(self.named_in_ram().len() as u64 + 1)?;
+            self.backing.spare_files(self.inodes_in_ram() + 1)?;
             let path = joined(&self.names_between(ROOT, dir).ok_or(Errno::STALE)?);
             self.record_path(&path)?;
         }

@@ -46,8 +46,8 @@ pub struct Config {
     /// Whether reads of files on flash leave `atime` unchanged. This works for our own user's files
     /// only.
     pub noatime: bool,
-    /// Whether appends and overwrites of files on flash may wait in RAM: nothing else changes
-    /// BACKING.
+    /// Whether appends and overwrites of files on flash may wait in RAM, and new directories:
+    /// nothing else changes BACKING.
     pub writes_wait: bool,
     /// Whether events tell the [`Meaning`](flashsift_events::event::Action::Meaning) of cache files
     /// that are closed in RAM.

@@ -48,6 +48,8 @@ pub(crate) struct Volume {
     /// Whether files can be created without a name; found out by trying.
     unnamed: AtomicBool,
     committed: Duration,
+    /// Whether new directories get the group of the one that they are in.
+    passes_group: bool,
     /// The options of an ext4, as the kernel shows them at the moment.
     options: Option<File>,
 }
@@ -55,12 +57,14 @@ pub(crate) struct Volume {
 impl Volume {
     pub(crate) fn new(dir: BorrowedFd<'_>) -> Result<Volume> {
         let (mut kind, mut committed, mut options) = (Kind::Other, COMMITTED, None);
+        let mut passes_group = false;
         match rustix::fs::fstatfs(dir)?.f_type as u32 {
             EXT4 => {
                 let device = rustix::fs::fstat(dir)?.st_dev;
                 if let Some(ext4) = Ext4::new(device) {
                     kind = Kind::Ext4 { fast_commit: ext4.fast_commit };
                     committed = ext4.interval.map_or(COMMITTED, |every| every * INTERVALS);
+                    passes_group = ext4.passes_group;
                     options = Some(ext4.options);
                 }
             }
@@ -70,7 +74,8 @@ impl Volume {
             _ => (),
         }
         let unnamed = !matches!(kind, Kind::Ext4 { fast_commit: true } | Kind::Other);
-        Ok(Volume { kind, unnamed: AtomicBool::new(unnamed), committed, options })
+        let unnamed = AtomicBool::new(unnamed);
+        Ok(Volume { kind, unnamed, committed, passes_group, options })
     }
 
     /// Whether [`Volume::has_failed`] tells of every error that made the file system read-only and
@@ -95,6 +100,12 @@ impl Volume {
     /// Whether the fsync of a file makes every earlier change of the file system durable.
     pub(crate) fn one_sync_covers_earlier(&self) -> bool {
         matches!(self.kind, Kind::Ext4 { fast_commit: false } | Kind::Xfs)
+    }
+
+    /// Whether it is known what a new directory is like, so that it may wait in RAM: its owner, its
+    /// size, and that it is durable with the next file that is.
+    pub(crate) fn directories_may_wait(&self) -> bool {
+        self.kind == (Kind::Ext4 { fast_commit: false }) && !self.passes_group
     }
 
     /// Time after which the kernel has committed a name on its own.
@@ -188,6 +199,7 @@ fn wait_for_blocks(file: &File) -> Result<()> {
 /// The properties of an ext4 with a journal, as the kernel shows them.
 struct Ext4 {
     fast_commit: bool,
+    passes_group: bool,
     interval: Option<Duration>,
     options: File,
 }
@@ -210,7 +222,8 @@ impl Ext4 {
         // Without the right to read the device, fast commits have to be assumed.
         let fast_commit = options.lines().any(|option| option == "fc_debug_force")
             || has_fast_commit(&Path::new("/dev").join(&name)).unwrap_or(true);
-        Some(Ext4 { fast_commit, interval, options: file })
+        let passes_group = options.lines().any(|option| option == "grpid");
+        Some(Ext4 { fast_commit, passes_group, interval, options: file })
     }
 }
 

@@ -10,6 +10,7 @@ use super::table::Node;
 use super::types::{Caller, Changes, Ino, ROOT};
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::{Errno, Result};
+use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -20,6 +21,9 @@ use std::sync::Arc;
 /// ext4 limits them to a block and the rest of the inode; its smallest blocks are 1 KiB.
 const BYTES_IN_RAM: usize = 800;
 const BYTES_EACH: usize = 24;
+
+/// Length of an access control list that says no more than a mode, which sets that, bytes.
+const MODE_AS_LIST_BYTES: usize = 28;
 
 fn bytes_in_use(path: &Path) -> Result<usize> {
     xattr_names(path)?.iter().try_fold(0, |sum, name| {
@@ -45,7 +49,7 @@ impl Fs {
         let mut table = self.table();
         let node = table.node(ino).ok_or(Errno::STALE)?;
         let open = node.file_state().and_then(|file_state| file_state.place().file().cloned());
-        if node.residence().is_in_ram() {
+        if node.residence().is_in_ram() || table.is_new_directory(ino) {
             let held = self.store.handed_over(ino);
             let path = self.store.path(ino);
             return Ok(Where { path, _open: None, _handed_over: held, in_ram: true });
@@ -154,7 +158,11 @@ impl Fs {
             // BACKING removes it when the file is written to.
             file_state.set_may_wait([false; 2]);
         }
-        self.change_xattr(user, ino, adds, |path| rustix::fs::setxattr(path, name, value, flags))
+        let is_mode = name == "system.posix_acl_access" && value.len() == MODE_AS_LIST_BYTES;
+        let in_ram = is_mode && geteuid().is_root();
+        self.change_xattr(user, ino, adds, in_ram, |path| {
+            rustix::fs::setxattr(path, name, value, flags)
+        })
     }
 
     /// Removes an attribute.
@@ -167,18 +175,31 @@ impl Fs {
         if is_ours(ino, name) {
             return Err(Errno::NODATA);
         }
-        self.change_xattr(User::ROOT, ino, 0, |path| rustix::fs::removexattr(path, name))
+        self.change_xattr(User::ROOT, ino, 0, true, |path| rustix::fs::removexattr(path, name))
     }
 
+    /// `in_ram`: a directory that waits in RAM needs none for this.
     fn change_xattr(
         &self,
         user: User,
         ino: Ino,
         adds: usize,
+        in_ram: bool,
         change: impl Fn(&Path) -> Result<()>,
     ) -> Result<()> {
         self.backing.refuse_if_read_only()?;
-        let file_state = self.delayed.file_state(&mut self.table(), ino)?;
+        let file_state = {
+            let mut table = self.table();
+            if in_ram && table.is_new_directory(ino) {
+                match change(&self.store.path(ino)) {
+                    Err(Errno::OPNOTSUPP) => (),
+                    done => return done,
+                }
+            }
+            // Those in it must not inherit an access control list that it gets now.
+            table.make_directories_in(ino)?;
+            self.delayed.file_state(&mut table, ino)?
+        };
         self.mover.write_waiting_first(ino, &file_state)?;
         let done = loop {
             let epoch = file_state.is_in_group().then(|| self.delayed.gate.read());

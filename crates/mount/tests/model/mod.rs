@@ -13,6 +13,7 @@ use rustix::fs::{OFlags, RenameFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -45,6 +46,8 @@ enum Step {
     Punch(usize, u16, u16),
     Fsync(usize),
     FsyncDir(usize),
+    ChmodDir(usize, u16),
+    SetXattrDir(usize, u8),
     Settle,
     /// The kernel forgets what it does not use.
     Forget,
@@ -60,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (place(), any::<bool>()).prop_map(|(at, excl)| Step::Create(at, excl)),
         1 => place().prop_map(Step::Mknod),
-        1 => place().prop_map(Step::Mkdir),
+        3 => place().prop_map(Step::Mkdir),
         1 => place().prop_map(Step::Symlink),
         6 => (place(), place()).prop_map(|(from, to)| Step::Link(from, to)),
         3 => place().prop_map(Step::Unlink),
@@ -78,6 +81,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (any::<usize>(), 0u16..9000, 1u16..9000).prop_map(|(handle, at, len)| Step::Punch(handle, at, len)),
         2 => any::<usize>().prop_map(Step::Fsync),
         1 => (0..DIRS).prop_map(Step::FsyncDir),
+        1 => (0..DIRS, 0u16..0o2000).prop_map(|(dir, mode)| Step::ChmodDir(dir, mode)),
+        1 => (0..DIRS, any::<u8>()).prop_map(|(dir, value)| Step::SetXattrDir(dir, value)),
         3 => Just(Step::Settle),
         1 => Just(Step::Forget),
         1 => Just(Step::Crash),
@@ -131,6 +136,11 @@ struct Model {
     files: Vec<File>,
     /// Its number on the other side, and where it is.
     dirs: Vec<Option<(Ino, Option<DirAndName>)>>,
+    /// Directories that must be in BACKING.
+    made: BTreeSet<usize>,
+    /// The modes of directories, and the values of an attribute.
+    modes: BTreeMap<usize, u32>,
+    values: BTreeMap<usize, u8>,
     links: usize,
     handles: Vec<(usize, OpenId)>,
     /// The flags of opens that do not read.
@@ -199,6 +209,9 @@ impl Both {
             names: BTreeMap::new(),
             files: Vec::new(),
             dirs,
+            made: BTreeSet::new(),
+            modes: BTreeMap::new(),
+            values: BTreeMap::new(),
             links: 0,
             handles: Vec::new(),
             flags: BTreeMap::new(),
@@ -287,6 +300,20 @@ impl Both {
         }
     }
 
+    /// A directory is gone.
+    fn end_dir(&mut self, dir: usize) {
+        let model = &mut self.model;
+        model.dirs[dir] = None;
+        model.made.remove(&dir);
+        model.modes.remove(&dir);
+        model.values.remove(&dir);
+    }
+
+    fn all_made(&mut self) {
+        let model = &mut self.model;
+        model.made = (0..DIRS).filter(|dir| model.dirs[*dir].is_some()).collect();
+    }
+
     fn is_empty(&self, dir: usize) -> bool {
         !self.model.names.keys().any(|(parent, _)| *parent == dir)
     }
@@ -329,6 +356,7 @@ impl Both {
                 } else {
                     self.model.dirs[free] = Some((made?.ino, Some(at)));
                     self.model.names.insert(at, Thing::Dir(free));
+                    self.model.modes.insert(free, 0o755);
                 }
             }
             Step::Symlink(at) => {
@@ -380,7 +408,7 @@ impl Both {
                     if self.is_empty(gone) {
                         done?;
                         self.model.names.remove(&at);
-                        self.model.dirs[gone] = None;
+                        self.end_dir(gone);
                         self.model.hidden.retain(|(dir, _), _| *dir != gone);
                     } else {
                         assert_eq!(done, Err(Errno::NOTEMPTY));
@@ -503,14 +531,27 @@ impl Both {
             Step::FsyncDir(dir) => {
                 let Some(ino) = self.dir(dir) else { return Ok(()) };
                 self.fs.fsync_dir(TID, ino)?;
-                for (at, thing) in &self.model.names {
-                    if let Thing::File(file) = thing
-                        && at.0 == dir
-                    {
-                        self.model.files[*file].settled = true;
+                self.model.made.insert(dir);
+                for (_, thing) in self.model.names.iter().filter(|(at, _)| at.0 == dir) {
+                    match thing {
+                        Thing::File(file) => self.model.files[*file].settled = true,
+                        Thing::Dir(inside) => drop(self.model.made.insert(*inside)),
+                        Thing::Symlink(_) => (),
                     }
                 }
                 self.names_settled();
+            }
+            Step::ChmodDir(dir, mode) => {
+                let Some(ino) = self.dir(dir).filter(|ino| *ino != ROOT) else { return Ok(()) };
+                let mode = u32::from(mode) | 0o700;
+                let changes = Changes { mode: Some(mode), ..Changes::default() };
+                assert_eq!(self.fs.set_attr(TID, ino, &changes)?.mode & 0o7777, mode);
+                self.model.modes.insert(dir, mode);
+            }
+            Step::SetXattrDir(dir, value) => {
+                let Some(ino) = self.dir(dir).filter(|ino| *ino != ROOT) else { return Ok(()) };
+                self.fs.set_xattr(&caller(), ino, OsStr::new("user.d"), &[value], 0)?;
+                self.model.values.insert(dir, value);
             }
             Step::Settle if self.epochs.is_some() => {
                 self.fs.settle_all().map_err(|failed| failed.errno())?;
@@ -533,6 +574,7 @@ impl Both {
                 }
                 self.fs.settle_due(self.fs.now_us()).1.map_err(|failed| failed.errno())?;
                 assert_eq!(self.fs.status().files_in_ram, 0);
+                self.all_made();
                 for file in &mut self.model.files {
                     file.settled |= file.links > 0;
                     file.versions.clear();
@@ -626,7 +668,7 @@ impl Both {
             }
             let in_ram = matches!(source, Thing::File(file) if !self.model.files[file].settled);
             if let Some(Thing::Dir(replaced)) = target {
-                self.model.dirs[replaced] = None;
+                self.end_dir(replaced);
             }
             self.lose(to, in_ram);
             self.model.names.remove(&from);
@@ -678,6 +720,19 @@ impl Both {
         }
         for (dir, known) in self.model.dirs.iter().enumerate() {
             let Some((ino, _)) = known else { continue };
+            let attr = self.fs.attr(*ino)?;
+            if let Some(mode) = self.model.modes.get(&dir) {
+                assert_eq!(attr.mode, 0o040_000 | mode, "directory {dir}");
+            }
+            // Some file systems do not count.
+            if std::fs::metadata(&self.backing).unwrap().nlink() > 1 {
+                let inside = self.model.names.iter().filter(|(at, _)| at.0 == dir);
+                let inside = inside.filter(|(_, thing)| matches!(thing, Thing::Dir(_))).count();
+                assert_eq!(attr.nlink as usize, 2 + inside, "directory {dir}");
+            }
+            let value = self.fs.get_xattr(*ino, OsStr::new("user.d")).ok();
+            let expected = self.model.values.get(&dir).map(|value| vec![*value]);
+            assert_eq!(value, expected, "directory {dir}");
             let listed: BTreeSet<_> =
                 self.fs.list(*ino)?.1.into_iter().map(|entry| (entry.name, entry.ino)).collect();
             let expected: BTreeSet<_> = self
@@ -775,7 +830,9 @@ impl Both {
         for (at, thing) in &self.model.names {
             let path = self.path(*at);
             match thing {
-                Thing::Dir(_) => assert!(path.is_dir(), "{path:?}"),
+                Thing::Dir(dir) => {
+                    assert!(path.is_dir() || !self.model.made.contains(dir), "{path:?}");
+                }
                 Thing::Symlink(link) => {
                     assert_eq!(std::fs::read_link(&path).unwrap(), PathBuf::from(link.to_string()));
                 }
@@ -828,6 +885,7 @@ impl Both {
             file.versions.clear();
         }
         self.model.hidden.clear();
+        self.all_made();
         self.check_backing();
         self.fs.tidy()?;
         Ok(())

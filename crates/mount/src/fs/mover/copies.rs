@@ -118,11 +118,9 @@ impl Mover {
         syncs: bool,
     ) -> Result<(Temp, File), Errno> {
         let mut table = self.table();
-        let dir = named_in.and_then(|ino| Some((ino, table.dir(ino).ok()?)));
-        if let Some((ino, dir)) = dir
-            && self.backing.volume.is_ordered()
-        {
-            if !syncs {
+        let ordered = self.backing.volume.is_ordered();
+        if let Some(ino) = named_in.filter(|_| ordered) {
+            if !syncs && let Ok(dir) = table.dir_for_copy(ino) {
                 // Creating it may wait for a slow device.
                 drop(table);
                 match self.backing.create_unnamed(&dir) {
@@ -130,7 +128,9 @@ impl Mover {
                     Ok(None) | Err(_) => table = self.table(),
                 }
             }
-            if let Ok((name, file)) = table.create_temp_in(ino, &dir) {
+            if let Ok(dir) = table.dir(ino)
+                && let Ok((name, file)) = table.create_temp_in(ino, &dir)
+            {
                 return Ok((Temp::In(ino, dir, name), file));
             }
         }
@@ -140,7 +140,7 @@ impl Mover {
 
     /// Creates a file without a name for a file that is called so; `None` where there can be none.
     pub(crate) fn create_without_name(&self, named_in: Option<Ino>) -> Result<Option<File>, Errno> {
-        let dir = named_in.and_then(|ino| self.table().dir(ino).ok());
+        let dir = named_in.and_then(|ino| self.table().dir_for_copy(ino).ok());
         match dir {
             Some(dir) if self.backing.volume.is_ordered() => self.backing.create_unnamed(&dir),
             Some(_) => Ok(None),

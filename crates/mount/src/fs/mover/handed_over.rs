@@ -70,11 +70,12 @@ impl Mover {
         Ok(Outcome::Kept)
     }
 
-    /// When the next file that was handed over is to get its name, or changes are to be written
-    /// that wait, µs.
+    /// When the next file that was handed over is to get its name, changes are to be written that
+    /// wait, or a new directory is to be made, µs.
     pub(crate) fn next_name_us(&self) -> Option<u64> {
         let named = self.handed_over.lock().front().map(|(due_us, _)| *due_us);
-        named.into_iter().chain(self.next_waiting_us()).min()
+        let made = self.next_directory_us();
+        named.into_iter().chain(self.next_waiting_us()).chain(made).min()
     }
 
     /// Gives names to files that were handed over long enough ago.

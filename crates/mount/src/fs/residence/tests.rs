@@ -42,17 +42,19 @@ fn name(residence: &Residence) -> &'static str {
         Residence::Ram(Some(_)) => "copied",
         Residence::HandedOver => "handed over",
         Residence::Delayed(_) => "delayed",
+        Residence::NewDirectory => "new directory",
         Residence::Flash(_) => "flash",
         Residence::Gone(_) => "gone",
     }
 }
 
-fn all() -> [Residence; 6] {
+fn all() -> [Residence; 7] {
     [
         Residence::Ram(None),
         Residence::Ram(Some(Checkpoint { backing_ino: BACKING_INO, changes: 0 })),
         Residence::HandedOver,
         Residence::Delayed(group_file()),
+        Residence::NewDirectory,
         Residence::Flash(BACKING_INO),
         Residence::Gone(Arc::new(attr())),
     ]
@@ -67,6 +69,11 @@ const STEPS: [(&str, &[&str], &str); 6] = [
     ("settle", &["ram", "copied", "handed over", "delayed"], "flash"),
     ("vanish", &["ram", "copied", "handed over", "delayed", "flash"], "gone"),
 ];
+/// The same of directories.
+const OF_DIRECTORIES: [(&str, &[&str], &str); 2] = [
+    ("settle_directory", &["new directory"], "flash"),
+    ("vanish", &["new directory", "flash"], "gone"),
+];
 
 /// A file that was gone came back, or a file of a group was written back past its epoch, where a
 /// flag was set in one of four places and not in another.
@@ -76,6 +83,7 @@ fn the_machine_has_the_listed_transitions_and_no_other() {
         for to in all() {
             let listed = STEPS
                 .iter()
+                .chain(&OF_DIRECTORIES)
                 .any(|(_, froms, leads)| froms.contains(&name(&from)) && *leads == name(&to));
             assert_eq!(from.leads_to(&to), listed, "{} to {}", name(&from), name(&to));
         }
