@@ -84,7 +84,7 @@ def days(name, tab, speed=SPEED):
 
 
 def warm(name, tab, minutes, speed=SPEED):
-    """A browser with the profile of a person who has used it for two days, in sessions of so many minutes."""
+    """A browser with the profile of two days, in sessions of so many minutes."""
     def load(directory, seed, scale):
         steps, counted = [], []
         timed(tab, steps)

@@ -6,8 +6,8 @@
 #                                # all arms at the same time; adds them to RESULTS.md. From the
 #                                # round FIRST (0) on: those before it stay
 #   sudo run.sh warm [ROUNDS [FIRST]] # 20 minutes a round: the same with the profile of two days
-#   run.sh mounted               # five minutes: simulations of mounts with and without a sifter, and
-#                                # with and without a ceiling on bytes fetched again
+#   run.sh mounted               # five minutes: simulations of mounts with and without a sifter,
+#                                # and with and without a ceiling on bytes fetched again
 #   sudo run.sh --quick          # three minutes: one round, shorter; writes no RESULTS.md
 #   sudo run.sh --loads pip      # one load (see --help); writes no RESULTS.md
 #   run.sh report                # RESULTS.md alone, from runs.jsonl, paced.jsonl, simulated.jsonl

@@ -198,7 +198,7 @@ def device(records, memory):
 
 
 def with_earlier(found, varied, sifters):
-    """The same with the cells of cells.csv, but those of these sifters; in the order of a whole run."""
+    """The same with the other cells of cells.csv, in the order of a whole run."""
     def value(key, text):
         number = int if text.isdigit() else float
         return text if key in ("trace", "split", "sifter") else number(text) if text else None
@@ -208,7 +208,7 @@ def with_earlier(found, varied, sifters):
     rows = [row for row in rows if row["sifter"].partition(":")[0] not in sifters]
     # Those of `lrb` with a model come last.
     order = ["none", *SIFTERS]
-    place = lambda row: order.index(row["sifter"]) if row["sifter"] in order else len(order)  # noqa: E731
+    place = lambda row: [*order, row["sifter"]].index(row["sifter"])  # noqa: E731
     plain = lambda row: row["sifter"] in order or row["sifter"].startswith("lrb:")  # noqa: E731
     by_trace = lambda row: (list(TRACES).index(row["trace"]), row["memory_bytes"])  # noqa: E731
     return (sorted([*found, *filter(plain, rows)], key=lambda row: (*by_trace(row), place(row))),
@@ -222,7 +222,9 @@ def main():
     words.add_argument("--model", help="model of reuse, for lrb")
     args = words.parse_args()
     learned = [f"lrb:model={args.model},threshold={n}" for n in THRESHOLDS if args.model]
-    wanted = lambda sifter: not args.sifters or sifter.partition(":")[0] in args.sifters  # noqa: E731
+    def wanted(sifter):
+        return not args.sifters or sifter.partition(":")[0] in args.sifters
+
     found, varied = [], []
     for name in args.only:
         begin = time.monotonic()
