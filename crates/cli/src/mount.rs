@@ -78,8 +78,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "T.parquet")]
     record: Option<PathBuf>,
 
-    /// With --record: tell also what cache files are copies of, by hashes of site and URL, kind and
-    /// type; whoever has the recording can find out which known sites were visited
+    /// With --record: also record what cache files are copies of, by hashes of site and URL, kind
+    /// and type; readers of the recording can find out which known sites were visited
     #[arg(long, requires = "record")]
     record_meaning: bool,
 

@@ -261,7 +261,7 @@ pub enum Action<'a> {
         /// foreground.
         app: MaybeOwned<'a, str>,
     },
-    /// A cache file holds a copy of this, as its content told at a close: hashes and classes. Only
+    /// A cache file holds a copy of this, as its content at a close says: hashes and classes. Only
     /// recordings whose owner asks for it have the event (SEMANTICS, Mount 85).
     Meaning {
         /// The cache file.

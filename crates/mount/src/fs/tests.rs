@@ -84,10 +84,10 @@ fn more_events_than_the_queue_holds_arrive_in_order() {
     }
 }
 
-/// The meaning of a cache file is told before the close of an open file in RAM, and only on demand.
+/// Only on demand does an event give the meaning of a cache file, before each close in RAM.
 // Promises: Mount 85.
 #[test]
-fn the_meaning_of_a_file_is_told_on_demand() {
+fn an_event_gives_the_meaning_of_a_file_on_demand() {
     for tells_meaning in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let fs = fs_with(&folder, Config { tells_meaning, ..Config::default() });

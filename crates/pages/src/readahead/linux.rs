@@ -258,8 +258,8 @@ impl Linux {
         descriptor.mmap_miss = descriptor.mmap_miss.saturating_sub(pages);
     }
 
-    /// Reads pages that an application announced (`POSIX_FADV_WILLNEED`, `readahead`). Traces do not
-    /// tell that; the recordings of real readers do.
+    /// Reads pages that an application announced (`POSIX_FADV_WILLNEED`, `readahead`). Traces lack
+    /// that; the recordings of real readers have it.
     #[cfg(test)]
     pub(super) fn will_need(
         &self,

@@ -322,10 +322,10 @@ fn a_name_that_came_back_is_written() {
     assert!(fates.len() > first + 2, "{fates:?}");
 }
 
-/// Nearly every file that leaves the RAM of a new cache comes back. The controller dropped the first
-/// ones, before it could have learned that. It waits until half of `cold-mib` have left RAM, where a
-/// fetched byte is as dear as a written one. An old cache shows itself by files that were there
-/// before and are used. Names alone say nothing: a program may list its folders.
+/// Nearly every file that leaves the RAM of a new cache comes back. The controller dropped the
+/// first ones, before it could have learned that. It waits until half of `cold-mib` have left RAM,
+/// where a fetched byte is as dear as a written one. An old cache shows itself by files that were
+/// there before and are used. Names alone say nothing: a program may list its folders.
 // Promises: Sift 20.
 #[test]
 fn a_new_cache_drops_nothing_until_it_is_warm() {
