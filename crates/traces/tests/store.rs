@@ -325,6 +325,7 @@ fn schema_3_opens_without_places() {
         matches!(action, Action::Place { .. } | Action::Cause { .. } | Action::MemoryLines { .. })
             || matches!(action, Action::SyncDirectory { .. } | Action::Folio { .. })
             || matches!(action, Action::TimeToLive { .. } | Action::Filled { .. })
+            || matches!(action, Action::Meaning { .. })
             || matches!(action, Action::Write { open: None, .. })
     };
     events.retain(|event| !is_new(&event.action));
@@ -396,7 +397,7 @@ fn the_sample_holds_each_kind_of_event() {
         loaded(&(flashsift_traces::format::named("parquet").unwrap().sample)()).unwrap();
     let kinds: HashSet<_> =
         events.iter().map(|event| std::mem::discriminant(&event.action)).collect();
-    assert_eq!(kinds.len(), 27);
+    assert_eq!(kinds.len(), 28);
     assert!(outcome.about.epoch_us.is_some() && outcome.about.boot_us.is_some());
 }
 
