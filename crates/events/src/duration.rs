@@ -17,10 +17,19 @@ pub struct DurationError(String);
 ///
 /// The text is not of the grammar, or the duration is zero, negative or more than 2⁶⁴ µs.
 pub fn parse_us(text: &str) -> Result<u64, DurationError> {
+    parse_zero_or_us(text).ok().filter(|us| *us > 0).ok_or_else(|| DurationError(text.to_owned()))
+}
+
+/// The same, and `0s` is a duration, too.
+///
+/// # Errors
+///
+/// The text is no duration.
+pub fn parse_zero_or_us(text: &str) -> Result<u64, DurationError> {
     let span = SpanParser::new().parse_span(text).ok();
     let duration = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
     let us = duration.and_then(|duration| u64::try_from(duration.as_micros()).ok());
-    us.filter(|us| *us > 0).ok_or_else(|| DurationError(text.to_owned()))
+    us.ok_or_else(|| DurationError(text.to_owned()))
 }
 
 /// A duration in microseconds, printed exactly: [`parse_us`] reads it back. `{:#}` puts a space

@@ -339,7 +339,7 @@ fn select<T: Listed>(text: &str) -> Result<(&'static T, Params), Error> {
                 word.map(|word| Value::Word(word))
             }
             ParamKind::Duration { min_us, max_us, .. } => {
-                let us = duration::parse_us(value).ok();
+                let us = duration::parse_zero_or_us(value).ok();
                 us.filter(|us| (min_us..=max_us).contains(us)).map(Value::DurationUs)
             }
             ParamKind::Text => Some(Value::Text(value.into())),
@@ -383,6 +383,11 @@ mod tests {
                         max_us: 60_000_000,
                     },
                 },
+                Param {
+                    name: "z",
+                    what: "a pause",
+                    kind: ParamKind::Duration { default_us: 5, min_us: 0, max_us: 9 },
+                },
             ],
         ),
     ];
@@ -411,6 +416,17 @@ mod tests {
         let (thing, params) = choose("rich:t=1min").unwrap();
         assert_eq!(params.duration_us(thing.1, "t"), 60_000_000);
         assert_eq!(Selection { spec: thing, params }.label(), "rich:t=60s");
+    }
+
+    /// The error named 0 s as the least value, and refused it.
+    #[test]
+    fn a_duration_may_be_its_least_value_if_that_is_zero() {
+        let (thing, params) = choose("rich:z=0s").unwrap();
+        assert_eq!(params.duration_us(thing.1, "z"), 0);
+        let label = Selection { spec: thing, params }.label();
+        assert_eq!(label, "rich:z=0s");
+        assert!(choose(&label).is_ok());
+        assert!(choose("rich:t=0s").is_err());
     }
 
     #[test]

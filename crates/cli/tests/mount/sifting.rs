@@ -75,6 +75,14 @@ fn until_calm(mounted: &Mounted, files: u64) {
     }
 }
 
+/// Waits until more files than this are dropped: a decision is performed after the request that
+/// brought it, on a busy machine long after.
+fn until_dropped(mounted: &Mounted, files: u64) {
+    while count(mounted, "dropped") <= files {
+        thread::yield_now();
+    }
+}
+
 /// Names in a directory, as the kernel lists them.
 fn names(directory: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(directory).unwrap();
@@ -196,7 +204,7 @@ fn files_in_use_and_promised_files_are_not_dropped() {
     }
     create(&mounted.at("document"), &content("document"));
     fill(&mounted, "n", MANY);
-    assert!(count(&mounted, "dropped") > MANY as u64 / 2);
+    until_dropped(&mounted, MANY as u64 / 2);
     for name in stay.iter().chain(&["older"]) {
         assert_eq!(fs::read(mounted.at(&format!("cache/{name}"))).unwrap(), content(name));
     }
@@ -269,9 +277,12 @@ fn names_that_are_created_again_at_once_are_safe() {
             });
         }
     });
-    assert!(count(&mounted, "dropped") > 100);
+    until_dropped(&mounted, 100);
     for name in names(&mounted.at("cache")) {
-        assert_eq!(fs::read(mounted.at(&format!("cache/{name}"))).unwrap(), content(&name));
+        // It may be dropped since it was listed.
+        if let Ok(found) = fs::read(mounted.at(&format!("cache/{name}"))) {
+            assert_eq!(found, content(&name));
+        }
     }
     mounted.ended();
 }
@@ -302,7 +313,7 @@ fn a_dry_run_shows_what_would_be_dropped() {
 
     assert!(command(&["sift", "on"], &point).status.success());
     fill(&mounted, "m", MANY);
-    assert!(count(&mounted, "dropped") > MANY as u64 / 2);
+    until_calm(&mounted, MANY as u64);
     let explained = text(command(&["sift", "explain"], &mounted.at("cache/m0")).stdout);
     assert!(explained.contains("cache/m0") && explained.contains("dropped"), "{explained}");
     assert!(command(&["sift", "reset"], &point).status.success());
@@ -342,14 +353,15 @@ const RAM_BYTES: u64 = 8 << 20;
 
 /// An application fetches what a mount has dropped, and a simulation of the same mount, with the
 /// events of a dry run, counts the same: within a tenth, since the mount performs a decision while
-/// the application goes on. The sifters are those whose decisions do not depend on the time of the
-/// ones before. No test had compared them, and of a recording without closes the simulation dropped
-/// no file.
+/// the application goes on. The sifters are those whose decisions depend on the order of events,
+/// and not on their times: `touch` waits a second by default before a read counts, and a machine
+/// that slowed down in one of the two runs alone made them differ. No test had compared them, and
+/// of a recording without closes the simulation dropped no file.
 // Promises: Sift 19.
 #[test]
 fn a_simulation_drops_what_the_mount_dropped() {
     let test = "a_simulation_drops_what_the_mount_dropped";
-    for sifter in ["drop-all", "touch"] {
+    for sifter in ["drop-all", "touch:pause=0s"] {
         for seed in 1..3 {
             let budget = (RAM_BYTES >> 10).to_string() + "KiB";
             let mut options = vec!["--settle-after", "1h", "--budget", &budget, "--sift", sifter];
@@ -478,7 +490,7 @@ fn settings_are_read_again_on_sighup() {
     write("drop = [\"*/cache/*\"]");
     reloaded(&mounted, "read the sifter's settings again");
     fill(&mounted, "m", MANY);
-    assert!(count(&mounted, "dropped") > MANY as u64 / 2);
+    until_dropped(&mounted, MANY as u64 / 2);
     mounted.ended();
 }
 
