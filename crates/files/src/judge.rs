@@ -1,11 +1,5 @@
 //! The rule of all advice: a change saves in both halves of the time, and in nine of ten slices.
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
-
-/// Number of bootstrap resamples.
-pub const RESAMPLES: usize = 10_000;
-
 /// Number of time slices.
 pub const SLICES: usize = 20;
 
@@ -17,8 +11,6 @@ pub const WINS_MIN: f64 = 0.9;
 
 /// Share of the cost that a recommended change saves at least in each half.
 pub const SHARE_MIN: f64 = 0.01;
-
-const SEED: u64 = 0x5eed_f1a5_4000_0001;
 
 /// A change against the baseline.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,25 +110,6 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole == 0.0 { 0.0 } else { part / whole }
 }
 
-/// Returns the 95 % interval of a statistic of this many slices, a percentile bootstrap (Efron &
-/// Tibshirani, "An Introduction to the Bootstrap", 1993, §13.3): slices are drawn with replacement,
-/// and `statistic` gets the numbers of those drawn. The seed is fixed. Without slices it is 0.
-pub fn bootstrap(slices: usize, statistic: impl Fn(&[usize]) -> f64) -> (f64, f64) {
-    if slices == 0 {
-        return (0.0, 0.0);
-    }
-    let mut random = Pcg64::seed_from_u64(SEED);
-    let mut drawn = vec![0; slices];
-    let mut resample = || {
-        drawn.fill_with(|| random.random_range(0..slices));
-        statistic(&drawn)
-    };
-    let mut found: Vec<f64> = (0..RESAMPLES).map(|_| resample()).collect();
-    found.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| found[(share * (RESAMPLES - 1) as f64).round() as usize];
-    (at(0.025), at(0.975))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,19 +172,5 @@ mod tests {
         let lost = Judgement::new(&[4.0; 20], &lost);
         assert_eq!(lost.confirmed(), Err(Unconfirmed::Wins { wins: 17, slices: 20 }));
         assert!(lost.lesser_half() > 0.5, "{lost:?}");
-    }
-
-    /// Against the exact distribution: two slices, of which each is drawn with one half.
-    // Promises: Sift 13.
-    #[test]
-    fn the_interval_is_that_of_the_bootstrap() {
-        let sum = |values: &[f64]| {
-            bootstrap(values.len(), |drawn| drawn.iter().map(|slice| values[*slice]).sum())
-        };
-        // The sum of two draws is 0, 1 or 2 with 1/4, 1/2 and 1/4.
-        assert_eq!(sum(&[0.0, 1.0]), (0.0, 2.0));
-        // With twenty equal halves the sum is binomial (n = 20, p = 1/2): percentiles 6 and 14.
-        let halves: Vec<f64> = (0..20).map(|n| f64::from(n % 2)).collect();
-        assert_eq!(sum(&halves), (6.0, 14.0));
     }
 }

@@ -18,7 +18,7 @@ use crate::{
         live::{Live, LiveSifter, latecomers::Latecomers},
         simulate::Sifted,
     },
-    sift_advice::{JudgedSifter, ShareInterval},
+    sift_advice::{HalvedShare, JudgedSifter},
     sifting::{SiftOutcome, SiftSlice},
 };
 use flashsift_events::{
@@ -62,7 +62,7 @@ pub struct RehearsalResult {
     /// Bytes that would not have reached flash; negative: the sifter writes more.
     pub kept_bytes: i64,
     /// `kept_bytes` as a share of `stock_bytes`, over slices of time; `None`: there are too few.
-    pub kept: Option<ShareInterval>,
+    pub kept: Option<HalvedShare>,
     /// Bytes that would have been fetched again.
     pub fetched_again_bytes: u64,
     /// Files that would have been dropped.
@@ -177,11 +177,16 @@ impl Rehearsal {
             });
             self.slices = pairs.collect();
         }
-        self.slices.resize(wanted.max(self.slices.len()), Default::default());
+        // Nothing happened in those that were skipped: what waited goes on waiting.
+        let waits = self.slices.last().map(|sides| sides.map(|side| side.waits));
+        let waits = waits.unwrap_or_default();
+        let skipped = waits.map(|waits| SiftSlice { waits, ..SiftSlice::default() });
+        self.slices.resize(wanted.max(self.slices.len()), skipped);
     }
 
     /// Charges what was written and fetched since the last call to the last slice.
     fn charge(&mut self) {
+        let waits = self.waits();
         let now = [
             self.stock.written().all() * PAGE_BYTES,
             self.below.written().all() * PAGE_BYTES,
@@ -192,8 +197,15 @@ impl Rehearsal {
             without.droppable += stock;
             with.droppable += below;
             with.fetched_again += fetched;
+            [without.waits, with.waits] = waits;
         }
         self.before = now;
+    }
+
+    /// The bytes that wait without the sifter and with it, in RAM or as dirty pages.
+    fn waits(&self) -> [u64; 2] {
+        let in_ram: u64 = self.files.iter().map(|file| self.sifted.ram_bytes_of(*file)).sum();
+        [self.stock.dirty_pages() * PAGE_BYTES, self.below.dirty_pages() * PAGE_BYTES + in_ram]
     }
 
     /// Returns the effects until now.
@@ -203,9 +215,7 @@ impl Rehearsal {
         self.below.advance(now);
         self.charge();
         let counters = self.sifted.counters();
-        let in_ram: u64 = self.files.iter().map(|file| self.sifted.ram_bytes_of(*file)).sum();
-        let waits =
-            [self.stock.dirty_pages() * PAGE_BYTES, self.below.dirty_pages() * PAGE_BYTES + in_ram];
+        let waits = self.waits();
         let [stock_bytes, with_bytes] = [0, 1].map(|side| self.before[side] + waits[side]);
         let outcome = |side: usize| SiftOutcome {
             slices: self.slices.iter().map(|slice| slice[side]).collect(),
@@ -238,6 +248,7 @@ fn add(one: SiftSlice, other: SiftSlice) -> SiftSlice {
         droppable: one.droppable + other.droppable,
         others: one.others + other.others,
         fetched_again: one.fetched_again + other.fetched_again,
+        waits: other.waits,
     }
 }
 
@@ -283,7 +294,7 @@ mod tests {
     }
 
     /// 2000 files that are not read again, a minute apart, and as many documents: all but what is
-    /// in RAM is kept from flash, with an interval over the hours. A dropped file that is opened
+    /// in RAM is kept from flash, in each half of the hours. A dropped file that is opened
     /// counts as fetched again, once.
     // Promises: Mount 64.
     #[test]
@@ -298,7 +309,7 @@ mod tests {
         assert_eq!(result.stock_bytes, 2000 * 25 * 4096, "documents do not count");
         assert!(result.kept_bytes as u64 > 1980 * 25 * 4096, "{result:?}");
         let kept = result.kept.unwrap();
-        assert!(kept.low > 0.9 && kept.share <= 1.0 && kept.high <= 1.0, "{kept:?}");
+        assert!(kept.lesser() > 0.9 && kept.whole <= 1.0 && kept.greater() <= 1.0, "{kept:?}");
         assert_eq!(result.fetched_again_bytes, 0);
         open(&mut rehearsal, end_us, 3);
         open(&mut rehearsal, end_us, 3);
@@ -332,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn without_hours_there_is_no_interval_and_nothing_is_no_share() {
+    fn without_hours_there_are_no_halves_and_nothing_is_no_share() {
         let mut rehearsal = rehearsal("drop-all");
         assert_eq!(rehearsal.result(5).kept, None);
         create(&mut rehearsal, 7, 1, "/cache/1");

@@ -90,6 +90,8 @@ pub struct SiftSlice {
     pub others: u64,
     /// Bytes of dropped files that were fetched again.
     pub fetched_again: u64,
+    /// Data of droppable files that waits at the end of the slice, in RAM or as dirty pages, bytes.
+    pub waits: u64,
 }
 
 /// Effects of one sifter.
@@ -255,6 +257,7 @@ impl<'e> Sifting<'e> {
             let begun =
                 |slice: usize| self.begins_us.get(slice).is_some_and(|at| *at <= event.at_us);
             while begun(before.len() - 1) {
+                outcome.slices[before.len() - 1].waits = self.waits(&sifted, &flusher);
                 before.push(fetched_again);
             }
             sifted.event(event, &mut |event| {
@@ -263,6 +266,8 @@ impl<'e> Sifting<'e> {
             });
             self.charge(&mut flusher, &mut outcome, false);
         }
+        let waits = self.waits(&sifted, &flusher);
+        outcome.slices[before.len() - 1..].iter_mut().for_each(|slice| slice.waits = waits);
         sifted.finish(&mut |event| {
             flusher.handle(event);
             below(event);
@@ -279,6 +284,15 @@ impl<'e> Sifting<'e> {
             slice.fetched_again = after - before;
         }
         Ok(outcome)
+    }
+
+    /// Data of droppable files that would be written if the trace ended here.
+    fn waits(&self, sifted: &Sifted<BoxedSift>, flusher: &Flusher) -> u64 {
+        let of_file = |file: &FileId| {
+            let dirty: u64 = flusher.dirty_of(*file).map(|run| run.end - run.start).sum();
+            sifted.ram_bytes_of(*file) + dirty * PAGE_BYTES
+        };
+        self.files.iter().map(of_file).sum()
     }
 
     fn charge(&self, flusher: &mut Flusher, outcome: &mut SiftOutcome, is_end: bool) {

@@ -252,11 +252,11 @@ metrics! {
     gauge rehearsal sift_rehearsal_kept_ratio:
         "Estimate of the share that the sifter would keep; absent until there is enough data.",
         |r| r.kept_share.map(|share| share[0]);
-    gauge rehearsal sift_rehearsal_kept_ratio_low:
-        "Lower end of the 95 % interval of flashsift_sift_rehearsal_kept_ratio.",
+    gauge rehearsal sift_rehearsal_kept_ratio_first_half:
+        "flashsift_sift_rehearsal_kept_ratio in the first half of the slices of time.",
         |r| r.kept_share.map(|share| share[1]);
-    gauge rehearsal sift_rehearsal_kept_ratio_high:
-        "Upper end of the 95 % interval of flashsift_sift_rehearsal_kept_ratio.",
+    gauge rehearsal sift_rehearsal_kept_ratio_second_half:
+        "flashsift_sift_rehearsal_kept_ratio in the second half.",
         |r| r.kept_share.map(|share| share[2]);
     gauge rehearsal sift_rehearsal_fetched_again_bytes:
         "Bytes that would have been fetched again since the dry run began.",

@@ -160,9 +160,9 @@ fn rehearsed(seen: &RehearsalStatus) -> Vec<String> {
     }
     let share = |part: f64| format!("{:.0}", 100.0 * part);
     let kept = seen.kept_bytes as f64 / seen.stock_bytes as f64;
-    let interval = match seen.kept_share {
-        Some([_, low, high]) => format!("{}…{} %", share(low), share(high)),
-        None => "too early for an interval".to_owned(),
+    let halves = match seen.kept_share {
+        Some([_, first, second]) => format!("by halves {} and {} %", share(first), share(second)),
+        None => "too early to confirm".to_owned(),
     };
     vec![
         format!(
@@ -170,7 +170,7 @@ fn rehearsed(seen: &RehearsalStatus) -> Vec<String> {
             signed(seen.kept_bytes),
             size::bytes(seen.stock_bytes),
         ),
-        format!("of cache files from flash ({} %, {interval}),", share(kept)),
+        format!("of cache files from flash ({} %, {halves}),", share(kept)),
         format!("at {} fetched again", size::bytes(seen.fetched_again_bytes)),
     ]
 }

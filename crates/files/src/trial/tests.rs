@@ -2,7 +2,6 @@ use super::{
     estimate::{BLOCKS_MIN, Interval95},
     *,
 };
-use crate::judge::bootstrap;
 
 mod planted;
 

@@ -374,8 +374,8 @@ pub struct RehearsalStatus {
     pub stock_bytes: u64,
     /// Bytes that would not have reached flash; negative: the sifter writes more.
     pub kept_bytes: i64,
-    /// The share of `stock_bytes` that is kept, with its 95 % interval: estimate, low, high.
-    /// `None`: there is not enough data yet.
+    /// The share of `stock_bytes` that is kept: in all, in the first half of the slices of time,
+    /// and in the second. `None`: there is not enough data yet.
     pub kept_share: Option<[f64; 3]>,
     /// Bytes that would have been fetched again.
     pub fetched_again_bytes: u64,

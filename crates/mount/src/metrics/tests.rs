@@ -124,8 +124,8 @@ fn what_is_unknown_is_left_out() {
             "flashsift_flash_waiting_bytes",
             "flashsift_saved_bytes",
             "flashsift_sift_rehearsal_kept_ratio",
-            "flashsift_sift_rehearsal_kept_ratio_high",
-            "flashsift_sift_rehearsal_kept_ratio_low",
+            "flashsift_sift_rehearsal_kept_ratio_first_half",
+            "flashsift_sift_rehearsal_kept_ratio_second_half",
         ]
     );
     let bare = samples(&Status::default());

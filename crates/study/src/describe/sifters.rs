@@ -9,7 +9,7 @@ use super::{
 };
 use flashsift_events::show;
 use flashsift_files::{
-    sift_advice::{JudgedSifter, ShareInterval, SiftAdvice},
+    sift_advice::{HalvedShare, JudgedSifter, SiftAdvice},
     sift_directories::{SiftDirectories, SiftDirectory},
 };
 
@@ -108,13 +108,13 @@ pub fn sift_section(sifted: SiftedTrace<'_>, top: usize) -> Section {
     found = found.table(sifters_shown(&advice.judged)).table(sifters(&advice.judged)).note(
         "saved: data of droppable files that does not reach flash. again: bytes of dropped files \
          that applications fetch again. Both are shares of the data of droppable files that \
-         reaches flash without a sifter, with 95 % intervals of a bootstrap over the slices. At \
-         the end all files in RAM are written.",
+         reaches flash without a sifter: in all, in the first half of the slices, and in the \
+         second. At the end all files in RAM are written.",
     );
     if slices.are_short() {
         found = found.note(
             "The trace is short: slices of less than a minute depend on their neighbours, so the \
-             intervals are too narrow.",
+             halves confirm less than they seem to.",
         );
     }
     Section { spec: &SPEC, found: Ok(found.command(sifted.command)) }
@@ -129,8 +129,8 @@ fn sentence(sifted: SiftedTrace<'_>) -> Sentence {
              {} of it is fetched again (simulated)",
             unbroken(show::bytes(sifter_bytes)),
             unbroken(show::bytes(memory_bytes)),
-            interval(one.kept),
-            interval(one.fetched_again),
+            by_halves(one.kept),
+            by_halves(one.fetched_again),
         )
     };
     let words = match (advice.recommended(), advice.most_kept()) {
@@ -143,12 +143,12 @@ fn sentence(sifted: SiftedTrace<'_>) -> Sentence {
             advice.slices.count(),
         ),
         (None, Some(most)) => {
-            let reason = match most.kept.low > 0.0 {
-                true => format!(
-                    "The limit is {} fetched again, at the upper end of the interval",
+            let reason = match most.judgement.confirmed() {
+                Ok(()) => format!(
+                    "The limit is {} fetched again, in each half",
                     unbroken(show::share(advice.fetched_again_max))
                 ),
-                false => "It may save nothing".to_owned(),
+                Err(why) => format!("It is not recommended: {why}"),
             };
             let (name, effects) = (&most.name, effects(most));
             format!("No sifter is worth it here. {name} saves the most: {effects}. {reason}.")
@@ -157,13 +157,14 @@ fn sentence(sifted: SiftedTrace<'_>) -> Sentence {
     vec![words.into()]
 }
 
-/// A share with its interval in parentheses.
-fn interval(of: ShareInterval) -> String {
+/// A share with those of both halves in parentheses.
+fn by_halves(of: HalvedShare) -> String {
     let share = |share: f64| match share.is_finite() {
         true => unbroken(show::share(share)),
         false => "∞".to_owned(),
     };
-    format!("{} ({} to {})", share(of.share), share(of.low), share(of.high))
+    let [first, second] = of.halves;
+    format!("{} (by halves {} and {})", share(of.whole), share(first), share(second))
 }
 
 /// Keeps a number and its unit on one line.
@@ -280,11 +281,11 @@ fn sifters_shown(judged: &[JudgedSifter]) -> Table {
     let columns = [
         ("sifter", "sifter"),
         ("kept_share", "saved"),
-        ("kept_low", "from"),
-        ("kept_high", "to"),
+        ("kept_first", "1st half"),
+        ("kept_second", "2nd half"),
         ("again_share", "again"),
-        ("again_low", "from"),
-        ("again_high", "to"),
+        ("again_first", "1st half"),
+        ("again_second", "2nd half"),
         ("flash_bytes", "to flash"),
     ];
     let mut table = Table::new("sifters_shown", &columns).only_for(Audience::People);
@@ -292,12 +293,12 @@ fn sifters_shown(judged: &[JudgedSifter]) -> Table {
         let [kept, again] = [one.kept, one.fetched_again];
         table.push([
             name(one),
-            finite(kept.share),
-            finite(kept.low),
-            finite(kept.high),
-            finite(again.share),
-            finite(again.low),
-            finite(again.high),
+            finite(kept.whole),
+            finite(kept.halves[0]),
+            finite(kept.halves[1]),
+            finite(again.whole),
+            finite(again.halves[0]),
+            finite(again.halves[1]),
             Value::Bytes(one.outcome.droppable.all),
         ]);
     }
@@ -309,33 +310,37 @@ fn sifters(judged: &[JudgedSifter]) -> Table {
     let columns = [
         ("name", "sifter"),
         ("kept_share", "saved"),
-        ("kept_low_share", "saved, from"),
-        ("kept_high_share", "saved, to"),
+        ("kept_first_half_share", "saved, 1st half"),
+        ("kept_second_half_share", "saved, 2nd half"),
         ("fetched_again_share", "again"),
-        ("fetched_again_low_share", "again, from"),
-        ("fetched_again_high_share", "again, to"),
+        ("fetched_again_first_half_share", "again, 1st half"),
+        ("fetched_again_second_half_share", "again, 2nd half"),
         ("flash_bytes", "to flash"),
         ("fetched_again_bytes", "fetched again"),
         ("dropped_files", "files dropped"),
         ("other_flash_bytes", "other files to flash"),
         ("slices", "slices"),
+        ("slices_changed", "slices changed"),
+        ("slices_won", "slices won"),
     ];
     let mut table = Table::new("sifters", &columns).only_for(Audience::Programs);
     for one in judged {
         let [kept, again] = [one.kept, one.fetched_again];
         table.push([
             Value::Name((&*one.name).into()),
-            finite(kept.share),
-            finite(kept.low),
-            finite(kept.high),
-            finite(again.share),
-            finite(again.low),
-            finite(again.high),
+            finite(kept.whole),
+            finite(kept.halves[0]),
+            finite(kept.halves[1]),
+            finite(again.whole),
+            finite(again.halves[0]),
+            finite(again.halves[1]),
             Value::Bytes(one.outcome.droppable.all),
             Value::Bytes(one.outcome.fetched_again.all),
             Value::Count(one.outcome.counters.dropped.files),
             Value::Bytes(one.outcome.others.all),
             Value::Count(one.slices as u64),
+            Value::Count(one.judgement.slices as u64),
+            Value::Count(one.judgement.wins as u64),
         ]);
     }
     table

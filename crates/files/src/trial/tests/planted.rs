@@ -107,6 +107,23 @@ fn run(effect: f64, noise: f64, seed: u64) -> Trial {
     trial
 }
 
+/// The 95 % interval of a statistic of this many blocks, a percentile bootstrap (Efron &
+/// Tibshirani, "An Introduction to the Bootstrap", 1993, §13.3): blocks are drawn with replacement,
+/// and `statistic` gets the numbers of those drawn.
+fn bootstrap(blocks: usize, statistic: impl Fn(&[usize]) -> f64) -> (f64, f64) {
+    const RESAMPLES: usize = 10_000;
+    let mut random = Pcg64::seed_from_u64(0x5eed_f1a5_4000_0001);
+    let mut drawn = vec![0; blocks];
+    let mut resample = || {
+        drawn.fill_with(|| random.random_range(0..blocks));
+        statistic(&drawn)
+    };
+    let mut found: Vec<f64> = (0..RESAMPLES).map(|_| resample()).collect();
+    found.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| found[(share * (RESAMPLES - 1) as f64).round() as usize];
+    (at(0.025), at(0.975))
+}
+
 /// Findings beside `plain` of many trials.
 #[derive(Debug, Default)]
 struct Found {

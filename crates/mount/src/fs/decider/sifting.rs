@@ -178,7 +178,7 @@ fn status_of(rehearsal: &mut Rehearsal, now: Micros) -> RehearsalStatus {
         since_s: seen.since_us / 1_000_000,
         stock_bytes: seen.stock_bytes,
         kept_bytes: seen.kept_bytes,
-        kept_share: seen.kept.map(|kept| [kept.share, kept.low, kept.high]),
+        kept_share: seen.kept.map(|kept| [kept.whole, kept.halves[0], kept.halves[1]]),
         fetched_again_bytes: seen.fetched_again_bytes,
         dropped: seen.dropped,
     }
