@@ -121,7 +121,6 @@ def parser():
         "--grid", action="store_true",
         help="smaller and smaller perceptrons, until the accuracy in validation decreases",
     )
-    it.add_argument("--unweighted", action="store_true", help="draw every file equally often")
     it.add_argument(
         "--frontier", nargs="?", const="0.1,0.3,0.5,0.7,0.9", metavar="THRESHOLDS",
         help="run `flashsift compare --sift cachesifter` with the model at these thresholds",
@@ -296,7 +295,6 @@ def perceptron(args, path, train, valid):
             momentum=args.momentum,
             transform=args.transform,
             weight_decay=1e-4 if args.phase == 1 else 1e-5,
-            weighted=not args.unweighted,
             seed=args.seed,
         )
         kept = path.with_name(f"{path.name}.{sizes}.checkpoint") if args.grid else checkpoint(path)

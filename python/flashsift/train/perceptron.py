@@ -47,7 +47,6 @@ class Settings:
     momentum: float = 0.9
     transform: str = "log1p"
     weight_decay: float = 1e-4
-    weighted: bool = True
     seed: int = 0
 
 
@@ -96,8 +95,6 @@ class Sampler:
         rng = np.random.default_rng([self.settings.seed, 3, epoch])
         batches = max(1, self.count // BATCH)
         drawn = batches * BATCH
-        if not self.settings.weighted:
-            return rng.integers(self.count, size=(batches, BATCH))
         side = rng.random(drawn) < 0.5
         both = [rows[rng.integers(len(rows), size=drawn)] for rows in self.classes]
         return np.where(side, both[1], both[0]).reshape(batches, BATCH)
@@ -148,9 +145,8 @@ def train(rows, positive, valid_rows, valid_positive, settings, checkpoint=None,
             jnp.sum(jnp.where(side, losses, 0)) / jnp.maximum(side.sum(), 1)
             for side in (valid_targets, ~valid_targets)
         ]
-        weighed = (means[0] + means[1]) / 2 if settings.weighted else losses.mean()
         outputs = forward(params, valid_inputs)
-        return weighed, jnp.ptp(outputs[:, 1] - outputs[:, 0])
+        return (means[0] + means[1]) / 2, jnp.ptp(outputs[:, 1] - outputs[:, 0])
 
     params = begin(settings.sizes, rows.shape[1], settings.seed)
     run = {"epoch": 0, "losses": [], "restarts": 0, "best": None, "best_loss": np.inf}
