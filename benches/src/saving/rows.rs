@@ -310,6 +310,20 @@ pub(super) const ROWS: &[Row] = &[
         ..DELAYED
     },
     Row {
+        name: "delayed-pages",
+        what: "20 pages a second of a file of 16 MiB, at random, synced every 5 s in 2 minutes, \
+               `delayed:60s`",
+        perform: pages,
+        ..DELAYED
+    },
+    Row {
+        name: "delayed-pages-5s",
+        what: "the same with `delayed:5s`: one or two syncs an epoch",
+        options: "--delay-sync *=5s",
+        perform: pages,
+        ..DELAYED
+    },
+    Row {
         name: "delayed-browser",
         what: "Chromium with profile and cache, four people in 30 minutes, `delayed:5m`",
         required: 0.42,
@@ -672,6 +686,29 @@ fn saved(stage: &Stage) -> anyhow::Result<()> {
         let mut file = File::create(stage.dir.join("state"))?;
         file.write_all(&content(second, 1 << 20))?;
         file.sync_all()?;
+    }
+    Ok(())
+}
+
+/// A file in which a program changes pages.
+fn pages(stage: &Stage) -> anyhow::Result<()> {
+    const PAGE: usize = 4096;
+    const PAGES: u32 = 4096;
+    let file = File::create(stage.dir.join("pages"))?;
+    file.set_len(u64::from(PAGES) * PAGE as u64)?;
+    let (clock, mut random) = (Clock::start(), 1_u32);
+    for second in 1..=120 {
+        for _ in 0..20 {
+            // xorshift, of Marsaglia, "Xorshift RNGs", 2003.
+            random ^= random << 13;
+            random ^= random >> 17;
+            random ^= random << 5;
+            file.write_all_at(&content(random, PAGE), u64::from(random % PAGES) * PAGE as u64)?;
+        }
+        if second % 5 == 0 {
+            file.sync_data()?;
+        }
+        clock.wait_until(second);
     }
     Ok(())
 }
