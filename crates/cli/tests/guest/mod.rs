@@ -621,12 +621,12 @@ fn a_setting_of_a_program_survives_a_restart_and_is_undone() {
     assert_eq!(said("after"), said("before"));
 }
 
-/// `/var/log` of a machine is a mount from boot on: journald and the services that log there start
-/// after it and end before it. Power is cut twice while they log. After each cut, what was synced
-/// is there, and `journalctl` finds no fault in the journal. It may find one in the journal that
-/// the cut interrupted, which journald sets aside: it did so after 1 of 4 cuts without a mount, and
-/// after 1 of 7 with it. At the end the machine is switched off, and the last line of a service
-/// that ends is on flash.
+/// `/var/log` of a machine is a mount from boot on: journald, rsyslog, nginx and a service that log
+/// there start after it and end before it, and logrotate renames and compresses their logs. Power
+/// is cut twice while they log. After each cut, what was synced is there, and `journalctl` finds no
+/// fault in the journal. It may find one in the journal that the cut interrupted, which journald
+/// sets aside: it did so after 1 of 4 cuts without a mount, and after 1 of 7 with it. At the end
+/// the machine is switched off, and the last line of a service that ends is on flash.
 // Promises: Mount 84.
 #[test]
 #[ignore = "three boots of systemd in the emulator; `make soak` runs it with more"]
@@ -639,6 +639,17 @@ fn var_log_is_a_mount_from_boot_on() {
             return;
         }
     }
+    // `make test` has fetched what is not installed.
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/remedies");
+    for (package, program) in
+        [("rsyslog", "rsyslogd"), ("nginx", "nginx"), ("logrotate", "logrotate")]
+    {
+        let installed = Path::new("/usr/sbin").join(program);
+        if !installed.exists() && !fetched.join(package).exists() {
+            println!("SKIPPED guest::{TEST}: there is no {program}");
+            return;
+        }
+    }
     let cuts = std::env::var("FLASHSIFT_CUTS").map_or(2, |cuts| cuts.parse().unwrap());
     let out = tempfile::tempdir().unwrap();
     // The card has the directory. All that is not synced waits for longer than the test takes.
@@ -646,8 +657,14 @@ fn var_log_is_a_mount_from_boot_on() {
         out.path(),
         &format!(
             "set -eu
-            mkdir -p /flash/log/journal /etc/systemd/journald.conf.d
+            shopt -s nullglob
+            for package in {fetched}/{{rsyslog,nginx,logrotate}}/*.deb; do
+              dpkg-deb -x $package /
+            done
+            mkdir -p /flash/log/{{journal,nginx}} /etc/systemd/journald.conf.d
             mount --bind /flash/log /var/log
+            printf '[Journal]\nForwardToSyslog=yes\n' > /etc/systemd/journald.conf.d/syslog.conf
+            ln -sf /lib/systemd/system/rsyslog.service /etc/systemd/system/syslog.service
             echo 0123456789abcdef0123456789abcdef > /etc/machine-id
             {FLASHSIFT} mount --enable --system /var/log --lose-at-most 1h
             cat > /etc/systemd/system/logs.service << 'END'
@@ -656,8 +673,9 @@ ExecStart=/bin/bash -c 'trap \"echo last >> /var/log/last; exit\" TERM; exec 5>>
   while :; do echo line >&5; sleep 1 & wait; done'
 END
             keep=systemd-journal-flush.service
-            . {} logs.service systemd-journal-flush.service",
-            here("systemd").display()
+            . {systemd} {{logs,rsyslog,nginx,systemd-journal-flush}}.service",
+            fetched = fetched.display(),
+            systemd = here("systemd").display()
         ),
     );
     let script = |at_end: &str| {
@@ -675,17 +693,28 @@ END
             [ ! -e /flash/said ] || for boot in $(cat /flash/said); do
               journalctl -q -t synced | grep \"boot $boot\"
               grep \"boot $boot\" /var/log/app
+              zgrep -h \"boot $boot\" /var/log/syslog*
+              zgrep -h \"boot-$boot\" /var/log/nginx/access.log*
             done
             boot=$(cat /proc/sys/kernel/random/uuid)
             seq 500 | systemd-cat -t unsynced
             echo \"boot $boot\" | systemd-cat -t synced
             journalctl --sync
             echo \"boot $boot\" >> /var/log/app
-            sync /var/log/app /var/log
+            exec 3<> /dev/tcp/127.0.0.1/80
+            printf \"GET /boot-$boot HTTP/1.0\r\n\r\n\" >&3
+            cat <&3 > /dev/null
+            until grep \"boot $boot\" /var/log/syslog; do sleep 0.1; done
+            until grep \"boot-$boot\" /var/log/nginx/access.log; do sleep 0.1; done
+            sync /var/log/{{app,syslog,nginx/access.log}} /var/log
             echo $boot >> /flash/said
             sync /flash/said
             seq 500 | systemd-cat -t unsynced
             seq 500 >> /var/log/app
+            mkdir -p /var/lib/logrotate
+            logrotate -f /etc/logrotate.d/{{rsyslog,nginx}}
+            [ -s /var/log/syslog.1 ] && [ -s /var/log/nginx/access.log.1 ]
+            seq 500 | logger
             {FLASHSIFT} status --json /var/log > /out/json
             {FLASHSIFT} status /var/log | grep 'power cut  *now loses at most'
             {at_end}"
