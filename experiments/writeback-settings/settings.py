@@ -109,7 +109,7 @@ def versions() -> dict:
 def recorded(program: Path, name: str, minutes: float, scratch: Path) -> tuple[Path, int]:
     """Records a workload on ext4, and counts the bytes at its device until it is unmounted."""
     folder, trace = scratch / name, scratch / f"{name}.parquet"
-    with testbed.loop(testbed.image(scratch / f"{name}.image", IMAGE_BYTES)) as device:
+    with testbed.device(scratch / f"{name}.image", IMAGE_BYTES, make=()) as device:
         with testbed.mounted(device, folder, options=testbed.UNFILLED) as volume:
             volume.sync()
             before = volume.bytes_written()

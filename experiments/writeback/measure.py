@@ -5,7 +5,6 @@ block layer got in each second, and machine.json with the kernel's settings.
 """
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from apps import testbed
 from apps.device_counts import DeviceCounts
+from apps.recording import summary_in
 from common import program
 from common.rows import dump, write_json
 
@@ -126,15 +126,14 @@ class Run:
         began_s = int(BOOT_US.search(self.trace.read_bytes())[1]) / 1e6
         seconds = sorted({second for second, _ in self._requests.counts})
         rows = [self._row(second) for second in seconds]
-        facts = {"began_s": began_s, "ended_s": end_s, "lost": self.lost, "summary": summary(log)}
+        told = summary_in(log, self.name)
+        summary = {name: told[name] for name in ("programs", "actions", "wall_s")}
+        facts = {"began_s": began_s, "ended_s": end_s, "lost": self.lost, "summary": summary}
         return rows, facts
 
     def _row(self, second: int) -> Row:
         counts = self._requests.counts
-        pages = {
-            name: round(counts[second, name] / SECTORS_A_PAGE)
-            for name in PAGES
-        }
+        pages = {name: round(counts[second, name] / SECTORS_A_PAGE) for name in PAGES}
         requests, flushes = (counts[second, name] for name in ("write_requests", "flushes"))
         return Row(self.name, second, **pages, write_requests=requests, flushes=flushes)
 
@@ -144,12 +143,6 @@ class Run:
             self._process.wait()
         self._undo.close()
         self.lost = self._requests.end()
-
-
-def summary(log: str) -> dict:
-    (line,) = (line for line in log.splitlines() if line.startswith('{"workload"'))
-    known = json.loads(line)
-    return {name: known[name] for name in ("programs", "actions", "wall_s")}
 
 
 def main() -> None:

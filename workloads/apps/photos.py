@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 
-from . import days
+from . import days, processes
 from . import run as runs
 from .run import WorkloadError
 
@@ -139,8 +139,7 @@ def _idle(process):
     """Wait until a program has nothing left to do: it used no processor time for a while."""
     used, since = None, time.monotonic()
     while process.poll() is None and time.monotonic() - since < IDLE_S:
-        with open(f"/proc/{process.pid}/stat") as stat:
-            now = stat.read().rpartition(")")[2].split()[11:13]
+        now = processes.stat(process.pid)[11:13]
         if now != used:
             used, since = now, time.monotonic()
         time.sleep(0.05)

@@ -5,8 +5,8 @@ import sys
 import unittest
 from pathlib import Path
 
-HARMLESS = Path(__file__).resolve().parents[2] / "experiments" / "cachesifter" / "harmless"
-sys.path.insert(0, str(HARMLESS))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / folder) for folder in ("experiments/cachesifter/harmless", "experiments", "workloads")]
 import kinds  # noqa: E402
 from measure import amounts  # noqa: E402
 from web import Site  # noqa: E402
