@@ -74,7 +74,7 @@ def main():
             _record_all(options)
         else:
             workload, *rest = options.command
-            _record(Path(workload).resolve(), rest, options.o, options.card, options.memory)
+            _record(Path(workload).absolute(), rest, options.o, options.card, options.memory)
     except (RuntimeError, OSError) as error:
         sys.exit(f"f2fs-record: {error}")
 
