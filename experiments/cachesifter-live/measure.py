@@ -250,7 +250,7 @@ def main():
     options.scale, options.rounds = (0.4, 1) if options.quick else (1.0, options.rounds)
     arms = [arm for arm in options.arms if options.models or not arm.startswith(TRAINED)]
     quick = ("ext4", "keep-16", "controller-16", "drop-all-16")
-    testbed.end_on_signals()
+    testbed.begin()
     bench, order = Bench(options), random.Random(options.seed)
     missing = [load for load in options.loads if load in NEEDS and not shutil.which(NEEDS[load])]
     for load in missing:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import services
-from apps import testbed
+from apps import packages, testbed
 from apps.device_counts import DeviceCounts
 from common.pages import markdown, paragraphs
 from common.program import parser as parser_of
@@ -69,20 +69,12 @@ class Stage:
         repository.mkdir()
         index = []
         for number in range(PACKAGES):
-            name = f"package{number}"
-            root = self._folder / name
-            (root / "DEBIAN").mkdir(parents=True)
-            (root / "DEBIAN/control").write_text(
-                f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: files\n")
-            for file in range(10):
-                path = root / f"usr/share/{name}/{file}"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(os.urandom(PACKAGE_BYTES // 10))
-            subprocess.run(["dpkg-deb", "--build", "-Znone", root, repository], check=True, stdout=subprocess.DEVNULL)
-            package = next(repository.glob(f"{name}_*.deb"))
-            digest = subprocess.run(["sha256sum", package], check=True, capture_output=True, text=True).stdout.split()[0]
-            index.append(f"{(root / 'DEBIAN/control').read_text()}Filename: ./{package.name}\n"
-                         f"Size: {package.stat().st_size}\nSHA256: {digest}\n")
+            name, file = f"package{number}", f"package{number}_1_all.deb"
+            facts = packages.control(name, "1", "files")
+            files = {f"usr/share/{name}/{file}": os.urandom(PACKAGE_BYTES // 10) for file in range(10)}
+            body = packages.deb(testbed.call, self._folder, facts, files)
+            (repository / file).write_bytes(body)
+            index.append(packages.entry(facts, file, body))
         (repository / "Packages").write_text("\n".join(index))
 
     def start(self, writer):
@@ -96,22 +88,8 @@ class Stage:
         return self._call(["/bin/sh", "-c", self._apt(directory)])
 
     def _apt(self, root):
-        for folder in ("etc/preferences.d", "var/lib/dpkg", "var/lib/apt/lists/partial", "var/log/apt",
-                       "var/cache/apt/archives/partial"):
-            (root / folder).mkdir(parents=True, exist_ok=True)
-        (root / "var/lib/dpkg/status").touch()
-        (root / "etc/sources.list").write_text(f"deb [trusted=yes] copy:{self._folder}/repository ./\n")
-        settings = {
-            "Dir::State": root / "var/lib/apt", "Dir::State::status": root / "var/lib/dpkg/status",
-            "Dir::Cache": root / "var/cache/apt", "Dir::Log": root / "var/log/apt",
-            "Dir::Etc::SourceList": root / "etc/sources.list", "Dir::Etc::SourceParts": "/dev/null",
-            "Dir::Etc::Preferences": "/dev/null", "Dir::Etc::PreferencesParts": root / "etc/preferences.d",
-            "Dir::Etc::Main": "/dev/null", "Dir::Etc::Parts": "/dev/null", "Dir::Etc::Trusted": "/dev/null",
-            "Dir::Etc::TrustedParts": root / "etc/preferences.d", "APT::Sandbox::User": "root",
-            "Acquire::Languages": "none", "DPkg::Options::": f"--root={root}", "DPkg::Use-Pty": "false",
-        }
         configuration = self._folder / "apt.conf"
-        configuration.write_text("".join(f'{name} "{value}";\n' for name, value in settings.items()))
+        packages.set_up_apt(root, f"copy:{self._folder}/repository", configuration)
         steps = ["apt-get --yes --quiet update"]
         steps += [f"sleep 2; apt-get --yes --quiet install package{number}" for number in range(PACKAGES)]
         return f"export APT_CONFIG={configuration}; {' && '.join(steps)}"
@@ -172,9 +150,7 @@ def main():
                                   lambda text: print(text, file=sys.stderr, flush=True))
         print(services.report(found))
         return
-    if os.geteuid():
-        raise RuntimeError("it needs root")
-    testbed.end_on_signals()
+    testbed.begin()
     os.environ["FLASHSIFT"] = str(args.flashsift)
     page = HERE / "RESULTS.md"
     old = page.read_text() if page.exists() else ""

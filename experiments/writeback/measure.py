@@ -152,9 +152,7 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"), help="for file systems (/var/tmp)")
     parser.add_argument("workloads", nargs="*", default=["messenger", "feed", "game", "video"])
     args = parser.parse_args()
-    if os.geteuid():
-        sys.exit("measure.py: mounting and tracing need root")
-    testbed.end_on_signals()
+    testbed.begin()
     version = program.done("mkfs.ext4", "-V").stderr.splitlines()[0]
     memory = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())[1]
     machine = {

@@ -47,6 +47,13 @@ def end_on_signals(numbers=(signal.SIGTERM, signal.SIGHUP)):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
+def begin():
+    """Makes sure of root, and that contexts end on signals."""
+    if os.geteuid():
+        raise RuntimeError("mounting and tracing need root: run it with sudo")
+    end_on_signals()
+
+
 @contextlib.contextmanager
 def undivided():
     """Delays Ctrl-C and `kill` to the end of the block: a thing is made and noted, or neither."""

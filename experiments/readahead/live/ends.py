@@ -12,6 +12,7 @@ from pathlib import Path
 
 import stage
 from apps import processes, testbed
+from common.program import run
 from common.rows import write_json
 
 HERE = Path(__file__).resolve().parent
@@ -54,7 +55,7 @@ def end_at(program, point, number, moment, temporary):
 
 def main():
     args = stage.arguments("ends", __doc__, HERE / "ends.json").parse_args()
-    testbed.end_on_signals()
+    testbed.begin()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, \
             testbed.file_system(Path(folder) / "image", 128 << 20, stage.MOUNT / f"ends-{os.getpid()}") as volume:
         temporary = Path(folder) / "tmp"
@@ -71,4 +72,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -14,6 +14,7 @@ from pathlib import Path
 import stage
 from apps import testbed
 from apps.testbed import call
+from common.program import run
 from common.rows import write_json
 
 HERE = Path(__file__).resolve().parent
@@ -126,7 +127,7 @@ def main():
     parser.add_argument("--here", nargs="*", default=["ext4", "xfs", "btrfs"])
     parser.add_argument("--guests", nargs="*", default=["6.1/f2fs", "6.12/ext4", "6.12/f2fs"])
     args = parser.parse_args()
-    testbed.end_on_signals()
+    testbed.begin()
     found = json.loads(args.o.read_text()) if args.o.exists() else {}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for kind in args.here:
@@ -139,4 +140,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)
