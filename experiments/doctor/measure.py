@@ -1,7 +1,6 @@
 """Examine staged machines with `flashsift doctor`, and measure what its remedies save."""
 
 import argparse
-import contextlib
 import os
 import platform
 import re
@@ -218,11 +217,7 @@ def served(args):
     try:
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
     finally:
-        # The container leaves empty control groups.
-        for top in set(services.remedies.groups()) - before:
-            for group in sorted([top, *(one for one in top.rglob("*") if one.is_dir())], reverse=True):
-                with contextlib.suppress(OSError):
-                    group.rmdir()
+        services.remedies.remove_groups(before)
     return done.stdout + "\n" + about() + "\n"
 
 
