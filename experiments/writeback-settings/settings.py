@@ -113,10 +113,9 @@ def recorded(program: Path, name: str, minutes: float, scratch: Path) -> tuple[P
         with testbed.mounted(device, folder, options=testbed.UNFILLED) as volume:
             volume.sync()
             before = volume.bytes_written()
-            workload = {"appends": [HERE / name]} | {kind: [HERE / "small", kind] for kind in SMALL}
+            workload = [HERE / "small", name] if name in (*SMALL, "appends") else [ROOT / "workloads" / name]
             output(
-                program, "record", "-o", trace, "--path", folder, "--",
-                *workload.get(name, [ROOT / "workloads" / name]), "--dir", folder / "files",
+                program, "record", "-o", trace, "--path", folder, "--", *workload, "--dir", folder / "files",
                 "--seed", 7, "--minutes", minutes,
             )  # fmt: skip
         # It fails while a copy of the mount is in another namespace.

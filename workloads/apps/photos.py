@@ -108,10 +108,7 @@ class _Viewer:
         """All thumbnails of an album; those that are missing are made."""
         feh = self._feh("--thumbnails", "--cache-thumbnails", "--thumb-width", 256, "--thumb-height", 256,
                         "--limit-width", 1280, album)
-        _idle(feh)
-        self._run.think(seconds)
-        feh.terminate()
-        feh.wait()
+        self._close(feh, seconds)
 
     def _slides(self, album, seconds):
         """Some photos in a row."""
@@ -124,7 +121,10 @@ class _Viewer:
                 raise WorkloadError("feh failed on a slide show")
 
     def _one_photo(self, album, seconds):
-        feh = self._feh(self._rng.choice(sorted(album.iterdir())))
+        self._close(self._feh(self._rng.choice(sorted(album.iterdir()))), seconds)
+
+    def _close(self, feh, seconds):
+        """After a look at what it shows."""
         _idle(feh)
         self._run.think(seconds)
         feh.terminate()
