@@ -50,9 +50,6 @@ class Browser:
             with contextlib.suppress(AttributeError, OSError):
                 self._drop()
 
-    def said(self):
-        return self._log.read_text(errors="replace")
-
     def processes(self):
         """The browser's own processes: those in its process group, and their descendants."""
         group = [pid for pid, fields in processes.every().items() if int(fields[2]) == self.process.pid]
@@ -78,7 +75,6 @@ class Browser:
 
 
 class Chromium(Browser):
-    NAME = "chromium"
     FLAGS = ("--headless=new", "--no-first-run", "--disable-quic", "--disable-background-networking",
              "--disable-component-update", "--disable-sync", "--no-proxy-server", "--password-store=basic",
              "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist",
@@ -139,7 +135,6 @@ class Chromium(Browser):
 
 
 class Firefox(Browser):
-    NAME = "firefox"
     # After 300 changes.
     WRITES_LATE = (".cache/mozilla/firefox/person/cache2/index", 60)
     HISTORY = (".mozilla/firefox/person/places.sqlite", "SELECT url FROM moz_places WHERE visit_count > 0")

@@ -14,7 +14,6 @@ from pathlib import Path
 from apps import packages, server
 from apps.content import png
 
-HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 300
 
 

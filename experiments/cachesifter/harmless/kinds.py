@@ -111,6 +111,8 @@ def block_cache(data):
 
 # --- the verdict ---
 
+# The kind of all files that `dropped_by_rule` has.
+RULE = "every file that the rule drops"
 ORDER = ("harmless", "costly", "harmful")
 # Files about others, which browsers write anew and rename. They hold no content.
 REWRITTEN = ("the-real-index", "index.txt", "journal.baj", "snapshot.baf", "cache2/index", "cache2/index.log",

@@ -24,7 +24,7 @@ from pathlib import Path
 from apps import testbed
 from browsers import BROWSERS, WorkloadError, installed
 from common.rows import json_lines
-from kinds import block_cache, dropped_by_rule, in_cache, kind_of, urls_of
+from kinds import RULE, block_cache, dropped_by_rule, in_cache, kind_of, urls_of
 from web import Server, Site
 
 FILL_SESSIONS = 3
@@ -36,7 +36,6 @@ STORED = {
     "firefox": ("cookies.sqlite", "places.sqlite", "storage/default/ORIGIN/idb/", "storage/default/ORIGIN/ls/",
                 "storage/default/ORIGIN/fs/", "serviceworker.txt"),
 }
-RULE = "every file that the rule drops"
 FAILURES = (OSError, ValueError, KeyError, RuntimeError, TimeoutError, WorkloadError, subprocess.SubprocessError)
 
 
