@@ -165,8 +165,7 @@ class Bench:
             before = volume.bytes_written(), volume.requests_written()
             mount = None
             if arm == "tmpfs":
-                call("mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", over)
-                stack.callback(call, "umount", over)
+                stack.enter_context(testbed.mounted("tmpfs", over, "tmpfs", "size=1g"))
                 call("cp", "-a", f"{files}/.", over)
             elif arm != "ext4":
                 mount = stack.enter_context(Mount(self.options.flashsift, arm, files, over, self.options.models, more))
