@@ -127,13 +127,19 @@ def run(stage, writers, volume, before=lambda: None, doctor=None):
     return {**counts.end(), "seconds": seconds}, examined
 
 
-def by_writer(examined, *keys):
-    """Bytes of these kinds by the directory of each writer."""
-    sums = dict.fromkeys(WRITERS, 0)
+def files_of(examined):
+    """Each file of a writer, with the program that the doctor names."""
     for program in examined["writers"]:
         for file in program["files"]:
             if match := re.match(rf"{MOUNT}/(\w+)/", file["name"]):
-                sums[match[1]] += sum(file[key] for key in keys)
+                yield match[1], program, file
+
+
+def by_writer(examined, *keys):
+    """Bytes of these kinds by the directory of each writer."""
+    sums = dict.fromkeys(WRITERS, 0)
+    for writer, _, file in files_of(examined):
+        sums[writer] += sum(file[key] for key in keys)
     return sums
 
 
@@ -274,12 +280,10 @@ def report(alone, before, again, examined, tried):
     in_order = ranked == sorted(WRITERS, key=lambda writer: -alone_all[writer])
     programs = {writer: {} for writer in WRITERS}
     remedies = {writer: set() for writer in WRITERS}
+    for writer, program, file in files_of(examined):
+        sums, name = programs[writer], program["program"]
+        sums[name] = sums.get(name, 0) + file["reached_bytes"] + file["file_system_bytes"]
     for program in examined["writers"]:
-        for file in program["files"]:
-            if match := re.match(rf"{MOUNT}/(\w+)/", file["name"]):
-                sums = programs[match[1]]
-                bytes_of_file = file["reached_bytes"] + file["file_system_bytes"]
-                sums[program["program"]] = sums.get(program["program"], 0) + bytes_of_file
         for writer in WRITERS:
             if program["program"] in programs[writer]:
                 remedies[writer].update(program["remedies"])
