@@ -1,11 +1,12 @@
 """The kernel's side of a recording: a file system on a loop device, and a trace of its events."""
 
+import contextlib
 import os
 import platform
 import re
 from pathlib import Path
 
-from apps.testbed import FILLED, call, image, loop, undivided
+from apps.testbed import device, mounted, undivided
 from readers import PAGE
 
 TRACEFS = Path("/sys/kernel/tracing")
@@ -113,15 +114,14 @@ class Volume:
         self.path = folder / "mounted"
         self.path.mkdir()
         self._type, self._options = FILE_SYSTEMS[fs]
-        make = FILLED if self._type == "ext4" else ()
-        self._device = undo.enter_context(loop(image(folder / "image", IMAGE_BYTES, self._type, *make)))
+        self._device = undo.enter_context(device(folder / "image", IMAGE_BYTES, self._type))
         self.block = Path("/sys/block") / Path(self._device).name
         for name, value in QUEUE.items():
             undo.callback((self.block / "queue" / name).write_text, str(self.queue(name)))
             (self.block / "queue" / name).write_text(str(value))
         undo.callback((self.block / "queue/read_ahead_kb").write_text, str(self.queue("read_ahead_kb")))
         (self.block / "queue/read_ahead_kb").write_text("128")
-        undo.callback(self._unmount)
+        self._mounted = undo.enter_context(contextlib.ExitStack())
         self._mount()
 
     def queue(self, name):
@@ -139,7 +139,7 @@ class Volume:
                     # Not zeros, which a file system may store as a hole.
                     file.write(b"\xa5" * (count * PAGE))
                 file.truncate(reader.file_bytes)
-        self._unmount()
+        self._mounted.close()
         self._mount()
 
     def read_ahead(self, size_kb):
@@ -152,10 +152,4 @@ class Volume:
         return Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
 
     def _mount(self):
-        with undivided():
-            call("mount", "-t", self._type, "-o", self._options, self._device, self.path)
-
-    def _unmount(self):
-        if os.path.ismount(self.path):
-            with undivided():
-                call("umount", self.path)
+        self._mounted.enter_context(mounted(self._device, self.path, self._type, self._options))

@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,13 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "workloads"))
-from apps.testbed import ENDING, missing, which
-from apps.testbed import guest as guest_of
+from apps import testbed
 from kernel import FILE_SYSTEMS, Refused, Trace, Volume, kernel_version
 from readers import readers
 
 HERE = Path(__file__).resolve().parent
-PROJECT = HERE.parent.parent
 POSIX_FADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3, "dontneed": 4}
 MADV = {"normal": 0, "random": 1, "sequential": 2, "willneed": 3}
 MAPS = {"shared": "map", "private": "private", "executable": "exec"}
@@ -41,8 +38,7 @@ OF_ALL_KERNELS = {"op", "fd", "map", "at", "bytes", "page", "pages", "kind", "ad
 
 def main():
     options = _options()
-    for number in ENDING:
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    testbed.end_on_signals(testbed.ENDING)
     try:
         if options.check:
             sys.exit(_check(options.check, options.guest))
@@ -79,9 +75,8 @@ def _recorded(guest, fs, only, sizes):
 
 def _record_in_guest(version, fs, only, sizes):
     kind = FILE_SYSTEMS[fs][0]
-    if absent := [program for program in ("qemu-system-x86_64", f"mkfs.{kind}") if not which(program)]:
+    if absent := [program for program in ("qemu-system-x86_64", f"mkfs.{kind}") if not testbed.which(program)]:
         raise Refused(f"not installed: {', '.join(absent)}: make setup")
-    kernel = _kernel(version)
     with tempfile.TemporaryDirectory(prefix="readahead-") as out:
         out = Path(out)
         _program(out)
@@ -91,27 +86,13 @@ def _record_in_guest(version, fs, only, sizes):
             record += ["--only", *only]
         if sizes:
             record += ["--sizes", *sizes]
-        (out / "command").write_text(f"READER=/out/reader {shlex.join(map(str, record))} 2> /out/log\n")
-        environment = {"FLASHSIFT_GUEST_SECONDS": "1200", "FLASHSIFT_GUEST_MEMORY": "3072M", **os.environ}
-        ended, said = guest_of(kernel, kind, out, environment)
-        status, log = ((out / name).read_text().strip() if (out / name).exists() else "" for name in ("status", "log"))
-        if status != "0":
-            why = log or f"the guest ended with exit status {ended}: {said[-2000:]}"
-            raise Refused(f"in the guest: {why}")
+        command = f"READER=/out/reader {shlex.join(map(str, record))} 2> /out/log\n"
+        try:
+            testbed.guest(testbed.kernel(version), kind, out, command, 1200, 3072)
+        except RuntimeError as error:
+            log = (out / "log").read_text().strip() if (out / "log").exists() else ""
+            raise Refused(f"in the guest: {log}" if log else error) from error
         return (out / "recording").read_text().splitlines()
-
-
-def _kernel(version):
-    """Return the folder of a guest's kernel."""
-    guests = Path(os.environ.get("FLASHSIFT_GUEST", PROJECT / "target/guest"))
-    found = {}
-    for folder in (guests, guests / "mount"):
-        for modules in (folder / "tree/lib/modules").glob("*"):
-            found[modules.name] = folder
-    for name, folder in found.items():
-        if name == version or name.startswith(f"{version}."):
-            return folder
-    raise Refused(f"no kernel {version} in {guests}, only {', '.join(found) or 'none'}: make setup")
 
 
 def _read(path):
@@ -170,7 +151,7 @@ def _record(fs, only, wanted):
     """Record the readers. Yield the lines of the recording."""
     if os.geteuid() != 0:
         raise Refused("mounting a file system and tracing the kernel need root")
-    if absent := missing(FILE_SYSTEMS[fs][0]):
+    if absent := testbed.missing(FILE_SYSTEMS[fs][0]):
         raise Refused(f"not installed: {', '.join(absent)}")
     if unknown := set(only or ()) - {reader.name for reader in readers()}:
         raise Refused(f"no reader is called {', '.join(sorted(unknown))}")
@@ -206,7 +187,7 @@ def _program(folder):
     """Compile reader.c, unless READER names it compiled."""
     if compiled := os.environ.get("READER"):
         return compiled
-    if not which("cc"):
+    if not testbed.which("cc"):
         raise Refused("a C compiler (cc) is not installed")
     program = folder / "reader"
     subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-o", program, HERE / "reader.c"], check=True)

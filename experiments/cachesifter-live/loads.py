@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from apps import browser, browser_days, disk_cache, feed, firefox
+from apps import browser, browser_days, disk_cache, feed, firefox, packages
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "cachesifter/harmless"))
 import caches
@@ -150,7 +150,7 @@ def pip(directory, seed, scale):
             self.names = []
             for number in range(PACKAGES):
                 name, body = f"many{number}", self.blob(self.random.randint(*PACKAGE_KIB))
-                self.offer(name, f"{name}-1.0-py3-none-any.whl", caches.wheel(name, {f"{name}.bin": body}))
+                self.offer(name, f"{name}-1.0-py3-none-any.whl", packages.wheel(name, {f"{name}.bin": body}))
             self.all = list(self.names)
 
     rng, steps = random.Random(f"pip {seed}"), []

@@ -17,7 +17,7 @@ from datetime import date
 from hashlib import sha256
 from pathlib import Path
 
-from apps import testbed
+from apps import processes, testbed
 from apps.testbed import call, join
 from common.pages import MIB
 from common.program import output, records
@@ -105,8 +105,7 @@ class Mount:
 
     def facts(self):
         """The daemon's processor time, its largest memory, and its status."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        ticks = int(fields[11]) + int(fields[12])
+        ticks = processes.ticks(processes.stat(self.pid))
         peak = next(line for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
         status = json.loads(output(self._program, "status", self.point, "--json"))
         keys = ("ram_bytes", "settled_bytes", "born", "settled", "born_settled", "never_written")
@@ -139,18 +138,13 @@ class Bench:
 
     def run(self, load, arm, seed, more=()):
         """One run of a load on a fresh file system."""
-        image = self.images / f"live-{os.getpid()}.img"
-        try:
-            testbed.image(image, DEVICE_BYTES, "ext4", *testbed.FILLED)
-            with testbed.loop(image) as device:
-                with contextlib.ExitStack() as group:
-                    limit = group.enter_context(testbed.memory_group(PRESSURE_BYTES)) if load == "pressure" else None
-                    with testbed.mounted(device, POINTS / f"sift-{os.getpid()}") as volume:
-                        row, before = self._on(volume, load, arm, seed, limit, more)
-                row["device_bytes"] = volume.bytes_written() - before[0]
-                row["device_requests"] = volume.requests_written() - before[1]
-        finally:
-            image.unlink(missing_ok=True)
+        with testbed.device(self.images / f"live-{os.getpid()}.img", DEVICE_BYTES) as device:
+            with contextlib.ExitStack() as group:
+                limit = group.enter_context(testbed.memory_group(PRESSURE_BYTES)) if load == "pressure" else None
+                with testbed.mounted(device, POINTS / f"sift-{os.getpid()}") as volume:
+                    row, before = self._on(volume, load, arm, seed, limit, more)
+            row["device_bytes"] = volume.bytes_written() - before[0]
+            row["device_requests"] = volume.requests_written() - before[1]
         return {"load": load, "arm": arm, "seed": seed, **row}
 
     def _on(self, volume, load, arm, seed, limit, more):
@@ -171,8 +165,7 @@ class Bench:
             before = volume.bytes_written(), volume.requests_written()
             mount = None
             if arm == "tmpfs":
-                call("mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", over)
-                stack.callback(call, "umount", over)
+                stack.enter_context(testbed.mounted("tmpfs", over, "tmpfs", "size=1g"))
                 call("cp", "-a", f"{files}/.", over)
             elif arm != "ext4":
                 mount = stack.enter_context(Mount(self.options.flashsift, arm, files, over, self.options.models, more))
@@ -256,7 +249,7 @@ def main():
     options.scale, options.rounds = (0.4, 1) if options.quick else (1.0, options.rounds)
     arms = [arm for arm in options.arms if options.models or not arm.startswith(TRAINED)]
     quick = ("ext4", "keep-16", "controller-16", "drop-all-16")
-    testbed.end_on_signals()
+    testbed.begin()
     bench, order = Bench(options), random.Random(options.seed)
     missing = [load for load in options.loads if load in NEEDS and not shutil.which(NEEDS[load])]
     for load in missing:

@@ -6,7 +6,6 @@
 
 import csv
 import json
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -16,31 +15,32 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "experiments/cachesifter"))
 
-from frontier import TRACES  # noqa: E402
+from common.pages import PAGE_BYTES
+from common.program import output, records
+from frontier import TRACES
 
 SIFTERS = ("keep", "controller", "controller:cold-mib=0", "touch", "reject-first", "drop-all")
 BUDGETS_MIB = (8, 16, 32, 64)
-PAGE = 4096
 KEYS = ("kept_share", "fetched_again_share", "dropped_bytes")
 
 
-def simulated(program, sifters, trace, path, patterns, split):
-    words = [program, "compare", path, "--json", "-q", "--as-mounted",
-             "--metadata", "ext4", "--sift", ",".join(sifters)]
+def simulated(program, name, sifters, budgets_mib, *options, path=None):
+    """The facts of each cell of a recording, and its record."""
+    own, patterns, split = TRACES[name]
     # Half of `--memory` is the RAM of the mount.
-    words += ["--memory", ",".join(f"{2 * mib}MiB" for mib in BUDGETS_MIB)]
+    words = ["--json", "-q", "--as-mounted", *options, "--sift", ",".join(sifters),
+             "--memory", ",".join(f"{2 * mib}MiB" for mib in budgets_mib)]
     words += [word for text in patterns for word in ("--droppable", text)]
-    done = subprocess.run([str(word) for word in words], check=True, stdout=subprocess.PIPE, text=True)
-    for record in map(json.loads, done.stdout.splitlines()):
-        if record["sifter"] not in sifters:
-            continue
-        yield {"trace": trace, "split": split, "budget_mib": record["memory_bytes"] >> 21,
-               "sifter": record["sifter"], "droppable_bytes": record["flash_bytes"],
-               "other_bytes": record["other_flash_bytes"],
-               "own_bytes": PAGE * (record["journal_writes"] + record["metadata_writes"]),
-               "device_bytes": PAGE * sum(record[key] for key in ("device_writes", "journal_writes",
-                                                                  "metadata_writes")),
-               **{key: record[key] for key in KEYS}}
+    for record in records(program, "compare", path or ROOT / "testdata" / own, *words):
+        if record["sifter"] in sifters:
+            yield {"trace": name, "split": split, "budget_mib": record["memory_bytes"] >> 21}, record
+
+
+def row_of(facts, record):
+    own = [record["journal_writes"], record["metadata_writes"]]
+    return {**facts, "sifter": record["sifter"], "droppable_bytes": record["flash_bytes"],
+            "other_bytes": record["other_flash_bytes"], "own_bytes": PAGE_BYTES * sum(own),
+            "device_bytes": PAGE_BYTES * sum([record["device_writes"], *own]), **{key: record[key] for key in KEYS}}
 
 
 def later_half(program, path, folder):
@@ -48,9 +48,7 @@ def later_half(program, path, folder):
     copy, whole, half = (folder / f"{path.stem}{end}" for end in (".parquet", ".csv", "-half.csv"))
     # CSV cannot say that a recording is held apart for tests. Our rows do.
     for words in ([path, "--split", "tune", "-o", copy], [copy, "-o", whole]):
-        done = subprocess.run([program, "import", *words, "-q"], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr)
+        output(program, "import", *words, "-q")
     with open(whole, newline="") as file:
         head, about, *events = csv.reader(file)
     at = {column: number for number, column in enumerate(head)}
@@ -94,11 +92,10 @@ def main():
     program, *warm = sys.argv[1:]
     with ThreadPoolExecutor(2) as pool, tempfile.TemporaryDirectory() as folder:
         def rows_of(name):
-            path, *others = TRACES[name]
-            path = ROOT / "testdata" / path
-            if not warm:
-                return list(simulated(program, SIFTERS, name, path, *others))
-            return list(simulated(program, (*SIFTERS, "oracle"), name, later_half(program, path, Path(folder)), *others))
+            path = later_half(program, ROOT / "testdata" / TRACES[name][0], Path(folder)) if warm else None
+            sifters = (*SIFTERS, "oracle") if warm else SIFTERS
+            cells = simulated(program, name, sifters, BUDGETS_MIB, "--metadata", "ext4", path=path)
+            return [row_of(*cell) for cell in cells]
 
         for rows in pool.map(rows_of, TRACES):
             for row in rows:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from common.pages import MIB, fill, item, markdown, wrapped
+from common.pages import MIB, fill, geometric, item, markdown, minus, wrapped
 from common.rows import json_lines
 
 HERE = Path(__file__).resolve().parent
@@ -151,6 +151,21 @@ def daemon_table(rows, _):
     return table(["load, arm", "% of a core", "CPU s", "largest RSS, MiB"], cells)
 
 
+def but(rows, *sifters):
+    """The sifters of simulations, but these."""
+    return [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in sifters]
+
+
+def trace_of(trace, split):
+    return f"{trace}{', test' if split == 'test' else ''}"
+
+
+def kept_again(rows):
+    """The means of both shares, in percent."""
+    kept, again = (100 * sum(row[key] for row in rows) / len(rows) for key in ("kept_share", "fetched_again_share"))
+    return f"{kept:.0f}/{again:.1f}"
+
+
 def at_pace_table(rows):
     cells = []
     of = {(row["seed"], row["arm"]): row["device_bytes"] for row in rows}
@@ -169,49 +184,44 @@ def at_pace_table(rows):
 def ceiled_table(rows):
     of = {(row["trace"], row["sifter"], row["budget_mib"], row["ceiling"]): row for row in rows}
     columns = sorted({(row["budget_mib"], row["sifter"]) for row in rows})
-
-    def cell(row):
-        return f"{100 * row['kept_share']:.0f}/{100 * row['fetched_again_share']:.1f}"
-
-    cells = [[f"{trace}{', test' if split == 'test' else ''}, {ceiling if ceiling == '10%' else 'none'}",
-              *(cell(of[trace, sifter, mib, ceiling]) for mib, sifter in columns)]
+    cells = [[f"{trace_of(trace, split)}, {ceiling if ceiling == '10%' else 'none'}",
+              *(kept_again([of[trace, sifter, mib, ceiling]]) for mib, sifter in columns)]
              for trace, split, ceiling in dict.fromkeys((row["trace"], row["split"], row["ceiling"]) for row in rows)]
     return table(["kept/again", *(f"`{sifter}-{mib}`" for mib, sifter in columns)], cells)
 
 
 def mounted_table(rows):
     of = {(row["trace"], row["budget_mib"], row["sifter"]): row for row in rows}
-    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep")]
+    sifters = but(rows, "none", "keep")
     cells = []
     for trace, split, mib in dict.fromkeys((row["trace"], row["split"], row["budget_mib"]) for row in rows):
         keep = of[trace, mib, "keep"]
         ratios = [(row["device_bytes"] / device(keep), row) for row in (of[trace, mib, name] for name in sifters)]
-        parts = [f"{100 * (ratios[0][1][part] - keep[part]) / device(keep):+.0f}".replace("-", "−")
+        parts = [minus(f"{100 * (ratios[0][1][part] - keep[part]) / device(keep):+.0f}")
                  for part in ("other_bytes", "droppable_bytes", "own_bytes")]
-        cells.append([f"{trace}{', test' if split == 'test' else ''}, {mib}", f"{device(keep) / MIB:.0f}",
+        cells.append([f"{trace_of(trace, split)}, {mib}", f"{device(keep) / MIB:.0f}",
                       *(f"{ratio:.2f}/{100 * row['fetched_again_share']:.0f}" for ratio, row in ratios), *parts])
     return table(["RAM, MiB", "`keep`, MiB", *(f"`{name}`" for name in sifters), "others", "droppable", "own"], cells)
 
 
 def mounted_sum_table(rows):
     of = {(row["trace"], row["budget_mib"], row["sifter"]): row for row in rows}
-    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name not in ("none", "keep")]
+    sifters = but(rows, "none", "keep")
     cells = []
     for mib in sorted({row["budget_mib"] for row in rows}):
         for name in sifters:
             mine = [row for row in rows if (row["budget_mib"], row["sifter"]) == (mib, name)]
             ratios = [device(row) / device(of[row["trace"], mib, "keep"]) for row in mine]
-            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
             again = 100 * sum(row["fetched_again_share"] for row in mine) / len(mine)
             above = sum(ratio > 1.005 for ratio in ratios)
-            cells.append([f"{mib} MiB, `{name}`", f"{mean:.2f}", f"{max(ratios):.2f}", f"{above} of {len(mine)}",
+            cells.append([f"{mib} MiB, `{name}`", f"{geometric(ratios):.2f}", f"{max(ratios):.2f}", f"{above} of {len(mine)}",
                           f"{again:.1f} %"])
     return table(["RAM, sifter", "of `keep`, geometric mean", "most", "above 1.00", "again, mean"], cells)
 
 
 def mean_of(ratios):
     """The geometric mean, the least and the most."""
-    return f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f} ({min(ratios):.2f}…{max(ratios):.2f})"
+    return f"{geometric(ratios):.2f} ({min(ratios):.2f}…{max(ratios):.2f})"
 
 
 def warm_sum_table(rows):
@@ -231,16 +241,15 @@ def warm_sum_table(rows):
 
 def warm_simulated_table(rows):
     of = {(row["budget_mib"], row["trace"], row["sifter"]): row for row in rows}
-    sifters = [name for name in dict.fromkeys(row["sifter"] for row in rows) if name != "keep"]
+    sifters = but(rows, "keep")
     cells = []
     for mib in sorted({row["budget_mib"] for row in rows}):
         browsers = [trace for trace in dict.fromkeys(row["trace"] for row in rows) if "-days-" in trace]
         tests = {row["trace"] for row in rows if row["split"] == "test"}
         for name in [*browsers, None]:
             mine = [[of[mib, trace, sifter] for trace in ([name] if name else browsers)] for sifter in sifters]
-            cells.append([f"{mib} MiB, {name or 'mean'}{', test' if name in tests else ''}", *(
-                f"{100 * sum(row['kept_share'] for row in group) / len(group):.0f}/"
-                f"{100 * sum(row['fetched_again_share'] for row in group) / len(group):.1f}" for group in mine)])
+            split = "test" if name in tests else ""
+            cells.append([f"{mib} MiB, {trace_of(name or 'mean', split)}", *map(kept_again, mine)])
     return table(["kept/again", *(f"`{name}`" for name in sifters)], cells)
 
 

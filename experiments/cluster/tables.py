@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
-from math import exp, log
 
-from common.pages import item, markdown, minus
+from common.pages import geometric, item, markdown, minus
 from simulate import AHEAD, DEVICES, FAST, HITTING, OFF, SHARES, SIZES, Cell, Recording
 
 NEAR = 0.001  # of all accesses
@@ -71,9 +70,14 @@ class Results:
     def relative_time(self, one: Combination, device: str | None = None) -> float:
         """Geometric mean over places of the time, divided by that of LRU without clusters."""
         places = [place for place in self.places if device in (None, place[2])]
-        return mean(
+        return geometric(
             self.cells[*place, *one].elapsed_us / max(1, self.cells[*place, "lru", OFF].elapsed_us) for place in places
         )
+
+    def pairs(self, policy: str, cluster: str, device: str) -> list[tuple[Cell, Cell]]:
+        """The cells with clusters, and those without."""
+        places = [place for place in self.places if place[2] == device]
+        return [(self.cells[*place, policy, cluster], self.cells[*place, policy, OFF]) for place in places]
 
     def ranked(self, combinations: list[Combination]) -> list[Combination]:
         """By the number of cells in which they are fast and hit; the faster ones win ties."""
@@ -96,11 +100,6 @@ class Results:
                 most = -points[one][1]
                 front.append(one)
         return front
-
-
-def mean(ratios) -> float:
-    logs = [log(max(ratio, 1e-9)) for ratio in ratios]
-    return exp(sum(logs) / len(logs))
 
 
 def name(one: Combination) -> str:
@@ -147,13 +146,12 @@ def verdict(results: Results) -> str:
     ]
     devices = []
     for device in DEVICES:
-        with_cluster = [cluster for cluster in SIZES]
         ratios = {
-            cluster: mean(
+            cluster: geometric(
                 test.relative_time((policy, cluster), device) / test.relative_time((policy, OFF), device)
-                for policy in ["lru", *HITTING, *FAST]
+                for policy in COMPARED
             )
-            for cluster in with_cluster
+            for cluster in SIZES
         }
         best = min(ratios, key=ratios.__getitem__)
         devices.append(f"{percent(ratios[best])} on {device} ({best})")
@@ -180,12 +178,12 @@ def percent(ratio: float) -> str:
 def ahead_change(results: Results, cluster: str, stall: bool) -> float:
     ratios = []
     for place in results.places:
-        for policy in ["lru", *HITTING, *FAST]:
+        for policy in COMPARED:
             with_it, without = results.cells[*place, policy, cluster], results.cells[*place, policy, "128KiB"]
             times = (with_it.stall_us, without.stall_us) if stall else (with_it.elapsed_us, without.elapsed_us)
             if min(times) > 0:
                 ratios.append(times[0] / times[1])
-    return mean(ratios)
+    return geometric(ratios)
 
 
 def judged(results: Results) -> str:
@@ -229,59 +227,52 @@ def by_place(results: Results) -> str:
     return markdown([f"{name(one)} at {shares}", *DEVICES], rows, text=tuple(range(len(DEVICES) + 1)))
 
 
+COMPARED = ["lru", *HITTING, *FAST]
+
+
+def by_policy(head: str, ways: dict[str, tuple[str, str]], value: Callable[[str, str, str], str]) -> str:
+    """A row for each device and way to write clusters, by name, with a value of each policy."""
+    rows = [[name, *(value(policy, *way) for policy in COMPARED)] for name, way in ways.items()]
+    return markdown([head, *COMPARED], rows)
+
+
+WAYS = {f"{device}, {cluster}": (cluster, device) for device in DEVICES for cluster in (*SIZES, *AHEAD)}
+
+
 def effect(results: Results) -> str:
     """Time with clusters as a share of that without: geometric mean of the test places."""
     test = results.of_split(TESTED)
-    policies = ["lru", *HITTING, *FAST]
-    rows = []
-    for device in DEVICES:
-        for cluster in [*SIZES, *AHEAD]:
-            row = [f"{device}, {cluster}"]
-            for policy in policies:
-                ratio = test.relative_time((policy, cluster), device) / test.relative_time((policy, OFF), device)
-                row.append(f"{ratio:.2f}")
-            rows.append(row)
-    return markdown(["time ÷ time without clusters", *policies], rows)
+
+    def ratio(policy: str, cluster: str, device: str) -> str:
+        return f"{test.relative_time((policy, cluster), device) / test.relative_time((policy, OFF), device):.2f}"
+
+    return by_policy("time ÷ time without clusters", WAYS, ratio)
 
 
 def stall(results: Results) -> str:
     """The same of the stall, over the places in which something stalls."""
     test = results.of_split(TESTED)
-    policies = ["lru", *HITTING, *FAST]
-    rows = []
-    for device in DEVICES:
-        for cluster in [*SIZES, *AHEAD]:
-            row = [f"{device}, {cluster}"]
-            for policy in policies:
-                pairs = [
-                    (test.cells[*place, policy, cluster].stall_us, test.cells[*place, policy, OFF].stall_us)
-                    for place in test.places
-                    if place[2] == device
-                ]
-                ratios = [with_it / without for with_it, without in pairs if with_it and without]
-                row.append(f"{mean(ratios):.2f}" if ratios else "")
-            rows.append(row)
-    return markdown(["stall ÷ stall without clusters", *policies], rows)
+
+    def ratio(policy: str, cluster: str, device: str) -> str:
+        pairs = [(with_it.stall_us, without.stall_us) for with_it, without in test.pairs(policy, cluster, device)]
+        ratios = [with_it / without for with_it, without in pairs if with_it and without]
+        return f"{geometric(ratios):.2f}" if ratios else ""
+
+    return by_policy("stall ÷ stall without clusters", WAYS, ratio)
 
 
 def writes(results: Results) -> str:
     """Pages written, and requests, as shares of those without clusters."""
     test = results.of_split(TESTED)
-    policies = ["lru", *HITTING, *FAST]
-    rows = []
-    for cluster in [*SIZES, *AHEAD]:
-        row = [cluster]
-        for policy in policies:
-            pairs = [
-                (test.cells[*place, policy, cluster], test.cells[*place, policy, OFF])
-                for place in test.places
-                if place[2] == DEVICES[0]
-            ]
-            pages = mean(a.device_writes / max(1, b.device_writes) for a, b in pairs)
-            requests = mean(a.device_write_requests / max(1, b.device_write_requests) for a, b in pairs)
-            row.append(f"{pages:.2f} ({requests:.2f})")
-        rows.append(row)
-    return markdown(["pages written (requests) ÷ those without clusters", *policies], rows)
+
+    def ratios(policy: str, cluster: str, device: str) -> str:
+        pairs = test.pairs(policy, cluster, device)
+        pages = geometric(a.device_writes / max(1, b.device_writes) for a, b in pairs)
+        requests = geometric(a.device_write_requests / max(1, b.device_write_requests) for a, b in pairs)
+        return f"{pages:.2f} ({requests:.2f})"
+
+    ways = {cluster: (cluster, DEVICES[0]) for cluster in (*SIZES, *AHEAD)}
+    return by_policy("pages written (requests) ÷ those without clusters", ways, ratios)
 
 
 def front(results: Results) -> str:

@@ -1,5 +1,6 @@
 """Figures as SVG: small multiples with curves or stacked bars over sizes, and their parts."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from html import escape
 from math import ceil, floor, log10
@@ -28,6 +29,11 @@ class Panel:
     curves: dict[str, list[float]] = field(default_factory=dict)
     # One group of bars a size; a bar is its parts from the bottom up, by key of a style.
     bars: list[list[list[tuple[str, float]]]] = field(default_factory=list)
+
+
+def panels(traces: Iterable, sizes: Callable, curves: Callable = lambda _: {}, bars: Callable = lambda _: []) -> list[Panel]:
+    """A panel for each trace, by functions of it."""
+    return [Panel(trace.name, [f"{size}" for size in sizes(trace)], curves(trace), bars(trace)) for trace in traces]
 
 
 def draw(title: str, footer: str, styles: dict[str, Style], panels: list[Panel], logarithmic: bool = False) -> str:

@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import exp, log
 
 PAGE_BYTES = 4096
 MIB = 1 << 20
@@ -71,6 +72,12 @@ def signed(percent: float, digits: int = 1) -> str:
     """A change in percent."""
     text = f"{percent:+.{digits}f}"
     return "0" if float(text) == 0 else minus(text)
+
+
+def geometric(ratios: Iterable[float]) -> float:
+    """The geometric mean; a ratio of zero counts as next to nothing."""
+    logs = [log(max(ratio, 1e-9)) for ratio in ratios]
+    return exp(sum(logs) / len(logs))
 
 
 def change(ours: float, theirs: float) -> float:

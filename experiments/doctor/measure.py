@@ -1,7 +1,6 @@
 """Examine staged machines with `flashsift doctor`, and measure what its remedies save."""
 
 import argparse
-import contextlib
 import os
 import platform
 import re
@@ -13,7 +12,7 @@ import time
 from pathlib import Path
 
 import services
-from apps import testbed
+from apps import packages, testbed
 from apps.device_counts import DeviceCounts
 from common.pages import markdown, paragraphs
 from common.program import parser as parser_of
@@ -69,20 +68,12 @@ class Stage:
         repository.mkdir()
         index = []
         for number in range(PACKAGES):
-            name = f"package{number}"
-            root = self._folder / name
-            (root / "DEBIAN").mkdir(parents=True)
-            (root / "DEBIAN/control").write_text(
-                f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: files\n")
-            for file in range(10):
-                path = root / f"usr/share/{name}/{file}"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(os.urandom(PACKAGE_BYTES // 10))
-            subprocess.run(["dpkg-deb", "--build", "-Znone", root, repository], check=True, stdout=subprocess.DEVNULL)
-            package = next(repository.glob(f"{name}_*.deb"))
-            digest = subprocess.run(["sha256sum", package], check=True, capture_output=True, text=True).stdout.split()[0]
-            index.append(f"{(root / 'DEBIAN/control').read_text()}Filename: ./{package.name}\n"
-                         f"Size: {package.stat().st_size}\nSHA256: {digest}\n")
+            name, file = f"package{number}", f"package{number}_1_all.deb"
+            facts = packages.control(name, "1", "files")
+            files = {f"usr/share/{name}/{file}": os.urandom(PACKAGE_BYTES // 10) for file in range(10)}
+            body = packages.deb(testbed.call, self._folder, facts, files)
+            (repository / file).write_bytes(body)
+            index.append(packages.entry(facts, file, body))
         (repository / "Packages").write_text("\n".join(index))
 
     def start(self, writer):
@@ -96,22 +87,8 @@ class Stage:
         return self._call(["/bin/sh", "-c", self._apt(directory)])
 
     def _apt(self, root):
-        for folder in ("etc/preferences.d", "var/lib/dpkg", "var/lib/apt/lists/partial", "var/log/apt",
-                       "var/cache/apt/archives/partial"):
-            (root / folder).mkdir(parents=True, exist_ok=True)
-        (root / "var/lib/dpkg/status").touch()
-        (root / "etc/sources.list").write_text(f"deb [trusted=yes] copy:{self._folder}/repository ./\n")
-        settings = {
-            "Dir::State": root / "var/lib/apt", "Dir::State::status": root / "var/lib/dpkg/status",
-            "Dir::Cache": root / "var/cache/apt", "Dir::Log": root / "var/log/apt",
-            "Dir::Etc::SourceList": root / "etc/sources.list", "Dir::Etc::SourceParts": "/dev/null",
-            "Dir::Etc::Preferences": "/dev/null", "Dir::Etc::PreferencesParts": root / "etc/preferences.d",
-            "Dir::Etc::Main": "/dev/null", "Dir::Etc::Parts": "/dev/null", "Dir::Etc::Trusted": "/dev/null",
-            "Dir::Etc::TrustedParts": root / "etc/preferences.d", "APT::Sandbox::User": "root",
-            "Acquire::Languages": "none", "DPkg::Options::": f"--root={root}", "DPkg::Use-Pty": "false",
-        }
         configuration = self._folder / "apt.conf"
-        configuration.write_text("".join(f'{name} "{value}";\n' for name, value in settings.items()))
+        packages.set_up_apt(root, f"copy:{self._folder}/repository", configuration)
         steps = ["apt-get --yes --quiet update"]
         steps += [f"sleep 2; apt-get --yes --quiet install package{number}" for number in range(PACKAGES)]
         return f"export APT_CONFIG={configuration}; {' && '.join(steps)}"
@@ -150,13 +127,19 @@ def run(stage, writers, volume, before=lambda: None, doctor=None):
     return {**counts.end(), "seconds": seconds}, examined
 
 
-def by_writer(examined, *keys):
-    """Bytes of these kinds by the directory of each writer."""
-    sums = dict.fromkeys(WRITERS, 0)
+def files_of(examined):
+    """Each file of a writer, with the program that the doctor names."""
     for program in examined["writers"]:
         for file in program["files"]:
             if match := re.match(rf"{MOUNT}/(\w+)/", file["name"]):
-                sums[match[1]] += sum(file[key] for key in keys)
+                yield match[1], program, file
+
+
+def by_writer(examined, *keys):
+    """Bytes of these kinds by the directory of each writer."""
+    sums = dict.fromkeys(WRITERS, 0)
+    for writer, _, file in files_of(examined):
+        sums[writer] += sum(file[key] for key in keys)
     return sums
 
 
@@ -172,9 +155,7 @@ def main():
                                   lambda text: print(text, file=sys.stderr, flush=True))
         print(services.report(found))
         return
-    if os.geteuid():
-        raise RuntimeError("it needs root")
-    testbed.end_on_signals()
+    testbed.begin()
     os.environ["FLASHSIFT"] = str(args.flashsift)
     page = HERE / "RESULTS.md"
     old = page.read_text() if page.exists() else ""
@@ -242,11 +223,7 @@ def served(args):
     try:
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
     finally:
-        # The container leaves empty control groups.
-        for top in set(services.remedies.groups()) - before:
-            for group in sorted([top, *(one for one in top.rglob("*") if one.is_dir())], reverse=True):
-                with contextlib.suppress(OSError):
-                    group.rmdir()
+        services.remedies.remove_groups(before)
     return done.stdout + "\n" + about() + "\n"
 
 
@@ -303,12 +280,10 @@ def report(alone, before, again, examined, tried):
     in_order = ranked == sorted(WRITERS, key=lambda writer: -alone_all[writer])
     programs = {writer: {} for writer in WRITERS}
     remedies = {writer: set() for writer in WRITERS}
+    for writer, program, file in files_of(examined):
+        sums, name = programs[writer], program["program"]
+        sums[name] = sums.get(name, 0) + file["reached_bytes"] + file["file_system_bytes"]
     for program in examined["writers"]:
-        for file in program["files"]:
-            if match := re.match(rf"{MOUNT}/(\w+)/", file["name"]):
-                sums = programs[match[1]]
-                bytes_of_file = file["reached_bytes"] + file["file_system_bytes"]
-                sums[program["program"]] = sums.get(program["program"], 0) + bytes_of_file
         for writer in WRITERS:
             if program["program"] in programs[writer]:
                 remedies[writer].update(program["remedies"])

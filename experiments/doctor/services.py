@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from apps.device_counts import DeviceCounts
+from apps.testbed import call
 from common.pages import MIB, markdown
 
 CHECK = Path(__file__).resolve().parents[2] / "checks" / "remedies"
@@ -103,31 +104,25 @@ PLACES = ["var/log", "var/lib/mysql", "var/lib/redis", "var/lib/ha"]
 @contextlib.contextmanager
 def machine(names):
     """A container in which these services have run."""
-    with tempfile.TemporaryDirectory(dir="/run") as folder:
-        one = remedies.Machine(Path(folder))
-        try:
-            script = RECORDER.replace("OPERATIONS", str(OPERATIONS)).replace("PAUSE_S", str(PAUSE_S))
-            (one.root / "srv/recorder.py").write_text(script)
-            # Through the overlay, the doctor would not find a service's open files.
-            for place in PLACES:
-                own = one.disk / "own" / place
-                own.parent.mkdir(parents=True, exist_ok=True)
-                (one.root / place).mkdir(parents=True, exist_ok=True)
-                remedies.call("cp", "-a", one.root / place, own)
-                one.options.append(f"--bind={own}:/{place}")
-            one.boot()
-            one.install(names)
-            for name in names:
-                one.run(SERVICES[name].prepare)
-            works(one, names)
-            for _ in range(LOADS_BEFORE):
-                run(one, names)
-            yield one
-        finally:
-            with contextlib.suppress(remedies.Failure, subprocess.TimeoutExpired):
-                one.shut_down()
-            remedies.call("umount", one.root)
-            remedies.call("umount", one.disk)
+    with tempfile.TemporaryDirectory(dir="/run") as folder, contextlib.ExitStack() as undo:
+        one = remedies.Machine(Path(folder), undo)
+        script = RECORDER.replace("OPERATIONS", str(OPERATIONS)).replace("PAUSE_S", str(PAUSE_S))
+        (one.root / "srv/recorder.py").write_text(script)
+        # Through the overlay, the doctor would not find a service's open files.
+        for place in PLACES:
+            own = one.disk / "own" / place
+            own.parent.mkdir(parents=True, exist_ok=True)
+            (one.root / place).mkdir(parents=True, exist_ok=True)
+            call("cp", "-a", one.root / place, own)
+            one.options.append(f"--bind={own}:/{place}")
+        one.boot()
+        one.install(names)
+        for name in names:
+            one.run(SERVICES[name].prepare)
+        works(one, names)
+        for _ in range(LOADS_BEFORE):
+            run(one, names)
+        yield one
 
 
 class Watch:
@@ -162,11 +157,9 @@ def works(one, names):
 
 def run(one, names, doctor=None):
     """Runs the loads at the same time. Returns the device's counts and what the doctor says."""
-    remedies.call("sync", "-f", one.disk)
-    device = os.stat(one.disk).st_dev
-    path = Path("/dev") / Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").readlink().name
+    one.volume.sync()
     watch = Watch(doctor, one.disk, one.folder / "report.json")
-    counts = DeviceCounts(path, "-".join(names))
+    counts = DeviceCounts(one.volume.device, "-".join(names))
     owners = owners_of(one, names)
     # rsyslog gets the messages of journald's load.
     loading = [name for name in names if name != "rsyslog" or "journald" not in names]
@@ -178,7 +171,7 @@ def run(one, names, doctor=None):
         if load.returncode:
             raise RuntimeError(f"a load failed: {said[-1000:]}")
     examined = watch.end()
-    remedies.call("sync", "-f", one.disk)
+    one.volume.sync()
     ended = counts.end()
     owners |= owners_of(one, names)
     by_service = dict.fromkeys(names, 0)

@@ -1,6 +1,10 @@
 """Figures 5 to 8 of the paper for our traces."""
 
-from common.drawing import Panel, Style, draw
+from collections.abc import Callable
+
+from common.drawing import Panel, Style, draw, panels
+from common.nvm import Cell
+from common.traces import Trace
 from evaluation import BOARD, FSLRU, LRU, NAMES, NVLRU, PCM, PERCENTS, READINGS, Results, energy, time_parts
 
 CURVES = {
@@ -23,7 +27,6 @@ ENERGIES = {
 }
 FOOTER = "Size of the cache in percent of the footprint."
 BARS = f"{FOOTER} Bars: LRU, NVLRU, FSLRU."
-SIZES = [f"{percent}" for percent in PERCENTS]
 
 
 def draw_all(results: Results) -> dict[str, str]:
@@ -36,55 +39,45 @@ def draw_all(results: Results) -> dict[str, str]:
     }
 
 
+def shown(results: Results, curve: Callable | None = None, bar: Callable | None = None) -> list[Panel]:
+    """Panels with a curve for each system, or a bar, by functions of a cell."""
+    def cells(trace: Trace, system: str) -> list[Cell]:
+        return [results.cell(trace, system, percent) for percent in PERCENTS]
+
+    if bar is None:
+        return panels(results.traces, lambda _: PERCENTS, lambda trace: {
+            system: list(map(curve, cells(trace, system))) for system in CURVES})
+    return panels(results.traces, lambda _: PERCENTS, bars=lambda trace: [
+        list(map(bar, group)) for group in zip(*(cells(trace, system) for system in CURVES))])
+
+
 def figure_5(results: Results) -> str:
-    panels = []
-    for trace in results.traces:
-        curves = {
-            system: [100 * results.cell(trace, system, percent).hit_ratio for percent in PERCENTS] for system in CURVES
-        }
-        panels.append(Panel(trace.name, SIZES, curves))
-    return draw("Hit ratio, %", FOOTER, CURVES, panels)
+    return draw("Hit ratio, %", FOOTER, CURVES, shown(results, lambda cell: 100 * cell.hit_ratio))
 
 
 def figure_6(results: Results) -> str:
-    panels = []
-    for trace in results.traces:
-        groups = []
-        for percent in PERCENTS:
-            cells = [results.cell(trace, system, percent) for system in CURVES]
-            groups.append([
-                [
-                    ("read", cell.device_reads),
-                    ("write", cell.device_writes - cell.sync_writes),
-                    ("sync", cell.sync_writes),
-                ]
-                for cell in cells
-            ])  # fmt: skip
-        panels.append(Panel(trace.name, SIZES, bars=groups))
-    return draw("Requests to storage, pages", BARS, REQUESTS, panels)
+    def bar(cell: Cell) -> list:
+        written = cell.device_writes - cell.sync_writes
+        return [("read", cell.device_reads), ("write", written), ("sync", cell.sync_writes)]
+
+    return draw("Requests to storage, pages", BARS, REQUESTS, shown(results, bar=bar))
 
 
 def figure_7(results: Results, profile: str) -> str:
-    panels = []
-    for trace in results.traces:
-        groups = [
-            [list(zip(PARTS, time_parts(results.cell(trace, system, percent), profile))) for system in CURVES]
-            for percent in PERCENTS
-        ]
-        panels.append(Panel(trace.name, SIZES, bars=groups))
-    return draw(f"Time of memory and storage, s (memory: {profile})", BARS, PARTS, panels)
+    bars = shown(results, bar=lambda cell: list(zip(PARTS, time_parts(cell, profile))))
+    return draw(f"Time of memory and storage, s (memory: {profile})", BARS, PARTS, bars)
 
 
 def figure_8(results: Results) -> str:
-    panels = []
-    for trace in results.traces:
-        curves = {}
-        for reading in READINGS:
-            value = energy(reading)
-            for system in (FSLRU, NVLRU):
-                curves[f"{system} {reading}"] = [
-                    value(results.cell(trace, system, percent)) / value(results.cell(trace, LRU, percent))
-                    for percent in PERCENTS
-                ]
-        panels.append(Panel(trace.name, SIZES, curves))
-    return draw("Energy ÷ LRU's, in four readings of Table III", FOOTER, ENERGIES, panels, logarithmic=True)
+    def curves(trace: Trace) -> dict:
+        return {
+            f"{system} {reading}": [
+                energy(reading)(results.cell(trace, system, percent)) / energy(reading)(results.cell(trace, LRU, percent))
+                for percent in PERCENTS
+            ]
+            for reading in READINGS
+            for system in (FSLRU, NVLRU)
+        }
+
+    ratios = panels(results.traces, lambda _: PERCENTS, curves)
+    return draw("Energy ÷ LRU's, in four readings of Table III", FOOTER, ENERGIES, ratios, logarithmic=True)

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, log
 from statistics import mean, median
 
 from common.nvm import Cell, Key, Value, apps_of, with_left, writes, writes_and_left
-from common.pages import bullets, change, count, listed, markdown, signed
+from common.pages import bullets, change, count, geometric, listed, markdown, signed
 from common.traces import Trace
 
 LRU, NVLRU, FSLRU = "storage", "nvlru", "fslru"
@@ -136,10 +135,6 @@ def ratios(results: Results, traces: list[Trace], than: str, value: Value, perce
 
 def span(numbers: list[float]) -> str:
     return f"{min(numbers):,.2f} … {max(numbers):,.2f}"
-
-
-def geometric(numbers: list[float]) -> float:
-    return exp(mean(map(log, numbers)))
 
 
 def traces(results: Results) -> str:

@@ -25,7 +25,7 @@ def is_short(cell: Cell) -> bool:
 
 def main() -> None:
     program, rounds = Path(sys.argv[1]), int(sys.argv[2])
-    testbed.end_on_signals()
+    testbed.begin()
     folder = os.environ.get("TMPDIR", "/var/tmp")
     with tempfile.TemporaryDirectory(prefix="flashsift-replay-", dir=folder) as folder:
         backing = Path(folder) / "backing"

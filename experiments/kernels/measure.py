@@ -5,7 +5,6 @@ Needs qemu and what `make setup` unpacks; no privileges.
 """
 
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -17,9 +16,7 @@ from common import program as programs
 from common.rows import write_json
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-# Where in target/guest the kernels are.
-KERNELS = {"6.1": "", "6.12": "mount"}
+KERNELS = ["6.1", "6.12"]
 FILE_SYSTEMS = ["ext4", "f2fs"]
 LOADS = ["database", "launches", "states"]
 GUEST_SECONDS = 420
@@ -36,14 +33,9 @@ def guest(kernel: str, file_system: str, out: Path, program: Path, *loads: str, 
             shutil.rmtree(out, ignore_errors=True)
             out.mkdir()
             testbed.call("cp", "--sparse=always", card, out)
-        (out / "command").write_text(shlex.join(map(str, ["python3", "-B", HERE / "inside.py", program, *loads])))
 
-    environment = {"FLASHSIFT_GUEST_SECONDS": str(GUEST_SECONDS), **os.environ}
-    folder = ROOT / "target/guest" / KERNELS[kernel]
-    _, said = testbed.guest(folder, file_system, out, environment, prepare)
-    status = out / "status"
-    if not status.exists() or status.read_text().strip() != "0":
-        raise RuntimeError(f"{kernel} {file_system} {loads}: {said}")
+    command = shlex.join(map(str, ["python3", "-B", HERE / "inside.py", program, *loads]))
+    testbed.guest(testbed.kernel(kernel), file_system, out, command, GUEST_SECONDS, prepare=prepare)
 
 
 def main() -> None:

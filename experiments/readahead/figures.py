@@ -1,7 +1,8 @@
 """Figures 3 to 5 of the paper for our traces, and the time by size of read-ahead."""
 
-from common.drawing import Panel, Style, draw
-from simulate import DEVICES, LINUX, OFF, PAPER, PHONE, SHARES, SIZES_KIB
+from common.drawing import Style, draw, panels
+from common.traces import Trace
+from simulate import DEVICES, OFF, PAPER, SHARES, SIZES_KIB
 from tables import DEFAULT, Results
 
 LENGTHS_KIB = [1, 4, 16, 64, 128, 256, 1024]
@@ -29,49 +30,46 @@ def draw_all(results: Results) -> dict[str, str]:
 
 
 def figure_3(results: Results) -> str:
-    lengths = [f"{kib}" for kib in LENGTHS_KIB]
-    shares = {trace.name: [results.read_share(trace, kib) for kib in LENGTHS_KIB] for trace in results.traces}
-    panels = [Panel(name, lengths, {"reads": of}) for name, of in shares.items()]
-    return draw("Read requests that are no longer than this", "Length of requests in KiB.", REQUESTS, panels)
+    def curves(trace: Trace) -> dict:
+        return {"reads": [results.read_share(trace, kib) for kib in LENGTHS_KIB]}
+
+    shown = panels(results.traces, lambda _: LENGTHS_KIB, curves)
+    return draw("Read requests that are no longer than this", "Length of requests in KiB.", REQUESTS, shown)
 
 
 def figure_4(results: Results) -> str:
-    panels = []
-    for trace in results.traces:
+    def curves(trace: Trace) -> dict:
         cells = [results.cell(trace, PAPER[DEFAULT], share) for share in SHARES]
-        curves = {
+        return {
             "max": [100 * cell.at_max for cell in cells],
             "asked": [100 * cell.efficiency for cell in cells],
             "evicted": [100 * cell.eviction_ratio for cell in cells],
         }
-        panels.append(Panel(trace.name, [f"{share}" for share in SHARES], curves))
+
     footer = "Size of the cache in percent of the peak live pages."
-    return draw("The paper's read-ahead with a maximum of 32 pages", footer, PREFETCHES, panels)
+    shown = panels(results.traces, lambda _: SHARES, curves)
+    return draw("The paper's read-ahead with a maximum of 32 pages", footer, PREFETCHES, shown)
 
 
 def figure_5(results: Results) -> str:
-    panels = []
-    for trace in results.traces:
+    def curves(trace: Trace) -> dict:
         cells = [results.cell(trace, readahead) for readahead in PAPER.values()]
-        curves = {
+        return {
             "hits": [100 * cell.hit_ratio for cell in cells],
             "asked": [100 * cell.efficiency for cell in cells],
             "pages": [cell.mean_pages for cell in cells],
         }
-        panels.append(Panel(trace.name, [f"{pages}" for pages in PAPER], curves))
+
     footer = "Maximum in pages. Cache: 10 % of the peak live pages."
-    return draw("The paper's read-ahead with a smaller maximum", footer, MAXIMA, panels)
+    shown = panels(results.traces, lambda _: PAPER, curves)
+    return draw("The paper's read-ahead with a smaller maximum", footer, MAXIMA, shown)
 
 
 def sizes(results: Results) -> str:
-    panels = []
-    for trace in results.traces:
-        curves = {}
-        for device in DEVICES:
-            plain = results.time(trace, OFF, device).elapsed_s
-            curves[device] = [
-                100 * results.time(trace, LINUX[PHONE, kib], device).elapsed_s / plain for kib in SIZES_KIB
-            ]
-        panels.append(Panel(trace.name, [f"{kib}" for kib in SIZES_KIB], curves))
+    def times(trace: Trace, device: str) -> list[float]:
+        plain = results.time(trace, OFF, device).elapsed_s
+        return [100 * time / plain for time in results.elapsed_s(trace, device).values()]
+
     footer = "read_ahead_kb of Linux 6.1. Cache: 10 % of the peak live pages."
-    return draw("Modelled time of reads and writes, % of that without read-ahead", footer, STYLES, panels)
+    shown = panels(results.traces, lambda _: SIZES_KIB, lambda trace: {of: times(trace, of) for of in DEVICES})
+    return draw("Modelled time of reads and writes, % of that without read-ahead", footer, STYLES, shown)

@@ -20,7 +20,7 @@ CARD_BYTES = 512 << 20
 
 def main() -> None:
     program, folder = sys.argv[1:]
-    testbed.end_on_signals()
+    testbed.begin()
     played = []
     with tempfile.TemporaryDirectory(prefix="flashsift-play-", dir=folder) as work:
         card = Path(work) / "card"

@@ -109,14 +109,13 @@ def versions() -> dict:
 def recorded(program: Path, name: str, minutes: float, scratch: Path) -> tuple[Path, int]:
     """Records a workload on ext4, and counts the bytes at its device until it is unmounted."""
     folder, trace = scratch / name, scratch / f"{name}.parquet"
-    with testbed.loop(testbed.image(scratch / f"{name}.image", IMAGE_BYTES)) as device:
+    with testbed.device(scratch / f"{name}.image", IMAGE_BYTES, make=()) as device:
         with testbed.mounted(device, folder, options=testbed.UNFILLED) as volume:
             volume.sync()
             before = volume.bytes_written()
-            workload = {"appends": [HERE / name]} | {kind: [HERE / "small", kind] for kind in SMALL}
+            workload = [HERE / "small", name] if name in (*SMALL, "appends") else [ROOT / "workloads" / name]
             output(
-                program, "record", "-o", trace, "--path", folder, "--",
-                *workload.get(name, [ROOT / "workloads" / name]), "--dir", folder / "files",
+                program, "record", "-o", trace, "--path", folder, "--", *workload, "--dir", folder / "files",
                 "--seed", 7, "--minutes", minutes,
             )  # fmt: skip
         # It fails while a copy of the mount is in another namespace.

@@ -154,9 +154,7 @@ def main() -> None:
     if args.run:
         what, path, size = args.run
         return {"stores": stores, "lmdb": lmdb, "journal": journal}[what](Path(path), int(size))
-    if os.geteuid():
-        sys.exit("mapped.py: mounting and tracing need root")
-    testbed.end_on_signals()
+    testbed.begin()
     text = table(args.flashsift.resolve(), args.kinds)
     if not args.write:
         return print(text)

@@ -5,7 +5,6 @@ block layer got in each second, and machine.json with the kernel's settings.
 """
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from apps import testbed
 from apps.device_counts import DeviceCounts
+from apps.recording import summary_in
 from common import program
 from common.rows import dump, write_json
 
@@ -126,15 +126,14 @@ class Run:
         began_s = int(BOOT_US.search(self.trace.read_bytes())[1]) / 1e6
         seconds = sorted({second for second, _ in self._requests.counts})
         rows = [self._row(second) for second in seconds]
-        facts = {"began_s": began_s, "ended_s": end_s, "lost": self.lost, "summary": summary(log)}
+        told = summary_in(log, self.name)
+        summary = {name: told[name] for name in ("programs", "actions", "wall_s")}
+        facts = {"began_s": began_s, "ended_s": end_s, "lost": self.lost, "summary": summary}
         return rows, facts
 
     def _row(self, second: int) -> Row:
         counts = self._requests.counts
-        pages = {
-            name: round(counts[second, name] / SECTORS_A_PAGE)
-            for name in PAGES
-        }
+        pages = {name: round(counts[second, name] / SECTORS_A_PAGE) for name in PAGES}
         requests, flushes = (counts[second, name] for name in ("write_requests", "flushes"))
         return Row(self.name, second, **pages, write_requests=requests, flushes=flushes)
 
@@ -146,12 +145,6 @@ class Run:
         self.lost = self._requests.end()
 
 
-def summary(log: str) -> dict:
-    (line,) = (line for line in log.splitlines() if line.startswith('{"workload"'))
-    known = json.loads(line)
-    return {name: known[name] for name in ("programs", "actions", "wall_s")}
-
-
 def main() -> None:
     parser = program.parser(__doc__, "measure.py")
     parser.add_argument("--minutes", type=float, default=5)
@@ -159,9 +152,7 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, default=Path("/var/tmp"), help="for file systems (/var/tmp)")
     parser.add_argument("workloads", nargs="*", default=["messenger", "feed", "game", "video"])
     args = parser.parse_args()
-    if os.geteuid():
-        sys.exit("measure.py: mounting and tracing need root")
-    testbed.end_on_signals()
+    testbed.begin()
     version = program.done("mkfs.ext4", "-V").stderr.splitlines()[0]
     memory = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())[1]
     machine = {

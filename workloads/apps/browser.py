@@ -7,8 +7,6 @@ generated and served from 127.0.0.1; nothing outside is asked.
 """
 
 import contextlib
-import fcntl
-import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +15,8 @@ from . import run as runs
 from .devtools import DevTools, DevToolsError
 from .run import WorkloadError
 from .server import Server
-from .website import LINKS, START, Web
+from .tabs import Tab, Tabs
+from .website import START, Web
 
 PROGRAMS = ("chromium",)
 # Long, so that a busy machine is only slow.
@@ -90,7 +89,7 @@ def play(run):
     ]
     run.random("turns").shuffle(sessions)
     run.facts["web"] = f"{len(web)} files, {web.total_bytes() / 1e6:.0f} MB"
-    with Server(run, web.answer) as server:
+    with Server.of(run, web.answer) as server:
         web.set_port(server.port)
         run.visits, done = 0, 0.0
         for person, share in sessions:
@@ -123,19 +122,10 @@ class Chromium:
         self._flags = [f"--disk-cache-dir={cache.resolve() / profile}"] if cache else []
 
     def __enter__(self):
-        # Chromium reads commands on descriptor 3 and answers on 4.
-        theirs_in, self._write = _pipe()
-        self._read, theirs_out = _pipe()
-        wire = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out} {theirs_in}<&- {theirs_out}>&-'
         with open(self._log, "wb") as log:
-            self._process = self._run.start(
-                "bash", "-c", wire, "bash", "chromium", *FLAGS, f"--user-data-dir={self._home}/profile",
-                *self._flags, "about:blank",
-                home=self._home, stdout=log, stderr=subprocess.STDOUT, pass_fds=(theirs_in, theirs_out),
-            )
-        os.close(theirs_in)
-        os.close(theirs_out)
-        self.devtools = DevTools(self._write, self._read)
+            self._process, self.devtools = DevTools.launch(
+                self._run.start, "chromium", *FLAGS, f"--user-data-dir={self._home}/profile", *self._flags,
+                "about:blank", home=self._home, stdout=log, stderr=subprocess.STDOUT)
         return self
 
     def __exit__(self, kind, error, trace):
@@ -147,8 +137,7 @@ class Chromium:
                 # It may end before it answers.
                 self.devtools.call("Browser.close")
             self._process.wait(LOAD_TIMEOUT_S)
-        os.close(self._write)
-        os.close(self._read)
+        self.devtools.close()
 
     @staticmethod
     def cache_bytes(home):
@@ -165,15 +154,6 @@ class Chromium:
         self.devtools.pause(seconds)
 
 
-def _pipe():
-    """Ends of a pipe with high numbers, out of the way of 3 and 4."""
-    ends = []
-    for end in os.pipe():
-        ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64))
-        os.close(end)
-    return ends
-
-
 class Person:
     def __init__(self, habits, web, run):
         self.habits = habits
@@ -184,9 +164,8 @@ class Person:
         self._favourites = {host: self._rng.sample(pages, len(pages)) for host, pages in web.pages.items()}
 
     def browse(self, chromium, port, over):
-        self._chromium, self._port = chromium, port
-        self._tabs = [chromium.first_tab()]
-        self._tab = self._tabs[0]
+        self._chromium = chromium
+        self._tabs = Tabs(chromium, self._web, port, self.habits.tabs)
         self._do("start_page")
         while not over():
             self._look(min(self._rng.lognormvariate(0, 0.8) * self.habits.look_s, 90))
@@ -197,64 +176,37 @@ class Person:
         for part in (0.5, 0.5):
             with self._run.taking(seconds * part):
                 self._chromium.pause(self._run.kept(seconds * part))
-            self._tab.run("scrollTo({top: document.documentElement.scrollHeight})")
+            self._tabs.tab.run("scrollTo({top: document.documentElement.scrollHeight})")
 
     def _do(self, step):
         # Drawn at every step, so that later steps do not depend on the actions possible here.
         host = self._rng.choices(list(self.habits.sites), self.habits.sites.values())[0]
         pages = self._favourites[host]
         favourite = host, pages[min(int(self._rng.paretovariate(0.8)), len(pages)) - 1]
-        link, tab = self._rng.randrange(LINKS), self._rng.random()
-        alone, full = len(self._tabs) == 1, len(self._tabs) >= self.habits.tabs
-        if alone and step in ("switch_tab", "close_tab") or full and step == "new_tab":
-            step = "link"
-        if step == "back" and len(self._tab.visited) < 2:
+        drawn = self._tabs.draw(self._rng)
+        step = self._tabs.possible(step)
+        if step == "back" and not self._tabs.can_go_back():
             step = "favourite"
-        if step == "switch_tab":
-            self._tab = self._tabs[int(tab * len(self._tabs))]
-            self._tab.show()
-        elif step == "close_tab":
-            self._tab.close()
-            self._tabs.remove(self._tab)
-            self._tab = self._tabs[int(tab * len(self._tabs))]
-            self._tab.show()
-        elif step == "new_tab":
-            # As with a middle click on a link.
-            there = self._web.links[self._tab.visited[-1]][link]
-            self._tab = self._chromium.new_tab()
-            self._tabs.append(self._tab)
-            self._tab.open(there, self._port)
-        elif step == "back":
-            self._tab.back()
-        elif step == "link":
-            self._tab.click(self._web.links[self._tab.visited[-1]][link], link)
-        else:
-            self._tab.open((host, START) if step == "start_page" else favourite, self._port)
+        page = self._tabs.take(step, drawn, (host, START) if step == "start_page" else favourite)
         self._run.visits += 1
-        self._run.did(step, "{} {}{}".format(self.habits.name, *self._tab.visited[-1]))
+        self._run.did(step, "{} {}{}".format(self.habits.name, *page))
 
 
-class _Tab:
+class _Tab(Tab):
     def __init__(self, devtools, target):
+        super().__init__()
         self._devtools = devtools
         self._target = target
         self._session = devtools.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         self._call("Page.enable")
-        self.visited = []  # (host, path), the page shown last
 
     def open(self, page, port):
-        host, path = page
-        self._loading(lambda: self._call("Page.navigate", {"url": f"http://{host}.localhost:{port}{path}"}))
+        self._loading(lambda: self._call("Page.navigate", {"url": self.url(page, port)}))
         self._arrived(page)
 
     def click(self, page, link):
         self._loading(lambda: self.run(f"document.querySelectorAll('nav a')[{link}].click()"))
         self._arrived(page)
-
-    def _arrived(self, page):
-        # The same page again makes no new entry in the browser's history.
-        if page not in self.visited[-1:]:
-            self.visited.append(page)
 
     def back(self):
         history = self._call("Page.getNavigationHistory")

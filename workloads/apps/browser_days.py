@@ -11,8 +11,10 @@ from . import days
 from . import run as runs
 from .browser import Chromium
 from .firefox import Firefox
-from .large_web import LINKS, START, LargeWeb, Zipf
+from .large_web import LargeWeb, Zipf
 from .server import Server
+from .tabs import Tabs
+from .website import START
 
 BROWSERS = {"chromium": Chromium, "firefox": Firefox}
 # Dwell time on a page: Weibull with a shape below 1, as in Liu, White and Dumais, "Understanding
@@ -45,7 +47,7 @@ def play(run):
     run.require(browser.PROGRAM)
     web = LargeWeb(run.random, run.now)
     run.facts["web"] = f"{len(web)} files, {web.total_bytes() / 1e6:.0f} MB"
-    with Server(run, web.answer) as server:
+    with Server.of(run, web.answer) as server:
         web.set_port(server.port)
         person = _Person(run, web, server.port)
         for number, over in enumerate(days.sessions(run), 1):
@@ -68,8 +70,7 @@ class _Person:
     def browse(self, program, over):
         """A session, from one tab to the closing of the browser."""
         self._program = program
-        self._tabs = [program.first_tab()]
-        self._tab = self._tabs[0]
+        self._tabs = Tabs(program, self._web, self._port, TABS)
         self._do("start_page")
         while not over():
             self._look(self._rng.weibullvariate(self._dwell_s, DWELL_SHAPE))
@@ -81,39 +82,18 @@ class _Person:
         with self._run.taking(seconds):
             for screen in range(1, SCREENS + 1):
                 self._program.pause(self._run.kept(seconds) / SCREENS)
-                self._tab.run(f"scrollTo({{top: document.documentElement.scrollHeight * {screen / SCREENS}}})")
+                self._tabs.tab.run(f"scrollTo({{top: document.documentElement.scrollHeight * {screen / SCREENS}}})")
 
     def _do(self, step):
         # All drawn at every step, so that later steps do not depend on the actions possible here.
         start = self._hosts.draw(), START
-        link, tab, rank = self._rng.randrange(LINKS), self._rng.random(), self._rng.paretovariate(0.6)
-        alone, full = len(self._tabs) == 1, len(self._tabs) >= TABS
-        if alone and step in ("switch_tab", "close_tab") or full and step == "new_tab":
-            step = "link"
-        if step == "back" and len(self._tab.visited) < 2 or step == "again" and len(self._seen) < 2:
+        drawn, rank = self._tabs.draw(self._rng), self._rng.paretovariate(0.6)
+        step = self._tabs.possible(step)
+        if step == "back" and not self._tabs.can_go_back() or step == "again" and len(self._seen) < 2:
             step = "start_page"
-        if step in ("switch_tab", "close_tab"):
-            if step == "close_tab":
-                self._tab.close()
-                self._tabs.remove(self._tab)
-            self._tab = self._tabs[int(tab * len(self._tabs))]
-            self._tab.show()
-        elif step == "new_tab":
-            # As with a middle click on a link.
-            there = self._web.links[self._tab.visited[-1]][link]
-            self._tab = self._program.new_tab()
-            self._tabs.append(self._tab)
-            self._tab.open(there, self._port)
-        elif step == "back":
-            self._tab.back()
-        elif step == "link":
-            self._tab.click(self._web.links[self._tab.visited[-1]][link], link)
-        elif step == "again":
-            # Rather one seen lately, never the last.
-            self._tab.open(self._seen[-min(int(rank) + 1, len(self._seen))], self._port)
-        else:
-            self._tab.open(start, self._port)
-        page = self._tab.visited[-1]
+        # Again: rather one seen lately, never the last.
+        page = self._seen[-min(int(rank) + 1, len(self._seen))] if step == "again" else start
+        page = self._tabs.take(step, drawn, page)
         if page in self._seen:
             self._seen.remove(page)
         self._seen.append(page)

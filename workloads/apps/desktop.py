@@ -12,19 +12,17 @@ and dpkg install into a folder, which needs root.
 import base64
 import hashlib
 import importlib.util
-import io
 import lzma
 import os
 import shutil
 import subprocess
 import sys
-import zipfile
 
-from . import days
+from . import days, packages
 from . import run as runs
+from .content import sentence
 from .run import WorkloadError
-from .server import Server
-from .words import sentence
+from .server import Server, tagged
 
 PROGRAMS = ("apt-get", "dpkg", "dpkg-deb", "ffmpeg", "gdk-pixbuf-thumbnailer", "git", "notmuch")
 KB = 1024
@@ -58,7 +56,7 @@ def play(run):
     if importlib.util.find_spec("pip") is None:
         raise WorkloadError("this Python has no pip (on Debian: apt-get install python3-pip)")
     origin, index, archive = _Origin(run), _Index(run), _Archive(run)
-    with Server(run, lambda host, path, headers: _answer(index, archive, path, headers)) as server:
+    with Server.of(run, lambda host, path, headers: _answer(index, archive, path, headers)) as server:
         person = _Person(run, origin, archive, index, server.origin)
         for number, over in enumerate(days.sessions(run)):
             if number:
@@ -78,11 +76,9 @@ def _answer(index, archive, path, headers):
     body = index.files.get(path) or archive.files.get(path)
     if body is None:
         return 404, {}, b""
-    kind = "text/html" if path.endswith("/") else "application/octet-stream"
-    tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-    answer = {"Content-Type": kind, "ETag": tag, "Cache-Control": "max-age=600" if path.endswith("/") else
-              "max-age=31536000, immutable"}
-    return (304, answer, b"") if headers.get("If-None-Match") == tag else (200, answer, body)
+    kind, cache = ("text/html", "max-age=600") if path.endswith("/") else (
+        "application/octet-stream", "max-age=31536000, immutable")
+    return tagged(body, {"Content-Type": kind, "Cache-Control": cache}, headers)
 
 
 class _Origin:
@@ -135,11 +131,7 @@ class _Index:
         self.names = [f"{sentence(rng, 1)}{number}" for number in range(WHEELS)]
         for number, name in enumerate(self.names):
             wheel = _wheel(rng, name, [rng.choice(self.names[:number])] if number > 5 and rng.random() < 0.4 else [])
-            file = f"{name}-1.0-py3-none-any.whl"
-            digest = hashlib.sha256(wheel).hexdigest()
-            self.files[f"/files/{file}"] = wheel
-            self.files[f"/simple/{name}/"] = (
-                f'<!doctype html><a href="/files/{file}#sha256={digest}">{file}</a>').encode()
+            self.files |= packages.offer(name, f"{name}-1.0-py3-none-any.whl", wheel)
 
 
 def _wheel(rng, name, requires):
@@ -148,19 +140,7 @@ def _wheel(rng, name, requires):
         lines = (f"value_{n} = '{sentence(rng, 8)}'" for n in range(rng.randint(5, 150)))
         files[f"{name}/part{number}.py"] = "\n".join(lines).encode()
     files[f"{name}/data.bin"] = rng.randbytes(int(40 * KB * rng.lognormvariate(0, 1.3)))
-    about = f"{name}-1.0.dist-info"
-    needs = "".join(f"Requires-Dist: {other}\n" for other in requires)
-    files[f"{about}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needs}".encode()
-    files[f"{about}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    record = "".join(
-        f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b'=').decode()},{len(body)}\n"
-        for path, body in files.items())
-    files[f"{about}/RECORD"] = (record + f"{about}/RECORD,,\n").encode()
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
-        for path, body in files.items():
-            wheel.writestr(zipfile.ZipInfo(path), body)
-    return packed.getvalue()
+    return packages.wheel(name, files, requires)
 
 
 class _Archive:
@@ -185,34 +165,25 @@ class _Archive:
     def _build(self, name):
         self._versions[name] += 1
         version = f"1.{self._versions[name]}"
-        tree = self._run.scratch / "package"
-        (tree / "DEBIAN").mkdir(parents=True)
-        folder = tree / "usr/share" / name
-        folder.mkdir(parents=True)
-        for number in range(self._rng.randint(*PACKAGE_FILES)):
-            size = int(8 * KB * self._rng.lognormvariate(0, 1.3))
-            (folder / f"file{number}").write_bytes(self._rng.randbytes(size))
-        (tree / "DEBIAN/control").write_text(
-            f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: A <a@example.org>\n"
-            f"Description: {sentence(self._rng, 6)}\n")
+        sizes = (int(8 * KB * self._rng.lognormvariate(0, 1.3)) for _ in range(self._rng.randint(*PACKAGE_FILES)))
+        files = {f"usr/share/{name}/file{number}": self._rng.randbytes(size) for number, size in enumerate(sizes)}
+        body = packages.deb(self._call, self._run.scratch, self._facts(name, version), files)
         file = f"{name}_{version}_all.deb"
-        self._run.call("dpkg-deb", "--root-owner-group", "-Zgzip", "--build", tree, self._run.scratch / file,
-                       stdout=subprocess.DEVNULL, cwd=self._run.scratch)
-        body = (self._run.scratch / file).read_bytes()
-        shutil.rmtree(tree)
-        (self._run.scratch / file).unlink()
         self.files[f"/{file}"] = body
-        self._entries[name] = (
-            f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: A <a@example.org>\n"
-            f"Filename: ./{file}\nSize: {len(body)}\nSHA256: {hashlib.sha256(body).hexdigest()}\n"
-            f"Description: {sentence(self._rng, 6)}\n")
+        self._entries[name] = packages.entry(self._facts(name, version), file, body)
+
+    def _facts(self, name, version):
+        return packages.control(name, version, sentence(self._rng, 6))
+
+    def _call(self, *command):
+        self._run.call(*command, stdout=subprocess.DEVNULL, cwd=self._run.scratch)
 
     def _publish(self):
-        packages = lzma.compress("\n".join(self._entries.values()).encode(), lzma.FORMAT_XZ)
         plain = "\n".join(self._entries.values()).encode()
+        packed = lzma.compress(plain, lzma.FORMAT_XZ)
         lines = "".join(f" {hashlib.sha256(body).hexdigest()} {len(body)} {name}\n"
-                        for name, body in (("Packages", plain), ("Packages.xz", packages)))
-        self.files |= {"/Packages": plain, "/Packages.xz": packages,
+                        for name, body in (("Packages", plain), ("Packages.xz", packed)))
+        self.files |= {"/Packages": plain, "/Packages.xz": packed,
                        "/Release": f"Suite: x\nAcquire-By-Hash: no\nSHA256:\n{lines}".encode()}
 
 
@@ -332,23 +303,8 @@ class _Person:
     # Packages
 
     def _set_up_apt(self):
-        for folder in ("etc", "etc/preferences.d", "var/lib/dpkg", "var/lib/apt/lists/partial",
-                       "var/cache/apt/archives/partial", "var/log/apt", "usr"):
-            (self._system / folder).mkdir(parents=True, exist_ok=True)
-        (self._system / "var/lib/dpkg/status").touch()
-        (self._system / "etc/sources.list").write_text(f"deb [trusted=yes] {self._server} ./\n")
-        system = self._system
         self._apt_conf = self._run.scratch / "apt.conf"
-        self._apt_conf.write_text("".join(f'{name} "{value}";\n' for name, value in {
-            "Dir::State": system / "var/lib/apt", "Dir::State::status": system / "var/lib/dpkg/status",
-            "Dir::Cache": system / "var/cache/apt", "Dir::Log": system / "var/log/apt",
-            "Dir::Etc::SourceList": system / "etc/sources.list", "Dir::Etc::SourceParts": "/dev/null",
-            "Dir::Etc::Preferences": "/dev/null", "Dir::Etc::PreferencesParts": system / "etc/preferences.d",
-            "Dir::Etc::Main": "/dev/null", "Dir::Etc::Parts": "/dev/null", "Dir::Etc::Trusted": "/dev/null",
-            "Dir::Etc::TrustedParts": system / "etc/preferences.d",
-            "APT::Architecture": "amd64", "APT::Sandbox::User": "root", "Acquire::Languages": "none",
-            "DPkg::Options::": f"--root={system}", "DPkg::Use-Pty": "false", "Acquire::http::Proxy": "DIRECT",
-        }.items()))
+        packages.set_up_apt(self._system, self._server, self._apt_conf)
 
     def _apt(self, *arguments):
         # dpkg in a folder of its own gives warnings, not errors.

@@ -5,6 +5,7 @@ Chromium speaks this on descriptors 3 (in) and 4 (out) when started with
 """
 
 import collections
+import fcntl
 import json
 import os
 import select
@@ -18,6 +19,19 @@ class DevToolsError(WorkloadError):
 
 
 class DevTools:
+    @classmethod
+    def launch(cls, begin, *command, **options):
+        """Start Chromium by `begin(*command, **options)`. Returns the process, and its client."""
+        # Chromium reads commands on descriptor 3 and answers on 4.
+        theirs_in, write = _pipe()
+        read, theirs_out = _pipe()
+        wire = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out} {theirs_in}<&- {theirs_out}>&-'
+        process = begin("bash", "-c", wire, "bash", *command,
+                        pass_fds=(theirs_in, theirs_out), **options)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        return process, cls(write, read)
+
     def __init__(self, write_fd, read_fd):
         self._write_fd = write_fd
         self._read_fd = read_fd
@@ -42,6 +56,10 @@ class DevTools:
                     raise DevToolsError(f"{method}: {reply['error'].get('message')}")
                 return reply["result"]
             self._events.append(reply)
+
+    def close(self):
+        os.close(self._write_fd)
+        os.close(self._read_fd)
 
     def forget_events(self):
         self._events.clear()
@@ -75,3 +93,12 @@ class DevTools:
             self._buffer += chunk
         message, _, self._buffer = self._buffer.partition(b"\0")
         return json.loads(message)
+
+
+def _pipe():
+    """Ends of a pipe with high numbers, out of the way of 3 and 4."""
+    ends = []
+    for end in os.pipe():
+        ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64))
+        os.close(end)
+    return ends

@@ -14,12 +14,9 @@ example: workloads/f2fs-record -o messenger.parquet -- workloads/messenger --see
 """
 
 import argparse
-import json
 import os
-import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,12 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import testbed
-from .recording import HERE
+from .recording import HERE, losses, summary_in, write_card
 from .run import WorkloadError
 
-PROJECT = HERE.parent
 DEFAULT_SECONDS = 1200
-TIMED_OUT = 124
 # qemu takes SD cards whose size is a power of two.
 CARD_MIB = 256
 MEMORY_MIB = 768
@@ -79,8 +74,8 @@ def main():
             _record_all(options)
         else:
             workload, *rest = options.command
-            _record(Path(workload).resolve(), rest, options.o, options.card, options.memory)
-    except (WorkloadError, RuntimeError, OSError) as error:
+            _record(Path(workload).absolute(), rest, options.o, options.card, options.memory)
+    except (RuntimeError, OSError) as error:
         sys.exit(f"f2fs-record: {error}")
 
 
@@ -124,18 +119,16 @@ def _record_all(options):
         sizes += f" --memory {plan.memory_mib}" if plan.memory_mib != MEMORY_MIB else ""
         command = f"workloads/f2fs-record -o {name}.parquet{sizes} -- workloads/{name} {' '.join(arguments)}"
         card = {"trace": trace.name, "bytes": trace.stat().st_size, "recorded": began, **about, "command": command}
-        temporary = trace.with_suffix(".json.tmp")
-        temporary.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n")
-        temporary.replace(trace.with_suffix(".json"))
+        write_card(trace, card)
     if failed:
         raise WorkloadError(f"not recorded: {', '.join(failed)}")
 
 
 def _record(workload, arguments, trace, card_mib, memory_mib):
     """Record a workload in a guest. Return what its card says about the run."""
-    flashsift = Path(os.environ.get("FLASHSIFT", PROJECT / "target/release/flashsift")).resolve()
-    guest = Path(os.environ.get("FLASHSIFT_GUEST", PROJECT / "target/guest"))
-    for needed, hint in ((flashsift, "make build"), (guest / "initrd", "make setup"), (workload, "give its path")):
+    flashsift = Path(os.environ.get("FLASHSIFT", testbed.PROJECT / "target/release/flashsift")).resolve()
+    for needed, hint in ((flashsift, "make build"), (testbed.GUESTS / "initrd", "make setup"),
+                         (workload, "give its path")):
         if not needed.exists():
             raise WorkloadError(f"there is no {needed}: {hint}")
     with tempfile.TemporaryDirectory(prefix="f2fs-record-") as out:
@@ -145,36 +138,26 @@ def _record(workload, arguments, trace, card_mib, memory_mib):
             flashsift, "record", "-o", "/out/trace.parquet", "--path", "/flash", "--",
             "/usr/bin/python3", "-B", workload, "--dir", "/flash/app", *arguments,
         ]))
-        (out / "command").write_text(
-            f"busybox ifconfig lo 127.0.0.1 up\nuname -r > /out/kernel\n{record} > /out/summary 2> /out/log\n")
-        seconds = int(os.environ.get("FLASHSIFT_GUEST_SECONDS", DEFAULT_SECONDS))
-        given = {"FLASHSIFT_GUEST_SECONDS": str(seconds), "FLASHSIFT_GUEST_MEMORY": f"{memory_mib}M"}
-        ended, printed = testbed.guest(
-            guest, "f2fs", out, {**os.environ, **given}, lambda: testbed.image(out / "card", card_mib << 20, "f2fs"))
-        said = [out / name for name in ("summary", "log")]
-        summary, log = (path.read_text(errors="replace") if path.exists() else "" for path in said)
-        status = (out / "status").read_text().strip() if (out / "status").exists() else None
-        sys.stderr.write(log)
-        sys.stdout.write(summary)
-        sys.stdout.flush()
-        if status != "0":
-            why = {TIMED_OUT: f"the guest was ended after {seconds} s",
-                   None: f"the guest fell asleep {testbed.TRIES} times"}
-            raise WorkloadError(f"{workload.name} was not recorded: {why.get(ended, f'status {status}')}\n"
-                                f"{printed.strip()[-2000:]}")
-        lines = [json.loads(line) for line in summary.splitlines() if line.startswith('{"workload"')]
-        if len(lines) != 1:
-            raise WorkloadError(f"{workload.name} was not recorded: the workload did not end well")
+        command = f"busybox ifconfig lo 127.0.0.1 up\nuname -r > /out/kernel\n{record} > /out/summary 2> /out/log\n"
+        try:
+            testbed.guest(testbed.GUESTS, "f2fs", out, command, DEFAULT_SECONDS, memory_mib,
+                          lambda: testbed.image(out / "card", card_mib << 20, "f2fs"))
+        except RuntimeError as error:
+            raise WorkloadError(f"{workload.name} was not recorded: {error}") from error
+        finally:
+            said = [out / name for name in ("summary", "log")]
+            summary, log = (path.read_text(errors="replace") if path.exists() else "" for path in said)
+            sys.stderr.write(log)
+            sys.stdout.write(summary)
+            sys.stdout.flush()
         shutil.copy(out / "trace.parquet", trace)
         log = log.replace("/out/trace.parquet", trace.name).splitlines()
-        version = subprocess.run([flashsift, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         mkfs = testbed.call("mkfs.f2fs", "-V").strip()
         return {
             "kernel": f"Linux {(out / 'kernel').read_text().strip()} x86_64, emulated, 1 CPU",
             "file_system": f"f2fs on an emulated SD card of {card_mib} MiB, by {mkfs} without options",
-            "flashsift": version,
+            "flashsift": testbed.call(flashsift, "--version").strip(),
             "mode": "pages",
-            "lost": "; ".join(line.strip() for line in log if re.search(r"\blost\b", line, re.I)) or "nothing",
-            "recorder": log,
-            "workload": lines[0],
+            **losses(log),
+            "workload": summary_in(summary, f"{workload.name} was not recorded"),
         }

@@ -8,10 +8,10 @@ scrolling.
 
 from . import run as runs
 from . import sqlite
+from .content import sentence
 from .disk_cache import DiskCache
 from .server import Downloads
 from .sqlite import Database
-from .words import sentence
 
 PROGRAMS = ("sqlite3", "curl")
 KB, MB = 1024, 1024 * 1024

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 from .run import WorkloadError
+from .tabs import Tab
 
 ANSWER_TIMEOUT_S = 180
 
@@ -64,91 +65,105 @@ class Firefox:
 
     def __enter__(self):
         profile = self._home / "firefox"
-        profile.mkdir(parents=True, exist_ok=True)
-        port = _free_port()
-        preferences = {**PREFERENCES, "marionette.port": port}
-        (profile / "user.js").write_text("".join(
-            f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in preferences.items()))
+        port = prepare(profile, PREFERENCES)
         with open(self._log, "wb") as log:
             self._process = self._run.start(
                 *self.COMMAND.split()[:-1], profile, home=self._home, stdout=log, stderr=subprocess.STDOUT,
                 env={"MOZ_CRASHREPORTER_DISABLE": "1"})
-        self._socket = self._connect(port)
-        self._buffer = b""
-        self._last_id = 0
-        self._receive()  # a greeting
-        self.call("WebDriver:NewSession", {"capabilities": {"alwaysMatch": {"pageLoadStrategy": "normal"}}})
-        self.call("WebDriver:SetTimeouts", {"pageLoad": ANSWER_TIMEOUT_S * 1000})
+        self.marionette = Marionette(self._process, port, self._log, ANSWER_TIMEOUT_S)
         return self
 
     def __exit__(self, kind, error, trace):
         if error is None:
-            self.call("Marionette:Quit", {"flags": ["eAttemptQuit"]})
+            self.marionette.quit()
             self._process.wait(ANSWER_TIMEOUT_S)
-        self._socket.close()
+        self.marionette.close()
 
     def first_tab(self):
-        return _Tab(self, self.call("WebDriver:GetWindowHandle")["value"])
+        return _Tab(self.marionette, self.marionette.call("WebDriver:GetWindowHandle")["value"])
 
     def new_tab(self):
-        return _Tab(self, self.call("WebDriver:NewWindow", {"type": "tab"})["handle"], show=True)
+        made = self.marionette.call("WebDriver:NewWindow", {"type": "tab"})
+        return _Tab(self.marionette, made["handle"], show=True)
 
     def pause(self, seconds):
         time.sleep(seconds)
+
+
+def prepare(profile, preferences):
+    """Write the preferences of a profile. Returns the port on which Firefox will listen."""
+    profile.mkdir(parents=True, exist_ok=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (profile / "user.js").write_text("".join(
+        f"user_pref({json.dumps(name)}, {json.dumps(value)});\n"
+        for name, value in {**preferences, "marionette.port": port}.items()))
+    return port
+
+
+class Marionette:
+    """The connection to a Firefox that was started."""
+
+    def __init__(self, process, port, log, timeout_s):
+        self._socket = _connect(process, port, log)
+        self._buffer = b""
+        self._last_id = 0
+        self._receive()  # a greeting
+        self.call("WebDriver:NewSession", {"capabilities": {"alwaysMatch": {"pageLoadStrategy": "normal"}}})
+        self.call("WebDriver:SetTimeouts", {"pageLoad": timeout_s * 1000, "script": timeout_s * 1000})
 
     def call(self, command, parameters=None):
         self._last_id += 1
         data = json.dumps([0, self._last_id, command, parameters or {}]).encode()
         self._socket.sendall(b"%d:%s" % (len(data), data))
         while True:
-            kind, number, error, result = self._receive()
-            if (kind, number) == (1, self._last_id):
+            message = self._receive()
+            if message[:2] == [1, self._last_id]:
+                _, _, error, result = message
                 if error:
                     raise WorkloadError(f"firefox: {command}: {error.get('error')}: {error.get('message')}")
                 return result
 
-    def _connect(self, port):
-        end = time.monotonic() + ANSWER_TIMEOUT_S
-        while time.monotonic() < end:
-            if self._process.poll() is not None:
-                break
-            try:
-                return socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S)
-            except ConnectionRefusedError:
-                # It gives no other sign that it listens.
-                time.sleep(0.1)
-        said = "\n".join(self._log.read_text(errors="replace").splitlines()[-5:])
-        raise WorkloadError(f"firefox does not listen; the last that it said:\n{said}")
+    def quit(self):
+        self.call("Marionette:Quit", {"flags": ["eAttemptQuit"]})
+
+    def close(self):
+        self._socket.close()
 
     def _receive(self):
         while True:
             length, colon, rest = self._buffer.partition(b":")
             if colon and len(rest) >= int(length):
                 self._buffer = rest[int(length):]
-                return _Message.of(json.loads(rest[:int(length)]))
+                return json.loads(rest[:int(length)])
             chunk = self._socket.recv(1 << 16)
             if not chunk:
                 raise WorkloadError("firefox closed its connection")
             self._buffer += chunk
 
 
-class _Message:
-    @staticmethod
-    def of(message):
-        """The greeting is an object, all others are arrays of four."""
-        return message if isinstance(message, list) else (None, None, None, message)
+def _connect(process, port, log):
+    end = time.monotonic() + ANSWER_TIMEOUT_S
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            return socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S)
+        except ConnectionRefusedError:
+            # It gives no other sign that it listens.
+            time.sleep(0.1)
+    said = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+    raise WorkloadError(f"firefox does not listen; the last that it said:\n{said}")
 
 
-class _Tab:
+class _Tab(Tab):
     def __init__(self, firefox, handle, show=False):
+        super().__init__()
         self._firefox, self._handle = firefox, handle
-        self.visited = []  # (host, path), the page shown last
         if show:
             self.show()
 
     def open(self, page, port):
-        host, path = page
-        self._firefox.call("WebDriver:Navigate", {"url": f"http://{host}.localhost:{port}{path}"})
+        self._firefox.call("WebDriver:Navigate", {"url": self.url(page, port)})
         self._arrived(page)
 
     def click(self, page, link):
@@ -169,14 +184,3 @@ class _Tab:
 
     def run(self, script):
         self._firefox.call("WebDriver:ExecuteScript", {"script": script, "args": []})
-
-    def _arrived(self, page):
-        # The same page again makes no new entry in the browser's history.
-        if page not in self.visited[-1:]:
-            self.visited.append(page)
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

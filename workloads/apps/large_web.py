@@ -18,11 +18,11 @@ import bisect
 import email.utils
 import itertools
 import random
-import struct
 import threading
 import zlib
 from dataclasses import dataclass
 
+from .content import png
 from .website import LINKS, START
 
 KB = 1024
@@ -269,9 +269,4 @@ def _slice(data, at, size):
 
 
 def _png(pixels, width, height):
-    rows = b"".join(b"\0" + pixels[row * 3 * width:(row + 1) * 3 * width] for row in range(height))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 0)), (b"IEND", b""))
-    )
+    return png(width, height, b"".join(b"\0" + pixels[row * 3 * width:(row + 1) * 3 * width] for row in range(height)))

@@ -6,8 +6,8 @@ rollback journal that is deleted, attachments with one that is truncated.
 
 from . import run as runs
 from . import sqlite
+from .content import sentence
 from .sqlite import Database
-from .words import sentence
 
 PROGRAMS = ("sqlite3",)
 MEAN_PAUSE_S = 0.45

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 
-from . import days
+from . import days, processes
 from . import run as runs
 from .run import WorkloadError
 
@@ -108,10 +108,7 @@ class _Viewer:
         """All thumbnails of an album; those that are missing are made."""
         feh = self._feh("--thumbnails", "--cache-thumbnails", "--thumb-width", 256, "--thumb-height", 256,
                         "--limit-width", 1280, album)
-        _idle(feh)
-        self._run.think(seconds)
-        feh.terminate()
-        feh.wait()
+        self._close(feh, seconds)
 
     def _slides(self, album, seconds):
         """Some photos in a row."""
@@ -124,7 +121,10 @@ class _Viewer:
                 raise WorkloadError("feh failed on a slide show")
 
     def _one_photo(self, album, seconds):
-        feh = self._feh(self._rng.choice(sorted(album.iterdir())))
+        self._close(self._feh(self._rng.choice(sorted(album.iterdir()))), seconds)
+
+    def _close(self, feh, seconds):
+        """After a look at what it shows."""
         _idle(feh)
         self._run.think(seconds)
         feh.terminate()
@@ -139,8 +139,7 @@ def _idle(process):
     """Wait until a program has nothing left to do: it used no processor time for a while."""
     used, since = None, time.monotonic()
     while process.poll() is None and time.monotonic() - since < IDLE_S:
-        with open(f"/proc/{process.pid}/stat") as stat:
-            now = stat.read().rpartition(")")[2].split()[11:13]
+        now = processes.stat(process.pid)[11:13]
         if now != used:
             used, since = now, time.monotonic()
         time.sleep(0.05)

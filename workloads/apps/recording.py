@@ -140,7 +140,7 @@ def main():
             os.environ[IN_NAMESPACE] = "1"
             os.execvp("unshare", ["unshare", "--mount", "--", sys.executable, *sys.argv])
         _record(options)
-    except (WorkloadError, RuntimeError, OSError) as error:
+    except (RuntimeError, OSError) as error:
         sys.exit(f"record-all: {error}")
 
 
@@ -207,7 +207,7 @@ def _record(options):
                     running.remove(recording)
                     try:
                         recording.finish()
-                    except WorkloadError as error:
+                    except RuntimeError as error:
                         _say(error)
                         failed.append(recording.name)
         finally:
@@ -287,7 +287,7 @@ def _requests(card):
 def _signals():
     """Return a descriptor that becomes readable at a signal to end, checked between steps."""
     readable, writable = os.pipe()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in testbed.ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda number, _: os.write(writable, bytes([number])))
     return readable
@@ -391,16 +391,11 @@ class _Recording:
         log = self._log.read_text(errors="replace")
         if status:
             raise WorkloadError(f"{self.name}: {self._flashsift} record ended with {status}:\n{log.strip()}")
-        lines = [line for line in self._summary.read_text().splitlines() if line.startswith('{"workload"')]
-        if len(lines) != 1:
-            raise WorkloadError(f"{self.name}: the workload printed no summary:\n{log.strip()}")
+        summary = summary_in(self._summary.read_text(), f"{self.name}:\n{log.strip()}")
         log = log.splitlines()
         self._restore(log)
-        card = self._card(json.loads(lines[0]), log)
-        path = self.trace.with_suffix(".json")
-        temporary = path.with_suffix(".json.tmp")
-        temporary.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n")
-        temporary.replace(path)
+        card = self._card(summary, log)
+        write_card(self.trace, card)
         _say(f"{self.name}: {card['bytes']} bytes; lost: {card['lost']}")
 
     def _restore(self, log):
@@ -462,9 +457,7 @@ class _Recording:
             "flashsift": _run(self._flashsift, "--version").strip(),
             "command": self._shown(),
             "mode": "exact" if "--exact" in self._command else "pages",
-            # The recorder names each loss, and prints nothing without one; then all its messages.
-            "lost": "; ".join(line.strip() for line in log if re.search(r"\blost\b", line, re.I)) or "nothing",
-            "recorder": log,
+            **losses(log),
             # From mounting to unmounting; not known where something still used the file system.
             "device": self._reached,
             "workload": workload,
@@ -477,6 +470,28 @@ class _Recording:
         names = {self._flashsift: "flashsift", HERE / self._plan.workload: f"workloads/{self._plan.workload}",
                  **{path: path.name for path in paths}}
         return " ".join(str(names.get(part, part)) for part in self._command)
+
+
+def summary_in(printed, failure):
+    """The summary among the lines that a workload printed."""
+    lines = [line for line in printed.splitlines() if line.startswith('{"workload"')]
+    if len(lines) != 1:
+        raise WorkloadError(f"the workload printed no summary: {failure}")
+    return json.loads(lines[0])
+
+
+def losses(log):
+    """The recorder's messages, and those of losses, without which it prints nothing."""
+    lost = "; ".join(line.strip() for line in log if re.search(r"\blost\b", line, re.I))
+    return {"lost": lost or "nothing", "recorder": log}
+
+
+def write_card(trace, card):
+    """Write what a recording's card says, beside its trace."""
+    path = trace.with_suffix(".json")
+    temporary = path.with_suffix(".json.tmp")
+    temporary.write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n")
+    temporary.replace(path)
 
 
 def _pack(source, target):
@@ -493,7 +508,4 @@ def _short(described):
 
 
 def _run(*command):
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        raise WorkloadError(f"{command[0]} ended with {done.returncode}: {done.stdout.strip()}")
-    return done.stdout
+    return testbed.call(*command, stderr=subprocess.STDOUT)

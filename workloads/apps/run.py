@@ -26,6 +26,9 @@ import threading
 import time
 from pathlib import Path
 
+from . import processes
+from .testbed import ENDING, end_on_signals
+
 # Programs that workloads drive, with the Debian package and the option for the version.
 PACKAGES = {
     "apt-get": ("apt", "--version"),
@@ -51,7 +54,7 @@ _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-class WorkloadError(Exception):
+class WorkloadError(RuntimeError):
     """A requirement is missing, or a program failed."""
 
 
@@ -82,8 +85,7 @@ def main(name, description, programs, play, minutes, add_arguments=None):
         add_arguments(parser)
     options = parser.parse_args()
     # An ordinary kill runs the finally blocks, as Ctrl-C does.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    end_on_signals()
     try:
         with Run.begin(name, programs, options) as run:
             play(run)
@@ -213,7 +215,7 @@ class Run:
         return subprocess.Popen(
             [str(part) for part in command],
             **{"stdin": subprocess.DEVNULL, "cwd": self.directory, **keywords},
-            env=_environment(home or self.scratch, self._calendar) | more,
+            env=environment(home or self.scratch, self._calendar) | more,
             process_group=0,
         )
 
@@ -341,7 +343,7 @@ def _version(program):
     return version if program in version.lower() else f"{program} {version}"
 
 
-def _environment(home, calendar=None):
+def environment(home, calendar=None):
     """A small and fixed environment, independent of the caller's settings but for a library such
     as eatmydata's, which a caller loads into every program."""
     temporary = Path(home) / "tmp"
@@ -366,28 +368,12 @@ def _prctl(option, argument):
 
 def _kill_descendants():
     # The cleanup is short and must not be interrupted.
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     # A process may start another one meanwhile, so this repeats until none is left.
-    while pids := _descendants(os.getpid()):
+    while pids := processes.below(os.getpid()):
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            processes.kill(pid)
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.waitpid(-1, 0)
-
-
-def _descendants(root):
-    children = collections.defaultdict(list)
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            # pid (name) state parent: the name may hold spaces and brackets.
-            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            children[int(fields[1])].append(int(entry.name))
-    found, rest = [], [root]
-    while rest:
-        below = children[rest.pop()]
-        found += below
-        rest += below
-    return found

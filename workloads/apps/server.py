@@ -1,33 +1,39 @@
-"""A server of downloads, from memory on 127.0.0.1, and curl that downloads them."""
+"""A server on 127.0.0.1, from memory, and curl that downloads from one."""
 
 import email.utils
+import hashlib
 import http.server
 import threading
+import time
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers GET with `answer(host, path, headers)` -> (status, headers, body).
+    """Answers GET with `answer(host, path, headers)` -> (status, headers, body), until `close`.
 
-    A context manager; `origin` is its address. Requests are noted in the run's log, and
-    dated by its calendar.
+    `origin` is its address. `note(method, url, status, bytes of the body, conditional)` is called
+    after each answer; `now()` dates them.
     """
 
     daemon_threads = True
     # A browser opens many connections at once.
     request_queue_size = 64
 
-    def __init__(self, run, answer):
+    def __init__(self, answer, note=lambda *request: None, now=time.time):
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.run = run
-        self.answer = answer
+        self.answer, self.note, self.now = answer, note, now
         self.port = self.server_address[1]
         self.origin = f"http://127.0.0.1:{self.port}"
-
-    def __enter__(self):
         threading.Thread(target=self.serve_forever, daemon=True).start()
-        return self
+
+    @classmethod
+    def of(cls, run, answer):
+        """One whose requests are in the run's log, and that has the run's calendar."""
+        return cls(answer, run.requests.note, run.now)
 
     def __exit__(self, *_):
+        self.close()
+
+    def close(self):
         self.shutdown()
         self.server_close()
 
@@ -57,13 +63,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.flush()
         conditional = "If-None-Match" in self.headers or "If-Modified-Since" in self.headers
         url = f"http://{self.headers.get('Host', '')}{self.path}"
-        self.server.run.requests.note("GET", url, status, sent, conditional)
+        self.server.note(self.command, url, status, sent, conditional)
 
     def date_time_string(self, timestamp=None):
-        return email.utils.formatdate(self.server.run.now() if timestamp is None else timestamp, usegmt=True)
+        return email.utils.formatdate(self.server.now() if timestamp is None else timestamp, usegmt=True)
 
     def log_message(self, *_):
         pass
+
+
+def tagged(body, headers, asked):
+    """The whole body, or `304` if the program has it already, by a tag that follows from it."""
+    headers = {**headers, "ETag": f'"{hashlib.sha256(body).hexdigest()[:16]}"'}
+    return (304, headers, b"") if asked.get("If-None-Match") == headers["ETag"] else (200, headers, body)
 
 
 class Downloads:
@@ -73,14 +85,13 @@ class Downloads:
 
     def __init__(self, run, body):
         self._run = run
-        self._server = Server(run, lambda host, path, headers: (200, {}, body(path)))
+        self._server = Server.of(run, lambda host, path, headers: (200, {}, body(path)))
 
     def __enter__(self):
-        self._server.__enter__()
         return self
 
-    def __exit__(self, *error):
-        self._server.__exit__(*error)
+    def __exit__(self, *_):
+        self._server.close()
 
     def fetch(self, wanted):
         """Download each (path on the server, file); the file's folder must exist."""

@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from . import processes
+
 # The command that makes each file system.
 MAKE = {
     "ext4": ("mkfs.ext4", "-q", "-F"),
@@ -29,17 +31,27 @@ UNFILLED = "noinit_itable"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A file system that is in use is unmounted once it is not, within this time.
 PATIENCE_S = 10
-# A guest with a kernel of Debian, as `make setup` unpacks it.
-BOOT = Path(__file__).resolve().parents[2] / "crates/cli/tests/guest/boot"
+PROJECT = Path(__file__).resolve().parents[2]
+# Boots a guest with a kernel of Debian, as `make setup` unpacks it.
+BOOT = PROJECT / "crates/cli/tests/guest/boot"
+GUESTS = Path(os.environ.get("FLASHSIFT_GUEST", PROJECT / "target/guest"))
+TIMED_OUT = 124
 # qemu 7.2 sometimes loses a wake-up, and the guest sleeps for good: it then uses no CPU time.
 ASLEEP_S = 60
 TRIES = 3
 
 
-def end_on_signals():
-    """Makes SIGTERM and SIGHUP end this process as an error does, so that contexts end."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+def end_on_signals(numbers=(signal.SIGTERM, signal.SIGHUP)):
+    """Makes signals end this process as an error does, so that contexts end."""
+    for number in numbers:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
+def begin():
+    """Makes sure of root, and that contexts end on signals."""
+    if os.geteuid():
+        raise RuntimeError("mounting and tracing need root: run it with sudo")
+    end_on_signals()
 
 
 @contextlib.contextmanager
@@ -146,16 +158,30 @@ def unmount(point, remove=False):
         point.rmdir()
 
 
+def _made(path, size_bytes, kind, make):
+    image(path, size_bytes, kind, *((FILLED if kind == "ext4" else ()) if make is None else make))
+
+
+@contextlib.contextmanager
+def device(path, size_bytes, kind="ext4", make=None):
+    """A loop device with a new file system, for several mounts. Its file goes at once."""
+    with contextlib.ExitStack() as undo:
+        try:
+            _made(path, size_bytes, kind, make)
+            made = undo.enter_context(loop(path))
+        finally:
+            path.unlink(missing_ok=True)
+        yield made
+
+
 @contextlib.contextmanager
 def file_system(path, size_bytes, point, kind="ext4", options="noatime", make=None):
     """A new file system, mounted. Its file and its device go with the mount, whatever ends it."""
     with contextlib.ExitStack() as undo:
         try:
-            if make is None:
-                make = FILLED if kind == "ext4" else ()
-            image(path, size_bytes, kind, *make)
-            with loop(path) as device:
-                volume = undo.enter_context(mounted(device, point, kind, options))
+            _made(path, size_bytes, kind, make)
+            with loop(path) as made:
+                volume = undo.enter_context(mounted(made, point, kind, options))
         finally:
             path.unlink(missing_ok=True)
         yield volume
@@ -187,32 +213,52 @@ def join(group):
         (group / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def guest(kernel, kind, out, environment, prepare=None):
-    """Boots a guest with this kind of file system, which runs out/command; again if it sleeps.
+def kernel(version):
+    """The folder of a guest's kernel."""
+    found = {}
+    for folder in (GUESTS, GUESTS / "mount"):
+        for modules in (folder / "tree/lib/modules").glob("*"):
+            found[modules.name] = folder
+    for name, folder in found.items():
+        if name == version or name.startswith(f"{version}."):
+            return folder
+    raise RuntimeError(f"no kernel {version} in {GUESTS}, only {', '.join(found) or 'none'}: make setup")
 
-    Returns its exit status, None if it slept each time, and all that it printed. `prepare` runs
-    before each try; without it, each has a new card.
+
+def guest(folder, kind, out, command, seconds, memory_mib=None, prepare=None):
+    """Boots a guest with this kind of file system, which runs lines of bash; again if it sleeps.
+
+    It is ended after $FLASHSIFT_GUEST_SECONDS, or so many. Fails unless the lines end well.
+    `prepare` runs before each try; without it, each has a new card.
     """
+    seconds = int(os.environ.get("FLASHSIFT_GUEST_SECONDS", seconds))
+    environment = {**os.environ, "FLASHSIFT_GUEST_SECONDS": str(seconds)}
+    if memory_mib:
+        environment["FLASHSIFT_GUEST_MEMORY"] = f"{memory_mib}M"
     for _ in range(TRIES):
         if prepare:
             prepare()
         else:
             (out / "card").unlink(missing_ok=True)
+        (out / "command").write_text(command)
         with tempfile.TemporaryFile("w+", errors="replace") as printed:
             process = subprocess.Popen(
-                [BOOT, kernel, kind, out], stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
+                [BOOT, folder, kind, out], stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
                 start_new_session=True, env=environment)
             try:
-                status = _wait_or_end_asleep(process)
+                ended = _wait_or_end_asleep(process)
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGTERM)
                     process.wait()
             printed.seek(0)
-            said = printed.read()
-        if status is not None:
+            said = printed.read().strip()
+        if ended is not None:
             break
-    return status, said
+    status = (out / "status").read_text().strip() if (out / "status").exists() else "none"
+    if status != "0":
+        why = {TIMED_OUT: f"the guest was ended after {seconds} s", None: f"the guest fell asleep {TRIES} times"}
+        raise RuntimeError(f"{why.get(ended, f'in the guest: exit status {status}')}\n{said[-2000:]}")
 
 
 def _wait_or_end_asleep(process):
@@ -229,18 +275,9 @@ def _wait_or_end_asleep(process):
 
 def _ticks(session):
     """Time of the CPU that the living processes of a session have used."""
-    ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            # Behind the name: state, parent, group, session; later user and system time.
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session:
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks
+    return sum(processes.ticks(fields) for fields in processes.every().values() if int(fields[3]) == session)
 
 
 if __name__ == "__main__":
-    # testbed.py FILE BYTES KIND [OPTION…]: makes a file system, for scripts.
+    # python3 -m apps.testbed FILE BYTES KIND [OPTION…]: makes a file system, for scripts.
     image(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

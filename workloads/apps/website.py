@@ -6,11 +6,11 @@ the web. Sizes are log-normal, 1 KB to 1 MB.
 """
 
 import base64
-import hashlib
-import struct
 import threading
-import zlib
 from dataclasses import dataclass
+
+from .content import noise
+from .server import tagged
 
 KB = 1024
 SMALLEST, LARGEST = KB, 1024 * KB
@@ -115,13 +115,10 @@ class Web:
         if found is None:
             return 404, {}, b""
         content_type, cache, body = found
-        etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-        answer = {"Content-Type": content_type, "Cache-Control": cache, "ETag": etag}
+        answer = {"Content-Type": content_type, "Cache-Control": cache}
         if content_type.startswith("text/html"):
             answer["Set-Cookie"] = f"visits={self._next()}; Max-Age=86400; Path=/"
-        if headers.get("If-None-Match") == etag:
-            return 304, answer, b""
-        return 200, answer, body
+        return tagged(body, answer, headers)
 
     def _next(self):
         with self._lock:
@@ -205,13 +202,7 @@ def _style(rng, number, size):
 def _png(rng, size):
     """A real image that the browser can decode, of noise, so that it has the given size."""
     width = max(8, int((size / 3) ** 0.5))
-    height = max(1, size // (3 * width))
-    rows = b"".join(b"\0" + rng.randbytes(3 * width) for _ in range(height))
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(rows, 0)), (b"IEND", b""))
-    )
+    return noise(rng, width, max(1, size // (3 * width)))
 
 
 def _page(kind, rng, links, scripts, styles, images):

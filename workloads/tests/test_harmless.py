@@ -1,13 +1,16 @@
 """Classification and verdicts of experiments/cachesifter/harmless, without a browser."""
 
+import signal
 import struct
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
-HARMLESS = Path(__file__).resolve().parents[2] / "experiments" / "cachesifter" / "harmless"
-sys.path.insert(0, str(HARMLESS))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / folder) for folder in ("experiments/cachesifter/harmless", "experiments", "workloads")]
 import kinds  # noqa: E402
+from browsers import Browser  # noqa: E402
 from measure import amounts  # noqa: E402
 from web import Site  # noqa: E402
 
@@ -110,6 +113,21 @@ class Pages(unittest.TestCase):
             self.assertTrue(expected, f"{host}{path}")
             for name in expected:
                 self.assertIn(f"{host}.localhost{name.partition(' ')[0]}", one.resources)
+
+
+class Ends(unittest.TestCase):
+    def test_a_browser_that_does_not_start_is_ended(self):
+        """A browser that was started and never listened ran on after the experiment."""
+        class Mute(Browser):
+            def _start(self):
+                self.process = self._begin("sleep", "1000")
+                raise RuntimeError("it does not listen")
+
+        home = self.enterContext(tempfile.TemporaryDirectory())
+        browser = Mute(home, Path(home) / "log")
+        with self.assertRaises(RuntimeError), browser:
+            pass
+        self.assertEqual(browser.process.returncode, -signal.SIGKILL)
 
 
 if __name__ == "__main__":

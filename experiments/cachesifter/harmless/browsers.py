@@ -1,32 +1,19 @@
 """Real Chromium and Firefox on a home directory of their own, driven by their own protocols."""
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "workloads"))
-from apps.devtools import DevTools, DevToolsError  # noqa: E402
-from apps.firefox import PREFERENCES  # noqa: E402
-from apps.firefox import Firefox as Marionette  # noqa: E402
-from apps.firefox import _free_port as free_port  # noqa: E402
-from apps.run import WorkloadError  # noqa: E402
+from apps import firefox, processes
+from apps.devtools import DevTools, DevToolsError
+from apps.run import WorkloadError, environment
 
 TIMEOUT_S = 60
-
-
-def environment(home):
-    temporary = Path(home) / "tmp"
-    temporary.mkdir(parents=True, exist_ok=True)
-    return {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TZ": "UTC",
-            "TMPDIR": str(temporary), "DBUS_SESSION_BUS_ADDRESS": "disabled:",
-            "MOZ_CRASHREPORTER_DISABLE": "1"}
 
 
 class Browser:
@@ -41,7 +28,11 @@ class Browser:
 
     def __enter__(self):
         began = time.monotonic()
-        self._start()
+        try:
+            self._start()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
         self.startup_s = time.monotonic() - began
         return self
 
@@ -52,45 +43,38 @@ class Browser:
                 self.code = self.process.wait(TIMEOUT_S)
         finally:
             # A browser that hangs or has lost its driver ends here, with its children.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self._drop()
-
-    def said(self):
-        return self._log.read_text(errors="replace")
+            if self.process:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+            with contextlib.suppress(AttributeError, OSError):
+                self._drop()
 
     def processes(self):
         """The browser's own processes: those in its process group, and their descendants."""
-        parents = {}
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                parents[int(entry.name)] = (int(fields[1]), int(fields[2]))
-        found = {pid for pid, (_, group) in parents.items() if group == self.process.pid}
-        while True:
-            more = {pid for pid, (parent, _) in parents.items() if parent in found} - found
-            if not more:
-                return found
-            found |= more
+        group = [pid for pid, fields in processes.every().items() if int(fields[2]) == self.process.pid]
+        return {*group, *processes.below(*group)}
 
     def open_files(self):
         """Files below the home directory that a process of the browser has open or mapped."""
         found = set()
         for pid in self.processes():
-            with contextlib.suppress(OSError):
-                for entry in os.scandir(f"/proc/{pid}/fd"):
-                    with contextlib.suppress(OSError):
-                        found.add(os.readlink(entry.path))
+            found.update(processes.opened(pid))
             with contextlib.suppress(OSError):
                 for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
                     found.add(line.split(None, 5)[-1])
         home = f"{self.home}/"
         return {path.removeprefix(home) for path in found if path.startswith(home)}
 
+    def _begin(self, *words, **options):
+        """Starts the program in a process group of its own."""
+        with open(self._log, "ab") as log:
+            return subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.home, process_group=0,
+                env=environment(self.home) | {"MOZ_CRASHREPORTER_DISABLE": "1"}, **options)
+
 
 class Chromium(Browser):
-    NAME = "chromium"
     FLAGS = ("--headless=new", "--no-first-run", "--disable-quic", "--disable-background-networking",
              "--disable-component-update", "--disable-sync", "--no-proxy-server", "--password-store=basic",
              "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist",
@@ -101,19 +85,9 @@ class Chromium(Browser):
     HISTORY = (".config/browser/Default/History", "SELECT url FROM urls")
 
     def _start(self):
-        theirs_in, self._write = _pipe()
-        self._read, theirs_out = _pipe()
-        wire = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out} {theirs_in}<&- {theirs_out}>&-'
         root = ("--no-sandbox",) if os.getuid() == 0 else ()
-        with open(self._log, "ab") as log:
-            self.process = subprocess.Popen(
-                ["bash", "-c", wire, "bash", "chromium", *self.FLAGS, *root,
-                 f"--user-data-dir={self.home}/.config/browser", "about:blank"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(self.home), cwd=self.home,
-                pass_fds=(theirs_in, theirs_out), process_group=0)
-        os.close(theirs_in)
-        os.close(theirs_out)
-        self._devtools = DevTools(self._write, self._read)
+        self.process, self._devtools = DevTools.launch(
+            self._begin, "chromium", *self.FLAGS, *root, f"--user-data-dir={self.home}/.config/browser", "about:blank")
         self._target, self._session = None, None
         self.fresh_tab()
 
@@ -122,8 +96,7 @@ class Chromium(Browser):
             self._devtools.call("Browser.close", timeout=TIMEOUT_S)
 
     def _drop(self):
-        os.close(self._write)
-        os.close(self._read)
+        self._devtools.close()
 
     def fresh_tab(self):
         """A new tab in the place of all others, without what a renderer has in memory."""
@@ -161,13 +134,12 @@ class Chromium(Browser):
         return self._devtools.call(method, parameters, self._session, timeout=TIMEOUT_S)
 
 
-class Firefox(Browser, Marionette):
-    NAME = "firefox"
+class Firefox(Browser):
     # After 300 changes.
     WRITES_LATE = (".cache/mozilla/firefox/person/cache2/index", 60)
     HISTORY = (".mozilla/firefox/person/places.sqlite", "SELECT url FROM moz_places WHERE visit_count > 0")
     PREFERENCES = {
-        **PREFERENCES,
+        **firefox.PREFERENCES,
         "network.proxy.type": 1, "network.proxy.http": "127.0.0.1", "network.proxy.http_port": 9,
         "network.proxy.ssl": "127.0.0.1", "network.proxy.ssl_port": 9,
         "network.proxy.no_proxies_on": "localhost,.localhost,127.0.0.1",
@@ -178,11 +150,6 @@ class Firefox(Browser, Marionette):
         "browser.safebrowsing.malware.enabled": True, "browser.safebrowsing.phishing.enabled": True,
     }
 
-    def __init__(self, home, log):
-        Browser.__init__(self, home, log)
-
-    __enter__, __exit__ = Browser.__enter__, Browser.__exit__
-
     def _start(self):
         base = self.home / ".mozilla/firefox"
         profile = base / "person"
@@ -192,57 +159,48 @@ class Firefox(Browser, Marionette):
             (base / "profiles.ini").write_text(
                 "[Profile0]\nName=person\nIsRelative=1\nPath=person\nDefault=1\n\n[General]\nStartWithLastProfile=1\n"
                 "Version=2\n")
-        port = free_port()
-        preferences = {**self.PREFERENCES, "marionette.port": port}
-        (profile / "user.js").write_text("".join(
-            f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in preferences.items()))
-        with open(self._log, "ab") as log:
-            self.process = self._process = subprocess.Popen(
-                ["firefox-esr", "--headless", "--marionette", "--remote-allow-system-access", "--no-remote",
-                 "--profile", profile],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(self.home), cwd=self.home,
-                process_group=0)
-        self._socket = self._connect(port)
-        self._buffer = b""
-        self._last_id = 0
-        self._receive()  # a greeting
-        self.call("WebDriver:NewSession", {"capabilities": {"alwaysMatch": {"pageLoadStrategy": "normal"}}})
-        self.call("WebDriver:SetTimeouts", {"pageLoad": TIMEOUT_S * 1000, "script": TIMEOUT_S * 1000})
+        port = firefox.prepare(profile, self.PREFERENCES)
+        self.process = self._begin(
+            "firefox-esr", "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile",
+            profile)
+        self._marionette = firefox.Marionette(self.process, port, self._log, TIMEOUT_S)
 
     def _quit(self):
-        self.call("Marionette:Quit", {"flags": ["eAttemptQuit"]})
+        self._marionette.quit()
 
     def _drop(self):
-        with contextlib.suppress(AttributeError, OSError):
-            self._socket.close()
+        self._marionette.close()
+
+    def _call(self, command, parameters=None):
+        return self._marionette.call(command, parameters)
 
     def fresh_tab(self):
-        handles = self.call("WebDriver:GetWindowHandles")
-        made = self.call("WebDriver:NewWindow", {"type": "tab"})["handle"]
+        handles = self._call("WebDriver:GetWindowHandles")
+        made = self._call("WebDriver:NewWindow", {"type": "tab"})["handle"]
         for handle in handles:
-            self.call("WebDriver:SwitchToWindow", {"handle": handle, "focus": True})
-            self.call("WebDriver:CloseWindow")
-        self.call("WebDriver:SwitchToWindow", {"handle": made, "focus": True})
+            self._call("WebDriver:SwitchToWindow", {"handle": handle, "focus": True})
+            self._call("WebDriver:CloseWindow")
+        self._call("WebDriver:SwitchToWindow", {"handle": made, "focus": True})
 
     def open(self, url):
-        self.call("WebDriver:Navigate", {"url": url})
+        self._call("WebDriver:Navigate", {"url": url})
 
     def evaluate(self, expression):
         script = ("const done=arguments[arguments.length-1];"
                   f"(async()=>({expression}))().then(v=>done([JSON.stringify(v)??'null']),e=>done(String(e)))")
-        answer = self.call("WebDriver:ExecuteAsyncScript", {"script": script, "args": []})["value"]
+        answer = self._call("WebDriver:ExecuteAsyncScript", {"script": script, "args": []})["value"]
         if not isinstance(answer, list):
             raise WorkloadError(f"firefox: {expression}: {answer}")
         return json.loads(answer[0])
 
     def capture(self):
         """Make the thumbnail that the page of new tabs shows."""
-        self.call("Marionette:SetContext", {"value": "chrome"})
-        self.call("WebDriver:ExecuteAsyncScript", {"args": [], "script": """
+        self._call("Marionette:SetContext", {"value": "chrome"})
+        self._call("WebDriver:ExecuteAsyncScript", {"args": [], "script": """
             const done=arguments[arguments.length-1];
             const {PageThumbs}=ChromeUtils.importESModule('resource://gre/modules/PageThumbs.sys.mjs');
             PageThumbs.captureAndStore(gBrowser.selectedBrowser).then(()=>done(true),e=>done(String(e)))"""})
-        self.call("Marionette:SetContext", {"value": "content"})
+        self._call("Marionette:SetContext", {"value": "content"})
 
 
 BROWSERS = {"chromium": Chromium, "firefox": Firefox}
@@ -257,15 +215,6 @@ def version(name):
 
 def installed(name):
     return shutil.which(PROGRAMS[name]) is not None
-
-
-def _pipe():
-    """Ends of a pipe with high numbers, out of the way of 3 and 4."""
-    ends = []
-    for end in os.pipe():
-        ends.append(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 64))
-        os.close(end)
-    return ends
 
 
 if __name__ == "__main__":

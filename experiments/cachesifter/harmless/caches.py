@@ -7,16 +7,13 @@ import json
 import os
 import random
 import shutil
-import struct
 import subprocess
 import tarfile
-import threading
-import zipfile
-import zlib
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+from apps import packages, server
+from apps.content import png
+
 TIMEOUT_S = 300
 
 
@@ -28,43 +25,24 @@ class Missing(Exception):
     """The program is not installed here."""
 
 
-class Server:
-    """Serves `files` (path: body) on 127.0.0.1 and counts the bytes of bodies sent."""
+class Server(server.Server):
+    """Serves `files` (path: body) and counts the bytes of bodies sent."""
 
     def __init__(self):
         self.files, self.sent_bytes = {}, 0
-        outer = self
+        super().__init__(self._answer, self._note)
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    def _note(self, method, url, status, size, conditional):
+        self.sent_bytes += size
 
-            def do_GET(self):
-                body = outer.files.get(self.path.split("?")[0].replace("/./", "/"))
-                tag = body and f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-                known = tag and self.headers.get("If-None-Match") == tag
-                self.send_response(404 if body is None else 304 if known else 200)
-                body = b"" if body is None or known else body
-                if tag:
-                    self.send_header("ETag", tag)
-                    fresh = self.path.rsplit(".", 1)[-1] in ("whl", "gz", "tgz", "crate", "deb")
-                    self.send_header("Cache-Control", f"max-age={31536000 if fresh else 600}")
-                if self.path.startswith("/simple/"):
-                    self.send_header("Content-Type", "text/html")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-                outer.sent_bytes += len(body)
-
-            def log_message(self, *_):
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-
-    def close(self):
-        self._http.shutdown()
-        self._http.server_close()
+    def _answer(self, host, path, asked):
+        path = path.partition("?")[0].replace("/./", "/")
+        body = self.files.get(path)
+        if body is None:
+            return 404, {}, b""
+        fresh = path.rsplit(".", 1)[-1] in ("whl", "gz", "tgz", "crate", "deb")
+        kind = {"Content-Type": "text/html"} if path.startswith("/simple/") else {}
+        return server.tagged(body, {"Cache-Control": f"max-age={31536000 if fresh else 600}", **kind}, asked)
 
 
 class Program:
@@ -138,18 +116,6 @@ def tar_gz(files):
     return out.getvalue()
 
 
-def wheel(name, files):
-    """A package of Python with these files, without times."""
-    out, about = io.BytesIO(), f"{name}-1.0.dist-info"
-    files |= {f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
-              f"{about}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
-    files[f"{about}/RECORD"] = "".join(f"{at},,\n" for at in files).encode()
-    with zipfile.ZipFile(out, "w") as archive:
-        for at, body in files.items():
-            archive.writestr(zipfile.ZipInfo(at), body)
-    return out.getvalue()
-
-
 BACKEND = '''
 import base64, hashlib, pathlib, zipfile
 NAME = "{name}"
@@ -180,7 +146,7 @@ class Pip(Program):
         self.names = []
         for number in range(8):
             name = f"wheel{number}"
-            body = wheel(name, {f"{name}.py": b"", f"{name}.bin": self.blob(8 << number % 4)})
+            body = packages.wheel(name, {f"{name}.py": b"", f"{name}.bin": self.blob(8 << number % 4)})
             self.offer(name, f"{name}-1.0-py3-none-any.whl", body)
         for number in range(3):
             name = f"source{number}"
@@ -197,10 +163,7 @@ class Pip(Program):
 
     def offer(self, name, file, body):
         self.names.append(f"{name}==1.0")
-        self.server.files[f"/files/{file}"] = body
-        digest = hashlib.sha256(body).hexdigest()
-        page = f'<!DOCTYPE html><html><body><a href="/files/{file}#sha256={digest}">{file}</a></body></html>'
-        self.server.files[f"/simple/{name}/"] = page.encode()
+        self.server.files |= packages.offer(name, file, body)
 
     def version(self):
         return " ".join(self.call(str(self.python), "-m", "pip", "--version").split()[:2])
@@ -208,7 +171,7 @@ class Pip(Program):
     def run(self):
         self.fresh()
         self.call(str(self.python), "-m", "pip", "install", "--no-compile", "--target", str(self.work / "site"),
-                  "--index-url", self.server.url + "/simple", "--trusted-host", self.server.url.split("/")[2],
+                  "--index-url", self.server.origin + "/simple", "--trusted-host", self.server.origin.split("/")[2],
                   "--retries", "0", *self.names)
         return {"installed": tree(self.work / "site")}
 
@@ -230,7 +193,7 @@ class Npm(Program):
     sample = 10
 
     def prepare(self):
-        self.env |= {"npm_config_registry": self.server.url + "/", "npm_config_userconfig": str(self.home / ".npmrc"),
+        self.env |= {"npm_config_registry": self.server.origin + "/", "npm_config_userconfig": str(self.home / ".npmrc"),
                      "npm_config_globalconfig": os.devnull, "npm_config_audit": "false", "npm_config_fund": "false",
                      "npm_config_update_notifier": "false", "npm_config_fetch_retries": "0"}
         self.names = [f"package-{number}" for number in range(8)]
@@ -242,7 +205,7 @@ class Npm(Program):
             self.server.files[f"/{name}/-/{name}-1.0.0.tgz"] = body
             integrity = "sha512-" + base64.b64encode(hashlib.sha512(body).digest()).decode()
             manifest["dist"] = {"integrity": integrity, "shasum": hashlib.sha1(body).hexdigest(),
-                                "tarball": f"{self.server.url}/{name}/-/{name}-1.0.0.tgz"}
+                                "tarball": f"{self.server.origin}/{name}/-/{name}-1.0.0.tgz"}
             self.server.files[f"/{name}"] = json.dumps(
                 {"name": name, "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": manifest}}).encode()
 
@@ -286,7 +249,7 @@ class Yarn(Npm):
         self.fresh()
         (self.work / "package.json").write_text(json.dumps(
             {"name": "app", "version": "1.0.0", "dependencies": dict.fromkeys(self.names, "^1.0.0")}))
-        self.call(self.yarn, "install", "--registry", self.server.url, "--cache-folder", str(self.home / self.cache),
+        self.call(self.yarn, "install", "--registry", self.server.origin, "--cache-folder", str(self.home / self.cache),
                   "--non-interactive", cwd=self.work)
         return {"installed": tree(self.work / "node_modules", but=(".yarn-integrity",))}
 
@@ -301,9 +264,9 @@ class Cargo(Program):
         if rustup := os.environ.get("RUSTUP_HOME") or (Path.home() / ".rustup").exists() and Path.home() / ".rustup":
             self.env["RUSTUP_HOME"] = str(rustup)
         self.env |= {"CARGO_HOME": str(self.home / ".cargo"), "CARGO_NET_RETRY": "0",
-                     "CARGO_REGISTRIES_LOCAL_INDEX": f"sparse+{self.server.url}/index/"}
+                     "CARGO_REGISTRIES_LOCAL_INDEX": f"sparse+{self.server.origin}/index/"}
         self.server.files["/index/config.json"] = json.dumps(
-            {"dl": self.server.url + "/crates/{crate}-{version}.crate"}).encode()
+            {"dl": self.server.origin + "/crates/{crate}-{version}.crate"}).encode()
         self.names = [f"part{number}" for number in range(6)]
         for number, name in enumerate(self.names):
             body = tar_gz({
@@ -468,10 +431,7 @@ class Thumbnails(Program):
     def image(self, width):
         """A PNG of noise in blocks."""
         row = b"".join(bytes(self.random.randrange(256) for _ in range(3)) * 16 for _ in range(width // 16 + 1))
-        lines = b"".join(b"\0" + row[: 3 * width] for _ in range(240))
-        chunk = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, 240, 8, 2, 0, 0, 0))
-                + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
+        return png(width, 240, (b"\0" + row[: 3 * width]) * 240, level=-1)
 
     def version(self):
         return "tumbler " + first_line("dpkg-query", "-W", "-f", "${Version}", "tumbler")
@@ -540,21 +500,13 @@ class Apt(Program):
         self.names, listed = [], []
         for number in range(10):
             name = f"part{number}"
-            folder = self.base / "packages" / name
-            (folder / "DEBIAN").mkdir(parents=True)
-            control = (f"Package: {name}\nVersion: 1.0\nArchitecture: all\nMaintainer: a <a@example.org>\n"
-                       "Description: test\n")
-            (folder / "DEBIAN/control").write_text(control)
-            (folder / "usr/share" / name).mkdir(parents=True)
-            (folder / "usr/share" / name / "data").write_bytes(self.blob(4 << number % 4))
-            self.call("dpkg-deb", "--root-owner-group", "--build", str(folder), str(self.base / "package.deb"))
-            body = (self.base / "package.deb").read_bytes()
+            facts = packages.control(name, "1.0", "test")
+            body = packages.deb(self.call, self.base, facts, {f"usr/share/{name}/data": self.blob(4 << number % 4)})
             self.server.files[f"/{name}_1.0_all.deb"] = body
-            listed.append(f"{control}Filename: ./{name}_1.0_all.deb\nSize: {len(body)}\n"
-                          f"SHA256: {hashlib.sha256(body).hexdigest()}\n")
+            listed.append(packages.entry(facts, f"{name}_1.0_all.deb", body))
             self.names.append(name)
         self.server.files["/Packages"] = "\n".join(listed).encode()
-        (self.home / "etc/apt/sources.list").write_text(f"deb [trusted=yes] {self.server.url} ./\n")
+        (self.home / "etc/apt/sources.list").write_text(f"deb [trusted=yes] {self.server.origin} ./\n")
         config = self.base / "apt.conf"
         config.write_text(f'Dir "{self.home}/";\nDir::State::status '
                           f'"{self.home}/var/lib/dpkg/status";\nDir::Bin::dpkg "/usr/bin/dpkg";\n'

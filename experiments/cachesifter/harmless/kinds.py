@@ -32,14 +32,16 @@ def kind_of(path):
         if path.startswith(prefix):
             path = path.removeprefix(prefix)
             break
-    return "/".join(map(_part, path.split("/")))
+    return named(path, PARTS)
 
 
-def _part(part):
-    for pattern, name in PARTS:
-        if found := pattern.fullmatch(part):
-            return found.expand(name)
-    return part
+def named(path, parts):
+    """A path with the names of its parts that differ from file to file."""
+    def name_of(part):
+        found = ((pattern.fullmatch(part), name) for pattern, name in parts)
+        return next((match.expand(name) for match, name in found if match), part)
+
+    return "/".join(map(name_of, path.split("/")))
 
 
 def in_cache(path):
@@ -56,12 +58,12 @@ def _names(constant):
     return re.findall(r'"([^"]+)"', found[1])
 
 
-def _shell(pattern):
+def shell(pattern):
     return re.compile("".join({"*": ".*", "?": "."}.get(part, re.escape(part)) for part in pattern), re.S)
 
 
-NO_CACHE = [_shell(pattern) for pattern in _names("NO_CACHE")]
-PINNED = [_shell(pattern) for pattern in _names("INDEXES")]
+NO_CACHE = [shell(pattern) for pattern in _names("NO_CACHE")]
+PINNED = [shell(pattern) for pattern in _names("INDEXES")]
 DATABASE = re.compile(r".*\.(db|db3|sqlite|sqlite3|sqlitedb)|.+-(journal|wal|shm)|.*-mj[0-9A-F]{6}9[0-9A-F]{2}", re.I)
 
 
@@ -109,6 +111,8 @@ def block_cache(data):
 
 # --- the verdict ---
 
+# The kind of all files that `dropped_by_rule` has.
+RULE = "every file that the rule drops"
 ORDER = ("harmless", "costly", "harmful")
 # Files about others, which browsers write anew and rename. They hold no content.
 REWRITTEN = ("the-real-index", "index.txt", "journal.baj", "snapshot.baf", "cache2/index", "cache2/index.log",

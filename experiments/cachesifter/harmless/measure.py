@@ -14,7 +14,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -22,8 +21,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from apps import testbed
 from browsers import BROWSERS, WorkloadError, installed
-from kinds import block_cache, dropped_by_rule, in_cache, kind_of, urls_of
+from common.rows import json_lines
+from kinds import RULE, block_cache, dropped_by_rule, in_cache, kind_of, urls_of
 from web import Server, Site
 
 FILL_SESSIONS = 3
@@ -35,7 +36,6 @@ STORED = {
     "firefox": ("cookies.sqlite", "places.sqlite", "storage/default/ORIGIN/idb/", "storage/default/ORIGIN/ls/",
                 "storage/default/ORIGIN/fs/", "serviceworker.txt"),
 }
-RULE = "every file that the rule drops"
 FAILURES = (OSError, ValueError, KeyError, RuntimeError, TimeoutError, WorkloadError, subprocess.SubprocessError)
 
 
@@ -48,11 +48,10 @@ def main():
     parser.add_argument("--modes", nargs="+", choices=("between", "running"), default=["between", "running"])
     args = parser.parse_args()
     # The ways to end it are errors here, so that the browser ends and its profile goes.
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    testbed.end_on_signals(testbed.ENDING)
     if not installed(args.browser):
         sys.exit(f"{args.browser} is not installed")
-    done = [json.loads(line) for line in args.trials.read_text().splitlines()] if args.trials.exists() else []
+    done = json_lines(args.trials)
     with tempfile.TemporaryDirectory(prefix="harmless-") as scratch, open(args.trials, "a") as out:
         for seed in args.seeds:
             mine = [trial for trial in done if (trial["browser"], trial["seed"]) == (args.browser, seed)]
@@ -216,7 +215,7 @@ class Seed:
 
     def phase(self, name, problems, browser):
         asked = collections.defaultdict(lambda: [0, 0])
-        for url, _, size in self.server.take():
+        for url, size in self.server.take():
             asked[url][0] += 1
             asked[url][1] += size
         return {"name": name, "asked": asked, "problems": problems, "code": None,

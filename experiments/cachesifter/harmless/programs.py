@@ -25,8 +25,9 @@ from pathlib import Path
 from statistics import median
 
 import caches
+from apps import processes
 from common.pages import fill, markdown, wrapped
-from kinds import DATABASE, NO_CACHE, ORDER, PINNED, ROOT, _shell
+from kinds import DATABASE, NO_CACHE, ORDER, PINNED, ROOT, named, shell
 
 HERE = Path(__file__).resolve().parent
 # Requests of a few bytes more than the deleted ones are no cost.
@@ -43,14 +44,7 @@ PARTS = [(re.compile(pattern), name) for pattern, name in (
 
 
 def kind_of(path):
-    return re.sub(r"(H/)+", "H/", "/".join(map(_part, path.split("/"))))
-
-
-def _part(part):
-    for pattern, name in PARTS:
-        if found := pattern.fullmatch(part):
-            return found.expand(name)
-    return part
+    return re.sub(r"(H/)+", "H/", named(path, PARTS))
 
 
 class Profile:
@@ -60,7 +54,7 @@ class Profile:
         text = (ROOT / f"crates/files/src/sift/profile/{name}.toml").read_text()
         self.about = tomllib.loads(text)
         directories = [at.rstrip("/") for at in self.about["directories"]]
-        self._drop, self._pin = ([_shell(f"{at}/{end}") for at in directories for end in self.about.get(key, [])]
+        self._drop, self._pin = ([shell(f"{at}/{end}") for at in directories for end in self.about.get(key, [])]
                                  for key in ("drop", "pin"))
 
     def drops(self, path):
@@ -184,22 +178,11 @@ class Bench:
                         continue
                     if time.time() - about.st_ctime > EAGER_AGE_S and self.drops(str(path.relative_to(home))):
                         old.append((path, about.st_size))
-            held = opened() if old else ()
+            held = {path for pid in processes.every() for path in processes.opened(pid)} if old else ()
             for path, size in old:
                 if str(path) not in held:
                     path.unlink(missing_ok=True)
                     deleted.append(size)
-
-
-def opened():
-    """The files that a process has open."""
-    paths = set()
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            paths.add(os.readlink(link))
-        except OSError:
-            continue
-    return paths
 
 
 def record(name, seed):

@@ -14,10 +14,9 @@ from statistics import median
 import programs
 from common.pages import fill, item, markdown, wrapped
 from common.rows import json_lines, write_json
-from kinds import ORDER, compared, dropped_by_rule, verdict, worst
+from kinds import ORDER, RULE, compared, dropped_by_rule, verdict, worst
 
 HERE = Path(__file__).resolve().parent
-RULE = "every file that the rule drops"
 EMPTY = hashlib.sha256(b"").hexdigest()
 AMOUNTS = ("one", "third", "all")
 BROWSERS = ("chromium", "firefox")

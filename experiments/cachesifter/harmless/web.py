@@ -6,13 +6,14 @@ stored content that the server does not have.
 """
 
 import hashlib
-import http.server
 import json
 import random
-import struct
 import threading
-import zlib
+import urllib.parse
 from pathlib import Path
+
+from apps import server
+from apps.content import noise
 
 HOSTS = ("news", "shop", "blog")
 PAGES = 2
@@ -72,8 +73,7 @@ class Site:
         return path
 
     def _png(self, width, height):
-        rows = b"".join(b"\0" + self._rng.randbytes(3 * width) for _ in range(height))
-        return _png_of(width, height, rows)
+        return noise(self._rng, width, height, level=1)
 
     def _script(self, host, path, size):
         lines = ["self.made=(self.made||0);"]
@@ -232,13 +232,6 @@ def _sha(body):
     return hashlib.sha256(body).hexdigest()
 
 
-def _png_of(width, height, rows):
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
-
-
 def _leb(number):
     out = bytearray()
     while True:
@@ -274,82 +267,42 @@ def _wasm(rng, functions):
             + section(7, b"\1\3run\0" + _leb(functions)) + section(10, count + b"".join(bodies)))
 
 
-class Server(http.server.ThreadingHTTPServer):
+class Server(server.Server):
     """Serves a site; `take()` returns what was asked since the last call."""
 
-    daemon_threads = True
-    request_queue_size = 64
+    def __init__(self, site):
+        self._site, self._asked, self._lock = site, [], threading.Lock()
+        super().__init__(self._answer, self._note)
 
-    def __init__(self, site, port=0):
-        super().__init__(("127.0.0.1", port), _Handler)
-        self.site = site
-        self.port = self.server_address[1]
-        self._lock = threading.Lock()
-        self._asked = []
-
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self.server_close()
-
-    def handle_error(self, request, client_address):
-        pass  # a browser drops connections when it no longer wants the rest
-
-    def note(self, *request):
+    def _note(self, method, url, status, size, conditional):
+        url = urllib.parse.urlsplit(url)
         with self._lock:
-            self._asked.append(request)
+            self._asked.append((f"{url.hostname}{url.path}", size))
 
     def take(self):
-        """Requests since the last call, as (url without scheme and port, status, bytes)."""
+        """Requests since the last call, as (url without scheme and port, bytes)."""
         with self._lock:
             asked, self._asked = self._asked, []
         return asked
 
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1
-    disable_nagle_algorithm = True
-
-    def do_GET(self):
-        host = self.headers.get("Host", "").partition(":")[0]
-        path = self.path.partition("?")[0]
-        status, headers, body = self._answer(host, path)
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-        self.wfile.flush()
-        self.server.note(f"{host}{path}", status, len(body))
-
-    def _answer(self, host, path):
-        site = self.server.site
+    def _answer(self, host, path, asked):
+        site, path = self._site, path.partition("?")[0]
         if path == "/login":
             cookie = f"secret={site.stored()['http_only']}; HttpOnly; Max-Age=9999999"
             return 200, {"Cache-Control": "no-store", "Set-Cookie": cookie}, b""
         if path == "/who":
-            found = dict(part.strip().partition("=")[::2] for part in self.headers.get("Cookie", "").split(";"))
+            found = dict(part.strip().partition("=")[::2] for part in asked.get("Cookie", "").split(";"))
             return 200, {"Cache-Control": "no-store"}, found.get("secret", "nobody").encode()
         if f"{host}{path}" not in site.resources:
             return 404, {"Cache-Control": "no-store"}, b"not found"
         kind, body = site.resources[f"{host}{path}"]
-        headers = {"Content-Type": kind, "Cache-Control": YEAR, "ETag": f'"{_sha(body)[:16]}"',
-                   "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT", "Accept-Ranges": "bytes"}
-        wanted = self.headers.get("Range", "")
-        if self.headers.get("If-None-Match") == headers["ETag"] and not wanted:
-            return 304, headers, b""
-        if wanted.startswith("bytes="):
-            first, _, last = wanted[6:].partition("-")
-            first, last = int(first), min(int(last or len(body) - 1), len(body) - 1)
-            headers["Content-Range"] = f"bytes {first}-{last}/{len(body)}"
-            return 206, headers, body[first:last + 1]
-        return 200, headers, body
-
-    def log_message(self, *_):
-        pass
-
+        status, headers, rest = server.tagged(body, {
+            "Content-Type": kind, "Cache-Control": YEAR, "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT",
+            "Accept-Ranges": "bytes"}, asked)
+        wanted = asked.get("Range", "")
+        if not wanted.startswith("bytes="):
+            return status, headers, rest
+        first, _, last = wanted[6:].partition("-")
+        first, last = int(first), min(int(last or len(body) - 1), len(body) - 1)
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(body)}"
+        return 206, headers, body[first:last + 1]

@@ -25,6 +25,7 @@ import stage
 from apps import testbed
 from apps.testbed import call
 from common.program import output
+from common.program import run as run_main
 from common.rows import write_dicts
 
 HERE = Path(__file__).resolve().parent
@@ -224,9 +225,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="+", help="some workloads")
     args = parser.parse_args()
-    if os.geteuid():
-        sys.exit("run.sh: it needs root")
-    testbed.end_on_signals()
+    testbed.begin()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, contextlib.ExitStack() as undo:
         folder = Path(folder)
         card = Card(undo, folder)
@@ -278,4 +277,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import stage
 from apps import testbed
+from common.program import run
 from common.rows import write_dicts
 
 HERE = Path(__file__).resolve().parent
@@ -82,9 +83,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--loads", nargs="+", default=list(LOADS))
     args = parser.parse_args()
-    if os.geteuid():
-        sys.exit("run.sh: it needs root")
-    testbed.end_on_signals()
+    testbed.begin()
     watches = ["", "--live", "record --exact"]
     rows = []
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, testbed.memory_group(MEMORY_BYTES) as group, \
@@ -106,4 +105,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import stage
-from apps import testbed
+from apps import processes, testbed
+from common.program import run
 from common.rows import write_json
 
 HERE = Path(__file__).resolve().parent
@@ -20,19 +21,9 @@ MOMENTS = [0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0]
 GRACE_S = 10
 
 
-def descendants(pid):
-    try:
-        children = stage.children_of(pid)
-    except OSError:
-        return []
-    return children + [one for child in children for one in descendants(child)]
-
-
 def alive(pid):
-    try:
-        return stage.read(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    fields = processes.stat(pid)
+    return fields is not None and fields[0] != "Z"
 
 
 def end_at(program, point, number, moment, temporary):
@@ -40,7 +31,7 @@ def end_at(program, point, number, moment, temporary):
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                env={**os.environ, "TMPDIR": str(temporary)})
     time.sleep(moment)
-    pids = [process.pid, *descendants(process.pid)]
+    pids = [process.pid, *processes.below(process.pid)]
     process.send_signal(number)
     process.wait()
     deadline = time.monotonic() + GRACE_S
@@ -64,7 +55,7 @@ def end_at(program, point, number, moment, temporary):
 
 def main():
     args = stage.arguments("ends", __doc__, HERE / "ends.json").parse_args()
-    testbed.end_on_signals()
+    testbed.begin()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, \
             testbed.file_system(Path(folder) / "image", 128 << 20, stage.MOUNT / f"ends-{os.getpid()}") as volume:
         temporary = Path(folder) / "tmp"
@@ -81,4 +72,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -14,10 +14,10 @@ from pathlib import Path
 import stage
 from apps import testbed
 from apps.testbed import call
+from common.program import run
 from common.rows import write_json
 
 HERE = Path(__file__).resolve().parent
-PROJECT = HERE.parent.parent.parent
 FILE_PAGES = 16_384
 PLACES = 400
 READER = f"""
@@ -67,18 +67,15 @@ def fill(volume):
 
 
 def here(program, folder, kind):
-    image, point = folder / "image", stage.MOUNT / "volume"
-    try:
-        with testbed.loop(testbed.image(image, 1 << 30, kind, *(testbed.FILLED if kind == "ext4" else ()))) as device:
-            with testbed.mounted(device, point, kind) as volume:
-                fill(volume)
-            with testbed.mounted(device, point, kind) as volume:
-                found = watch(program, volume)
-            with testbed.mounted(device, point, kind) as volume:
-                found["propose"] = propose(program, volume)
-            return found
-    finally:
-        image.unlink()
+    point = stage.MOUNT / "volume"
+    with testbed.device(folder / "image", 1 << 30, kind) as device:
+        with testbed.mounted(device, point, kind) as volume:
+            fill(volume)
+        with testbed.mounted(device, point, kind) as volume:
+            found = watch(program, volume)
+        with testbed.mounted(device, point, kind) as volume:
+            found["propose"] = propose(program, volume)
+        return found
 
 
 def propose(program, volume):
@@ -96,15 +93,7 @@ def propose(program, volume):
 
 def guest(program, version, kind):
     """Watch in a guest with Debian's kernel while a file is read there. Return what is found."""
-    sys.path.insert(0, str(PROJECT / "checks/readahead"))
-    from record import Refused, _kernel
-    try:
-        kernel = _kernel(version)
-    except Refused as refused:
-        return {"refused": str(refused)}
-    with tempfile.TemporaryDirectory(prefix="live-") as out:
-        out = Path(out)
-        (out / "command").write_text(f"""
+    command = f"""
 dd if=/dev/urandom of=/flash/data bs=1M count=16 status=none; sync
 echo 1 > /proc/sys/vm/drop_caches
 uname -r > /out/kernel
@@ -117,11 +106,13 @@ kill -INT $! 2> /dev/null
 wait $!
 echo $? > /out/ended
 ls /sys/kernel/tracing/instances > /out/instances
-""")
-        environment = {"FLASHSIFT_GUEST_SECONDS": "1500", "FLASHSIFT_GUEST_MEMORY": "1024M", **os.environ}
-        _, printed = testbed.guest(kernel, kind, out, environment)
-        if not (out / "ended").exists():
-            return {"refused": printed[-500:]}
+"""
+    with tempfile.TemporaryDirectory(prefix="live-") as out:
+        out = Path(out)
+        try:
+            testbed.guest(testbed.kernel(version), kind, out, command, 1500, 1024)
+        except RuntimeError as error:
+            return {"refused": str(error)[-500:]}
         text = {name: (out / name).read_text() for name in ("kernel", "said", "json", "ended", "instances", "before",
                                                             "after")}
         sectors = [int(text[name].split()[2]) for name in ("before", "after")]
@@ -136,7 +127,7 @@ def main():
     parser.add_argument("--here", nargs="*", default=["ext4", "xfs", "btrfs"])
     parser.add_argument("--guests", nargs="*", default=["6.1/f2fs", "6.12/ext4", "6.12/f2fs"])
     args = parser.parse_args()
-    testbed.end_on_signals()
+    testbed.begin()
     found = json.loads(args.o.read_text()) if args.o.exists() else {}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         for kind in args.here:
@@ -149,4 +140,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -9,6 +9,7 @@ import time
 from math import comb
 from pathlib import Path
 
+from apps import processes
 from common.program import parser
 
 MOUNT = Path("/mnt/flashsift-live")
@@ -33,10 +34,6 @@ def cpu_seconds(pid):
         with contextlib.suppress(OSError):
             total += int(read(schedstat).split()[0])
     return total / 1e9
-
-
-def children_of(pid):
-    return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()]
 
 
 class Live:
@@ -77,7 +74,7 @@ class Live:
         return self
 
     def pids(self):
-        return [self._process.pid, *children_of(self._process.pid)]
+        return [self._process.pid, *processes.below(self._process.pid)]
 
     def _recording(self):
         recorders = tuple(f"flashsift-{pid}-" for pid in self.pids()[1:])
