@@ -659,7 +659,8 @@ fn var_log_is_a_mount_from_boot_on() {
             "set -eu
             shopt -s nullglob
             for package in {fetched}/{{rsyslog,nginx,logrotate}}/*.deb; do
-              dpkg-deb -x $package /
+              # `dpkg-deb -x` would put a directory in the place of the link /lib.
+              dpkg-deb --fsys-tarfile $package | tar -x --keep-directory-symlink -C /
             done
             mkdir -p /flash/log/{{journal,nginx}} /etc/systemd/journald.conf.d
             mount --bind /flash/log /var/log
