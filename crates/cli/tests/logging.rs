@@ -1,5 +1,6 @@
 //! Messages go to standard error or to the journal, as `-v`, `-q` and `JOURNAL_STREAM` say.
 
+use flashsift_testbed::is_root;
 use rustix::{
     mount::{MountFlags, MountPropagationFlags, mount, mount_change},
     thread::UnshareFlags,
@@ -141,10 +142,8 @@ fn with_journal(mut command: Command) -> (Output, Vec<String>) {
 // Promises: Command line 7.
 #[test]
 fn a_service_logs_to_the_journal_with_levels() {
-    if !rustix::process::geteuid().is_root() {
-        return println!(
-            "SKIPPED a_service_logs_to_the_journal_with_levels: a mount namespace needs root"
-        );
+    if !is_root("a mount namespace") {
+        return;
     }
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path());

@@ -54,7 +54,7 @@ fn every_kind_of_trace_is_described() {
         "pixel6a_slideshow.csv.gz",
         "cloudphysics.oracleGeneral.bin.zst",
     ] {
-        traces.extend(shared("describe::every_trace", file));
+        traces.extend(shared(file));
     }
     for trace in traces {
         check(&trace);
@@ -189,7 +189,7 @@ fn recency_is_lru() {
     let synth = dir.path().join("mixed.parquet").to_str().unwrap().to_owned();
     run(&["synth", "mixed", "--requests", "50k", "--pages", "5k", "-o", &synth]);
     let others = ["weboffice.sectors.txt.xz", "pixel6a_slideshow.csv.gz"];
-    let others = others.iter().filter_map(|file| shared("describe::recency_is_lru", file));
+    let others = others.iter().filter_map(|file| shared(file));
     for trace in others.chain([synth]) {
         let ranks = &described(&trace)["reaccess"]["ranks"];
         let frames = "1,2,4,8,16,32,64,128,256,512,1024,2048,4096";

@@ -88,9 +88,7 @@ fn every_device_fills_every_column() {
 
 #[test]
 fn the_facebook_trace_fills_every_column() {
-    let Some(trace) = shared("the_facebook_trace_fills_every_column", "facebook.mobigen.xz") else {
-        return;
-    };
+    let Some(trace) = shared("facebook.mobigen.xz") else { return };
     every_column(&trace, &["--policy", "lru,clock,fab,mglru", "--memory", "1M,4M"]);
 }
 

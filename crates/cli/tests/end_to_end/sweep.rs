@@ -2,6 +2,7 @@
 //! Python package inject faults.
 
 use super::{flashsift, repository};
+use flashsift_testbed::skip;
 use std::path::{Path, PathBuf};
 
 /// Files of results below the folder of a sweep.
@@ -19,8 +20,7 @@ fn results(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_sweep_writes_its_dataset_once() {
     let Some(python) = std::env::var_os("FLASHSIFT_PYTHON") else {
-        println!("SKIPPED a_sweep_writes_its_dataset_once: FLASHSIFT_PYTHON names no Python");
-        return;
+        return skip("FLASHSIFT_PYTHON names no Python");
     };
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out");
