@@ -5,6 +5,7 @@ use flashsift_events::event::OpenId;
 use flashsift_mount::{
     Access, Attr, Caller, Changes, Clock, Config, Errno, Fs, Ino, ROOT, Step, Store, WriteBackError,
 };
+use flashsift_testbed::skip;
 use rustix::fs::{OFlags, RenameFlags};
 use std::{
     ffi::OsStr,
@@ -450,7 +451,7 @@ fn chattr(path: &Path, flag: &str) -> bool {
     let done = Command::new("chattr").arg(flag).arg(path).output();
     let done = done.is_ok_and(|output| output.status.success());
     if !done {
-        eprintln!("skipped: chattr {flag} needs root and a file system that knows it");
+        skip::<()>(format_args!("chattr {flag} needs root and a file system that knows it"));
     }
     done
 }
