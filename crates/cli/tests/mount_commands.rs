@@ -2,7 +2,8 @@
 
 use crate::places::Places;
 use flashsift_testbed::{
-    Disk, FileSystem, Loop, is_mounted, mount, or_skip, output, skip, unmount, unmount_lazily,
+    Disk, FileSystem, Loop, ended, is_mounted, mount, or_skip, output, skip, unmount,
+    unmount_lazily,
 };
 use serde_json::Value;
 use std::{
@@ -1323,9 +1324,7 @@ fn only_their_owner_may_use_flashsifts_own_files() {
     let refused = || {
         let mut trial = Command::new(FLASHSIFT);
         trial.args(["sift", "trial", "--for", "6d"]).arg(&backing).env("XDG_STATE_HOME", &state);
-        let output = trial.output().unwrap();
-        assert_eq!(output.status.code(), Some(1));
-        text(output.stderr)
+        ended(&mut trial, 1).1
     };
     let says = refused();
     let place = trials.display();

@@ -1,6 +1,6 @@
 //! `flashsift record` as people run it: ended, killed, without rights.
 
-use flashsift_testbed::{Disk, FileSystem, is_root, or_skip, output, skip, started};
+use flashsift_testbed::{Disk, FileSystem, ended, is_root, or_skip, output, skip, started};
 use std::{
     io::{BufReader, Read},
     os::unix::{fs::PermissionsExt, process::CommandExt},
@@ -55,9 +55,7 @@ fn instances(all: &Path, child: &Child) -> usize {
 }
 
 fn described(trace: &Path) -> String {
-    let output = Command::new(FLASHSIFT).arg("describe").arg(trace).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    ended(Command::new(FLASHSIFT).arg("describe").arg(trace), 0).0
 }
 
 // Promises: Record 8.

@@ -2,6 +2,7 @@
 //! trace.
 
 use super::{cells, number, repository, run, shared};
+use flashsift_testbed::ended;
 use serde_json::Value;
 use std::{fs, path::PathBuf};
 use tempfile::tempdir;
@@ -293,11 +294,9 @@ fn bad_input_is_refused() {
         (vec![sample(), "--top".into(), "0".into()], 2, "at least 1"),
         (vec![], 2, "TRACE"),
     ] {
-        let output = super::flashsift().arg("describe").args(&args).output().unwrap();
-        let says = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {says}");
+        let (out, says) = ended(super::flashsift().arg("describe").args(&args), code);
         assert!(says.contains(words), "{args:?}: {says:?} lacks {words:?}");
-        assert!(output.stdout.is_empty(), "{args:?}");
+        assert!(out.is_empty(), "{args:?}");
     }
     assert!(!PathBuf::from(path("absent")).exists());
 }

@@ -3,7 +3,7 @@
 
 use super::{Counted, Device};
 use flashsift_events::page::PAGE_BYTES;
-use flashsift_testbed::{or_skip, started};
+use flashsift_testbed::{ended, or_skip, started};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -243,9 +243,8 @@ fn programs_and_files_are_charged_what_they_write() {
     }
     let mut describe = Command::new(FLASHSIFT);
     describe.arg("describe").arg(&trace).args(["--json", "--top", "99", "--metadata", "ext4"]);
-    let output = describe.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let described: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (out, _) = ended(&mut describe, 0);
+    let described: Value = serde_json::from_str(&out).unwrap();
     let section = &described["reached_flash"];
 
     let by_program = data_bytes(section, "programs", "program");

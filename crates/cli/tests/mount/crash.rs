@@ -5,7 +5,7 @@
 use super::{
     FLASHSIFT, KIB, LATE, Mounted, Tree, bytes, create, directory, model::Model, run, tree,
 };
-use flashsift_testbed::{has, skip, started, test_name};
+use flashsift_testbed::{ended, has, skip, started, test_name};
 use rustix::fs::RenameFlags;
 use std::{
     collections::BTreeMap,
@@ -658,8 +658,6 @@ fn one_daemon_has_a_backing() {
     fs::create_dir(&second).unwrap();
     let mut command = Command::new(FLASHSIFT);
     command.arg("mount").args([mounted.ext4.backing(), second]).arg("--foreground");
-    let output = command.output().unwrap();
-    let messages = super::text(output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{messages}");
+    let (_, messages) = ended(&mut command, 1);
     assert!(messages.contains("backing"), "{messages}");
 }

@@ -1,7 +1,7 @@
 //! Names, rights and what the kernel tells of files: as on any file system of Linux.
 
 use super::{Ext4, KIB, LATE, MIB, Mounted, bytes, create, directory, run, text, tree};
-use flashsift_testbed::skip;
+use flashsift_testbed::{ended, skip};
 use rustix::{
     fs::{
         AtFlags, FallocateFlags, FlockOperation, IFlags, Mode, OFlags, SeekFrom, StatxFlags,
@@ -311,8 +311,7 @@ fn an_access_list_set_from_outside_the_group_clears_setgid() {
                 fs::set_permissions(path, super::mode(mode)).unwrap();
                 let mut command = Command::new(user[0]);
                 command.args(&user[1..]).args(["setfacl", "-m", "m::rwx"]).arg(path);
-                let output = command.output().unwrap();
-                assert!(output.status.success(), "{user:?}: {}", text(output.stderr));
+                ended(&mut command, 0);
                 let list = fs::metadata(path).unwrap().mode();
                 match name {
                     "folder" => fs::remove_dir(path).unwrap(),
@@ -918,8 +917,7 @@ fn in_place_the_directory_is_its_own_backing() {
     fs::create_dir(&place).unwrap();
     fs::write(place.join("old"), "old").unwrap();
     let mut command = Command::new(super::FLASHSIFT);
-    let output = command.arg("mount").args([&place, &place]).args(LATE).output().unwrap();
-    assert!(output.status.success(), "{}", text(output.stderr));
+    ended(command.arg("mount").args([&place, &place]).args(LATE), 0);
     // Without --foreground it returns once mounted.
     assert!(super::is_mounted(&place));
     let seen = fs::read(place.join("old")).unwrap();

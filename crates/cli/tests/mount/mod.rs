@@ -17,7 +17,7 @@ mod write_back;
 
 use crate::places::Places;
 use flashsift_testbed::{
-    FileSystem, is_mounted, loop_of, mount, or_skip, skip, unmount, unmount_lazily, until,
+    FileSystem, ended, is_mounted, loop_of, mount, or_skip, skip, unmount, unmount_lazily, until,
 };
 use rustix::{
     fs::{Mode, OFlags, inotify},
@@ -350,9 +350,7 @@ fn text(bytes: Vec<u8>) -> String {
 
 /// Runs a program; panics with its words unless it succeeds.
 fn run(program: &str, arguments: &[&Path]) {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    let messages = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}: {messages}", output.status);
+    ended(Command::new(program).args(arguments), 0);
 }
 
 /// Whether this is a temporary name of flashsift in a directory of applications.
