@@ -76,20 +76,24 @@ impl Bed {
         options: &[&str],
     ) -> anyhow::Result<Flashsift> {
         let mountpoint = self.path(mountpoint);
+        let mounted = Mounted::owner(&mountpoint);
         run(Command::new(FLASHSIFT)
             .arg("mount")
             .args([&self.path(backing), &mountpoint])
             .args(["--budget", "2GiB"])
             .args(options))?;
-        Ok(Flashsift(mountpoint))
+        Ok(Flashsift { mountpoint, _mounted: mounted })
     }
 }
 
-pub(crate) struct Flashsift(PathBuf);
+pub(crate) struct Flashsift {
+    mountpoint: PathBuf,
+    _mounted: Mounted,
+}
 
 impl Drop for Flashsift {
     fn drop(&mut self) {
-        let _ = run(Command::new(FLASHSIFT).arg("unmount").arg(&self.0));
+        let _ = run(Command::new(FLASHSIFT).arg("unmount").arg(&self.mountpoint));
     }
 }
 

@@ -68,11 +68,8 @@ fn ended(command: impl Fn() -> Command) -> Option<Output> {
 
 /// Whether twins are possible here; prints a line if not.
 fn possible() -> bool {
-    let possible = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
-    if !possible {
-        skip::<()>("it needs root and loop devices");
-    }
-    possible
+    rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists()
+        || skip("it needs root and loop devices")
 }
 
 /// `data=journal` writes all data twice. An equal arm shows no such difference.

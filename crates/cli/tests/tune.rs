@@ -349,11 +349,8 @@ fn instances(child: &Child) -> usize {
 
 /// Whether the kernel counts pages; otherwise the test is skipped.
 fn counts_pages() -> bool {
-    let counts = Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists();
-    if !counts {
-        skip::<()>("the kernel has no mm_filemap_get_pages, or tracefs is elsewhere");
-    }
-    counts
+    Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists()
+        || skip("the kernel has no mm_filemap_get_pages, or tracefs is elsewhere")
 }
 
 /// Begins to watch, and waits until it does.

@@ -56,11 +56,8 @@ impl Bed {
 /// removed, even by root. Returns whether the file system supports it.
 fn forbid(dir: &Path, flag: &str) -> bool {
     let done = Command::new("chattr").arg(flag).arg(dir).output();
-    let done = done.is_ok_and(|output| output.status.success());
-    if !done {
-        skip::<()>(format_args!("chattr {flag} needs root and a file system that knows it"));
-    }
-    done
+    done.is_ok_and(|output| output.status.success())
+        || skip(format_args!("chattr {flag} needs root and a file system that knows it"))
 }
 
 /// A file has names in three directories, and the last directory takes none. The names that BACKING

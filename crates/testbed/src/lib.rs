@@ -26,7 +26,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Prints the reason for which the test that runs is skipped, or a part of it. Returns what the
-/// test or its bed returns then: nothing.
+/// test, its bed or a question for the bed returns then: nothing, `None`, `false`.
 pub fn skip<T: Default>(why: impl Display) -> T {
     println!("SKIPPED {}: {why}", test_name());
     T::default()
@@ -45,11 +45,7 @@ pub fn or_skip<T>(made: Result<T, String>) -> Option<T> {
 
 /// Whether root runs this; otherwise the test is skipped, since `what` needs root.
 pub fn is_root(what: &str) -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
-        skip::<()>(format_args!("{what} needs root"));
-    }
-    is_root
+    rustix::process::geteuid().is_root() || skip(format_args!("{what} needs root"))
 }
 
 /// Whether a program is installed.

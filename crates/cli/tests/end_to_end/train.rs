@@ -6,11 +6,8 @@ use std::{ffi::OsString, process::Output};
 
 /// Returns Python with the package, as `make test` names it. Otherwise the test is skipped.
 fn python() -> Option<OsString> {
-    let found = std::env::var_os("FLASHSIFT_PYTHON");
-    if found.is_none() {
-        skip::<()>("FLASHSIFT_PYTHON names no Python with the package flashsift");
-    }
-    found
+    std::env::var_os("FLASHSIFT_PYTHON")
+        .or_else(|| skip("FLASHSIFT_PYTHON names no Python with the package flashsift"))
 }
 
 fn said(output: &Output) -> String {

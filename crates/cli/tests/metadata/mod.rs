@@ -211,11 +211,8 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
 
 /// Whether devices can be mounted and traced here; otherwise the test is skipped.
 fn may_run() -> bool {
-    let has_tracefs = Path::new(TRACEFS).join("instances").exists();
-    match is_root("mounting and tracing") {
-        true if !has_tracefs => skip("tracefs is not mounted"),
-        is_root => is_root,
-    }
+    let has_tracefs = || Path::new(TRACEFS).join("instances").exists();
+    is_root("tracing a mount") && (has_tracefs() || skip("tracefs is not mounted"))
 }
 
 /// Performs a history on a real ext4. The pages of its journal and metadata are within a tenth of
