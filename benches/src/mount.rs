@@ -2,7 +2,8 @@
 //! does nothing, and with passthrough file systems on the PATH.
 
 use crate::{FLASHSIFT, Report, median};
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use flashsift_testbed::{FileSystem, Mounted, has, output};
 use fuser::{
     FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
     LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request,
@@ -10,7 +11,6 @@ use fuser::{
 use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
-    io::ErrorKind,
     os::unix::{ffi::OsStrExt, fs::FileExt},
     path::{Path, PathBuf},
     process::Command,
@@ -41,20 +41,18 @@ pub(crate) fn report(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
 
 /// An ext4 on a loop device; one directory is BACKING, another is used without a mount.
 pub(crate) struct Bed {
+    _mounted: Mounted,
     dir: tempfile::TempDir,
 }
 
 impl Bed {
     pub(crate) fn new() -> anyhow::Result<Bed> {
         let dir = tempfile::tempdir_in("target")?;
-        let bed = Bed { dir };
-        File::create(bed.path("image"))?.set_len(4 << 30)?;
-        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(bed.path("image")))?;
-        fs::create_dir(bed.path("ext4"))?;
-        run(Command::new("mount")
-            .args(["-o", "loop"])
-            .arg(bed.path("image"))
-            .arg(bed.path("ext4")))?;
+        let (image, ext4) = (dir.path().join("image"), dir.path().join("ext4"));
+        FileSystem::new("ext4", 4 << 30).make(&image).map_err(anyhow::Error::msg)?;
+        fs::create_dir(&ext4)?;
+        let mounted = Mounted::new(&["-o", "loop"], &image, &ext4).map_err(anyhow::Error::msg)?;
+        let bed = Bed { _mounted: mounted, dir };
         for name in ["ext4/native", "ext4/backing", "mount", "nothing"] {
             fs::create_dir(bed.path(name))?;
         }
@@ -66,7 +64,7 @@ impl Bed {
     }
 
     /// Mounts BACKING until the result is dropped.
-    fn mount(&self, settle_after: &str) -> anyhow::Result<Mounted> {
+    fn mount(&self, settle_after: &str) -> anyhow::Result<Flashsift> {
         self.mount_at("ext4/backing", "mount", &["--settle-after", settle_after])
     }
 
@@ -76,35 +74,31 @@ impl Bed {
         backing: &str,
         mountpoint: &str,
         options: &[&str],
-    ) -> anyhow::Result<Mounted> {
+    ) -> anyhow::Result<Flashsift> {
         let mountpoint = self.path(mountpoint);
+        let mounted = Mounted::owner(&mountpoint);
         run(Command::new(FLASHSIFT)
             .arg("mount")
             .args([&self.path(backing), &mountpoint])
             .args(["--budget", "2GiB"])
             .args(options))?;
-        Ok(Mounted(mountpoint))
+        Ok(Flashsift { mountpoint, _mounted: mounted })
     }
 }
 
-impl Drop for Bed {
-    fn drop(&mut self) {
-        let _ = run(Command::new("umount").arg(self.path("ext4")));
-    }
+pub(crate) struct Flashsift {
+    mountpoint: PathBuf,
+    _mounted: Mounted,
 }
 
-pub(crate) struct Mounted(PathBuf);
-
-impl Drop for Mounted {
+impl Drop for Flashsift {
     fn drop(&mut self) {
-        let _ = run(Command::new(FLASHSIFT).arg("unmount").arg(&self.0));
+        let _ = run(Command::new(FLASHSIFT).arg("unmount").arg(&self.mountpoint));
     }
 }
 
 fn run(command: &mut Command) -> anyhow::Result<()> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
+    output(command).map(drop).map_err(anyhow::Error::msg)
 }
 
 /// Pseudo-random offsets, the same in each round.
@@ -375,6 +369,7 @@ const RIVALS: [(&str, &[&str], &str); 2] = [
 struct Rival {
     what: &'static str,
     mountpoint: PathBuf,
+    _mounted: Mounted,
 }
 
 impl Rival {
@@ -382,11 +377,7 @@ impl Rival {
         (program, options, what): &(&str, &[&str], &'static str),
         bed: &Bed,
     ) -> anyhow::Result<Option<Rival>> {
-        if Command::new(program)
-            .arg("--help")
-            .output()
-            .is_err_and(|why| why.kind() == ErrorKind::NotFound)
-        {
+        if !has(program) {
             return Ok(None);
         }
         let (below, mountpoint) = (bed.path("ext4").join(program), bed.path(program));
@@ -394,14 +385,9 @@ impl Rival {
         fs::create_dir(&mountpoint)?;
         // They return when they are mounted, and resolve both names from the root directory.
         let (below, mountpoint) = (below.canonicalize()?, mountpoint.canonicalize()?);
+        let mounted = Mounted::owner(&mountpoint);
         run(Command::new(program).args(*options).args([&below, &mountpoint]))?;
-        Ok(Some(Rival { what, mountpoint }))
-    }
-}
-
-impl Drop for Rival {
-    fn drop(&mut self) {
-        let _ = run(Command::new("umount").arg(&self.mountpoint));
+        Ok(Some(Rival { what, mountpoint, _mounted: mounted }))
     }
 }
 

@@ -1,21 +1,20 @@
 //! One side of a row: a fresh file system on a loop device of its own, with the layer over it.
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use flashsift_events::event::{About, Event};
 use flashsift_files::bound::Bound;
+use flashsift_testbed::{FileSystem as Made, Loop, Mounted, has, output};
 use flashsift_traces::{
     events::Sink,
     open::{self, Limits},
 };
 use std::{
-    ffi::OsStr,
     fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
     io::ErrorKind,
     path::{Path, PathBuf},
     process::Command,
-    thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// A file system on which flashsift is measured.
@@ -140,8 +139,7 @@ impl Side {
         if self == Side::Eatmydata && run(Command::new("eatmydata").arg("true")).is_err() {
             return Some("eatmydata is not installed");
         }
-        let no_xfs = self.is_xfs() && run(Command::new("mkfs.xfs").arg("-V")).is_err();
-        no_xfs.then_some("xfsprogs is not installed")
+        (self.is_xfs() && !has("mkfs.xfs")).then_some("xfsprogs is not installed")
     }
 }
 
@@ -172,14 +170,12 @@ pub(super) struct WritesShown {
 /// A loop device with a file system on it.
 pub(super) struct Bed {
     pub(super) side: Side,
+    /// In order.
+    mounted: Vec<Mounted>,
     dir: tempfile::TempDir,
-    /// Open, so that the device stays until its counts are read.
-    _device: File,
-    device: PathBuf,
+    device: Loop,
     file_system: FileSystem,
     before: [u64; 2],
-    /// Directories with a mount, in order.
-    mounted: Vec<PathBuf>,
     attached: Instant,
 }
 
@@ -192,42 +188,27 @@ impl Bed {
     ) -> anyhow::Result<Bed> {
         let dir = tempfile::tempdir_in(dir)?;
         let image = dir.path().join("image");
-        File::create(&image)?.set_len(bytes)?;
-        match file_system {
-            FileSystem::Ext4 if side.is_xfs() => {
-                run(Command::new("mkfs.xfs").arg("-q").arg(&image))?;
-            }
-            FileSystem::Ext4 => {
-                let mut mkfs = Command::new("mkfs.ext4");
-                // Otherwise a kernel thread initialises tables while the row is measured.
-                mkfs.args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]);
-                if side == Side::FastCommit {
-                    mkfs.args(["-O", "fast_commit"]);
-                }
-                run(mkfs.arg(&image))?;
-            }
-            FileSystem::F2fs => {
-                run(Command::new("mkfs.f2fs").args(["-q", "-f"]).arg(&image))?;
-            }
-        }
-        // Direct, so that no content is in the page cache twice; not every file system can.
-        let losetup = |direct: &str| {
-            run(Command::new("losetup").args(["--find", "--show"]).arg(direct).arg(&image))
+        // Otherwise a kernel thread initialises tables while the row is measured.
+        const AT_ONCE: [&str; 2] = ["-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        let options: &[&str] = match side {
+            _ if kind(side, file_system) != "ext4" => &[],
+            Side::FastCommit => &[AT_ONCE[0], AT_ONCE[1], "-O", "fast_commit"],
+            _ => &AT_ONCE,
         };
-        let device = losetup("--direct-io=on").or_else(|_| losetup("--direct-io=off"))?;
-        let device = PathBuf::from(device.trim());
-        let held = File::open(&device)?;
-        // While the device is open, this only makes it detach with its last user.
-        run(Command::new("losetup").arg("--detach").arg(&device))?;
+        let made = Made::new(kind(side, file_system), bytes).with(options);
+        made.make(&image).map_err(anyhow::Error::msg)?;
+        // Direct, so that no content is in the page cache twice; not every file system can.
+        let device = Loop::new(&image, &["--direct-io=on"])
+            .or_else(|_| Loop::new(&image, &["--direct-io=off"]))
+            .map_err(anyhow::Error::msg)?;
         fs::remove_file(&image)?;
         let mut bed = Bed {
             side,
+            mounted: Vec::new(),
             dir,
-            _device: held,
             device,
             file_system,
             before: [0; 2],
-            mounted: Vec::new(),
             attached: Instant::now(),
         };
         for name in ["fs", "over", "scratch"] {
@@ -235,7 +216,7 @@ impl Bed {
         }
         let is_slow_to_commit = matches!(side, Side::Commit300 | Side::Expire300);
         let options = if is_slow_to_commit { "commit=300" } else { "defaults" };
-        bed.mount(&["-t", bed.kind(), "-o", options], bed.device.clone(), "fs")?;
+        bed.mount_device(options)?;
         for name in ["fs/files", "fs/beside", "fs/upper", "fs/work"] {
             fs::create_dir(bed.path(name))?;
         }
@@ -256,16 +237,15 @@ impl Bed {
         self.dir.path().join(name)
     }
 
-    fn mount(&mut self, options: &[&str], what: impl AsRef<OsStr>, at: &str) -> anyhow::Result<()> {
-        let at = self.path(at);
-        run(Command::new("mount").args(options).arg(what.as_ref()).arg(&at))?;
-        self.mounted.push(at);
+    fn mount(&mut self, options: &[&str], what: &str, at: &str) -> anyhow::Result<()> {
+        let mounted = Mounted::new(options, what, &self.path(at));
+        self.mounted.push(mounted.map_err(anyhow::Error::msg)?);
         Ok(())
     }
 
-    /// The type of its file system.
-    fn kind(&self) -> &'static str {
-        if self.side.is_xfs() { "xfs" } else { self.file_system.name() }
+    fn mount_device(&mut self, options: &str) -> anyhow::Result<()> {
+        let device = self.device.node().to_owned();
+        self.mount(&["-t", kind(self.side, self.file_system), "-o", options], &device, "fs")
     }
 
     fn is_flashsift(&self) -> bool {
@@ -335,8 +315,7 @@ impl Bed {
         measured.written_bytes = (after[0] - self.before[0]) * 512;
         measured.flushes = after[1] - self.before[1];
         if hash {
-            let device = self.device.clone();
-            self.mount(&["-t", self.kind(), "-o", "ro"], device, "fs")?;
+            self.mount_device("ro")?;
             let files = if self.side == Side::Volatile { "fs/upper" } else { "fs/files" };
             measured.tree = tree(&self.path(files))?;
             self.unmount_last()?;
@@ -347,36 +326,27 @@ impl Bed {
         Ok(measured)
     }
 
-    /// A program that has just ended may hold a mount for a moment longer.
     fn unmount_last(&mut self) -> anyhow::Result<()> {
-        let Some(at) = self.mounted.pop() else { return Ok(()) };
-        let began = Instant::now();
-        loop {
-            match run(Command::new("umount").arg(&at)) {
-                Ok(_) => return Ok(()),
-                Err(error) if began.elapsed() > Duration::from_secs(20) => return Err(error),
-                Err(_) => thread::sleep(Duration::from_millis(100)),
-            }
-        }
+        let last = self.mounted.pop().map_or(Ok(()), Mounted::unmount);
+        last.map_err(anyhow::Error::msg)
     }
 
     /// Returns written sectors and flush requests so far.
     fn counts(&self) -> anyhow::Result<[u64; 2]> {
-        let name = self.device.file_name().context("a device has a name")?;
-        let text = fs::read_to_string(Path::new("/sys/block").join(name).join("stat"))?;
-        let fields: Vec<&str> = text.split_whitespace().collect();
+        let fields = self.device.stat();
         // Fields 7 and 16 of Documentation/block/stat.rst.
-        let field = |at: usize| -> anyhow::Result<u64> {
-            Ok(fields.get(at).context("this kernel does not count flushes")?.parse()?)
-        };
+        let field = |at: usize| fields.get(at).copied().context("this kernel counts no flushes");
         Ok([field(6)?, field(15)?])
     }
 }
 
+/// The type of a side's file system.
+fn kind(side: Side, file_system: FileSystem) -> &'static str {
+    if side.is_xfs() { "xfs" } else { file_system.name() }
+}
+
 pub(super) fn run(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.output().with_context(|| format!("{command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?)
+    output(command).map_err(anyhow::Error::msg)
 }
 
 /// Only this file system, as other rows run at the same time.

@@ -1,8 +1,9 @@
 //! Rows on F2FS in an emulated guest, where this machine's kernel has no F2FS. The guest runs
 //! Debian's kernel, which `make setup` unpacks for tests.
 
-use super::{Options, bed::run, rows::Row};
+use super::{Options, rows::Row};
 use anyhow::{Context, ensure};
+use flashsift_testbed::has;
 use std::{env, fs, path::Path, process::Command};
 
 const BOOT: &str = "crates/cli/tests/guest/boot";
@@ -15,11 +16,7 @@ pub(super) fn cannot_run() -> Option<String> {
             return Some(format!("{file} is missing"));
         }
     }
-    let missing = ["qemu-system-x86_64", "mkfs.f2fs"].into_iter().find(|program| {
-        let mut which = Command::new("sh");
-        run(which.args(["-c", &format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}")]))
-            .is_err()
-    });
+    let missing = ["qemu-system-x86_64", "mkfs.f2fs"].into_iter().find(|name| !has(name));
     missing.map(|program| format!("{program} is not installed"))
 }
 

@@ -1,8 +1,7 @@
 //! `flashsift doctor` on a staged machine: programs of known rates on an ext4 of their own.
 
-use crate::{
-    places::{make_image, mount_image, output, skip},
-    started::started,
+use flashsift_testbed::{
+    Disk, FileSystem, is_root, or_skip, output, skip, started, unmount_lazily,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -143,46 +142,39 @@ impl Drop for Running {
 
 /// An ext4 on a loop device with programs to run on it.
 struct Stage {
-    folder: tempfile::TempDir,
+    disk: Disk,
     mountpoint: PathBuf,
 }
 
 impl Stage {
     /// `None`, with the reason printed, where it cannot be watched.
-    fn of_test(test: &str, folder: &str) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            return skip(test, "watching a machine needs root");
+    fn of_test(folder: &str) -> Option<Self> {
+        if !is_root("watching a machine") {
+            return None;
         }
         if !Path::new("/sys/kernel/tracing/events/ext4").exists() {
-            return skip(test, "tracefs does not show ext4's tracepoints");
+            return skip("tracefs does not show ext4's tracepoints");
         }
-        match Self::new(folder) {
-            Ok(stage) => Some(stage),
-            Err(why) => skip(test, &why),
-        }
+        or_skip(Self::new(folder))
     }
 
     fn new(folder: &str) -> Result<Self, String> {
-        let folder = tempfile::tempdir_in(folder).map_err(|error| error.to_string())?;
-        let image = folder.path().join("image");
-        make_image(&image, 512 << 20, &["mkfs.ext4", "-q", "-F"])?;
-        let mountpoint = folder.path().join("m");
-        fs::create_dir(&mountpoint).unwrap();
-        mount_image(&image, "ext4", "loop,noinit_itable", &mountpoint)?;
+        let mut disk = Disk::below(Path::new(folder), &FileSystem::new("ext4", 512 << 20))?;
+        disk.mount("ext4", "noinit_itable")?;
         let python = output(Command::new("realpath").arg("/usr/bin/python3"))?;
-        let python = String::from_utf8(python).unwrap();
         for name in ["logger", "app", "bulk", "browser", "mariadbd", "keeper"] {
             // The kernel names a process by the file that it runs.
-            std::os::unix::fs::symlink(python.trim(), folder.path().join(name)).unwrap();
+            std::os::unix::fs::symlink(python.trim(), disk.path(name)).unwrap();
         }
+        let mountpoint = disk.point();
         for directory in ["var/log", "home/app", "data", "home/.cache/web"] {
             fs::create_dir_all(mountpoint.join(directory)).unwrap();
         }
-        Ok(Self { folder, mountpoint })
+        Ok(Self { disk, mountpoint })
     }
 
     fn run(&self, name: &str, script: &str, path: &str, numbers: &[u64]) {
-        let mut command = Command::new(self.folder.path().join(name));
+        let mut command = Command::new(self.disk.path(name));
         command.args(["-c", script]).arg(self.mountpoint.join(path));
         command.args(numbers.iter().map(u64::to_string));
         output(&mut command).unwrap();
@@ -190,7 +182,7 @@ impl Stage {
 
     /// Starts a program that writes such a file and syncs it.
     fn syncs(&self, name: &str, path: &str, head: &str) -> Running {
-        let mut command = Command::new(self.folder.path().join(name));
+        let mut command = Command::new(self.disk.path(name));
         let file = self.mountpoint.join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         Running::new(command.args(["-c", SYNCER]).arg(file).arg(head))
@@ -199,10 +191,7 @@ impl Stage {
     /// Bytes that its device has written, after all that waits was written.
     fn written_bytes(&self) -> u64 {
         output(Command::new("sync").arg("-f").arg(&self.mountpoint)).unwrap();
-        let dev = self.mountpoint.metadata().unwrap().dev();
-        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-        let counters = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).unwrap();
-        counters.split_whitespace().nth(6).unwrap().parse::<u64>().unwrap() * 512
+        self.disk.device().stat()[6] * 512
     }
 
     fn run_all(&self) {
@@ -210,12 +199,6 @@ impl Stage {
         self.run("app", APP, "home/app/data.db", &[TRANSACTIONS]);
         self.run("bulk", BULK, "data/large", &[BULK_PAGES]);
         self.run("browser", CACHE, "home/.cache/web", &[CACHED_FILES, CACHED_PAGES]);
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.mountpoint).stderr(Stdio::null()).status();
     }
 }
 
@@ -270,10 +253,9 @@ fn near(found: &Value, expected: u64, what: &str) {
 // Promises: Doctor 1, Doctor 2.
 #[test]
 fn writers_are_named_with_their_rates_and_remedies() {
-    const NAME: &str = "writers_are_named_with_their_rates_and_remedies";
     // Files in /tmp would be temporary ones.
-    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
-    let report = stage.folder.path().join("doctor.html");
+    let Some(stage) = Stage::of_test("/var") else { return };
+    let report = stage.disk.path("doctor.html");
     let said = examined(&stage.mountpoint, &report, || stage.run_all());
 
     let programs: Vec<&str> = said["writers"]
@@ -314,7 +296,7 @@ fn writers_are_named_with_their_rates_and_remedies() {
     }
     let database = stage.mountpoint.join("home/app/data.db");
     let mode = output(Command::new("sqlite3").arg(&database).arg("pragma journal_mode")).unwrap();
-    assert_eq!(mode, b"delete\n", "the doctor changes nothing");
+    assert_eq!(mode, "delete\n", "the doctor changes nothing");
 }
 
 /// `eatmydata mariadbd` was proposed at the price of 30 s of data, and `eatmydata` for programs on
@@ -322,16 +304,15 @@ fn writers_are_named_with_their_rates_and_remedies() {
 // Promises: Doctor 7.
 #[test]
 fn no_database_and_no_static_program_is_run_without_syncs() {
-    const NAME: &str = "no_database_and_no_static_program_is_run_without_syncs";
-    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
-    let source = stage.folder.path().join("static.c");
-    let program = stage.folder.path().join("static");
+    let Some(stage) = Stage::of_test("/var") else { return };
+    let source = stage.disk.path("static.c");
+    let program = stage.disk.path("static");
     fs::write(&source, STATIC_SYNCER).unwrap();
-    if let Err(why) = output(Command::new("cc").arg("-static").arg(&source).arg("-o").arg(&program))
-    {
-        return skip(NAME, &why).unwrap_or_default();
+    let mut cc = Command::new("cc");
+    if or_skip(output(cc.arg("-static").arg(&source).arg("-o").arg(&program))).is_none() {
+        return;
     }
-    let report = stage.folder.path().join("doctor.html");
+    let report = stage.disk.path("doctor.html");
     let (said, programs) = examined_beside(&stage.mountpoint, &report, || {
         let mut compiled = Command::new(&program);
         [
@@ -358,9 +339,8 @@ fn no_database_and_no_static_program_is_run_without_syncs() {
 // Promises: Doctor 8.
 #[test]
 fn memory_over_logs_and_caches_keeps_their_directories() {
-    const NAME: &str = "memory_over_logs_and_caches_keeps_their_directories";
-    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
-    let report = stage.folder.path().join("doctor.html");
+    let Some(stage) = Stage::of_test("/var") else { return };
+    let report = stage.disk.path("doctor.html");
     let (log, cache) = (stage.mountpoint.join("var/log"), stage.mountpoint.join("home/.cache/web"));
     let (service, shared) = (log.join("nginx"), log.join("nginx/a dir"));
     fs::create_dir_all(&shared).unwrap();
@@ -403,7 +383,7 @@ fn memory_over_logs_and_caches_keeps_their_directories() {
         );
         let mut shell = Command::new("unshare");
         shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]).current_dir("/");
-        let printed = String::from_utf8(output(&mut shell).unwrap()).unwrap();
+        let printed = output(&mut shell).unwrap();
         let (during, after) = printed.split_once("undone\n").unwrap();
         let kept: String =
             after.split_inclusive('\n').filter(|line| !line.contains(" f ")).collect();
@@ -415,9 +395,9 @@ fn memory_over_logs_and_caches_keeps_their_directories() {
 
     // The next start mounts the directory by fstab, and systemd makes what is below.
     if Command::new("systemd-tmpfiles").arg("--version").output().is_err() {
-        return skip(NAME, "systemd-tmpfiles is not installed").unwrap_or_default();
+        return skip("systemd-tmpfiles is not installed");
     }
-    let etc = stage.folder.path().join("etc");
+    let etc = stage.disk.path("etc");
     fs::create_dir_all(etc.join("tmpfiles.d")).unwrap();
     fs::write(etc.join("fstab"), "UUID=5 / ext4 errors=remount-ro 0 1\n").unwrap();
     let script = format!(
@@ -445,7 +425,7 @@ fn memory_over_logs_and_caches_keeps_their_directories() {
     );
     let mut shell = Command::new("unshare");
     shell.args(["--mount", "--propagation", "private", "sh", "-c", &script]).current_dir("/");
-    let printed = String::from_utf8(output(&mut shell).unwrap()).unwrap();
+    let printed = output(&mut shell).unwrap();
     let (before, rest) = printed.split_once("kept\n").unwrap();
     let (during, after) = rest.split_once("undone\n").unwrap();
     let kept: String = before.split_inclusive('\n').filter(|line| !line.contains(" f ")).collect();
@@ -457,10 +437,9 @@ fn memory_over_logs_and_caches_keeps_their_directories() {
 // Promises: Record 22.
 #[test]
 fn scripts_have_names_of_their_own() {
-    const NAME: &str = "scripts_have_names_of_their_own";
-    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
+    let Some(stage) = Stage::of_test("/var") else { return };
     let script = |name: &str| {
-        let path = stage.folder.path().join(name);
+        let path = stage.disk.path(name);
         fs::write(&path, SYNCER).unwrap();
         let mut command = Command::new("/usr/bin/python3");
         command.arg("-u").arg(path).arg(stage.mountpoint.join(name)).arg("text");
@@ -471,7 +450,7 @@ fn scripts_have_names_of_their_own() {
         waiting.env("WAIT", "1");
         waiting
     });
-    let report = stage.folder.path().join("doctor.html");
+    let report = stage.disk.path("doctor.html");
     let (said, programs) = examined_beside(&stage.mountpoint, &report, || {
         let mut before = before;
         before.tell();
@@ -488,12 +467,11 @@ fn scripts_have_names_of_their_own() {
 // Promises: Doctor 5.
 #[test]
 fn a_write_ahead_log_is_given_and_taken_by_the_printed_commands() {
-    const NAME: &str = "a_write_ahead_log_is_given_and_taken_by_the_printed_commands";
-    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
+    let Some(stage) = Stage::of_test("/var") else { return };
     if Command::new("sqlite3").arg("--version").output().is_err() {
-        return skip(NAME, "sqlite3 is not installed").unwrap_or_default();
+        return skip("sqlite3 is not installed");
     }
-    let report = stage.folder.path().join("doctor.html");
+    let report = stage.disk.path("doctor.html");
     let run = || stage.run("app", APP, "home/app/data.db", &[TRANSACTIONS]);
     let said = examined(&stage.mountpoint, &report, run);
     let remedies = said["remedies"].as_array().unwrap();
@@ -519,7 +497,7 @@ fn a_write_ahead_log_is_given_and_taken_by_the_printed_commands() {
     let again = written();
     assert!(with < without && with < again, "{with} with it, {without} before, {again} after");
     let count = output(Command::new("sqlite3").arg(&database).arg("select count(*) from t"));
-    assert_eq!(String::from_utf8(count.unwrap()).unwrap().trim(), (4 * TRANSACTIONS).to_string());
+    assert_eq!(count.unwrap().trim(), (4 * TRANSACTIONS).to_string());
 }
 
 /// "Keep /tmp in memory" was proposed for the files of another file system, mounted in /tmp. It
@@ -527,9 +505,8 @@ fn a_write_ahead_log_is_given_and_taken_by_the_printed_commands() {
 // Promises: Doctor 8.
 #[test]
 fn a_file_system_mounted_in_a_directory_is_not_its_part() {
-    const NAME: &str = "a_file_system_mounted_in_a_directory_is_not_its_part";
-    let Some(stage) = Stage::of_test(NAME, "/tmp") else { return };
-    let report = stage.folder.path().join("doctor.html");
+    let Some(stage) = Stage::of_test("/tmp") else { return };
+    let report = stage.disk.path("doctor.html");
     let said = examined(&stage.mountpoint, &report, || {
         stage.run("bulk", BULK, "data/large", &[BULK_PAGES]);
         stage.run("browser", CACHE, "home/.cache/web", &[CACHED_FILES, CACHED_PAGES]);
@@ -552,7 +529,7 @@ impl Stopped {
         let (backing, point) = (folder.join("backing"), folder.join("point"));
         [&backing, &point].into_iter().for_each(|place| fs::create_dir(place).unwrap());
         let python = output(Command::new("realpath").arg("/usr/bin/python3"))?;
-        output(Command::new("cp").arg(String::from_utf8(python).unwrap().trim()).arg(&backing))?;
+        output(Command::new("cp").arg(python.trim()).arg(&backing))?;
         let python = fs::read_dir(&backing).unwrap().next().unwrap().unwrap().file_name();
         fs::write(backing.join("held"), "").unwrap();
         let mut mount = Command::new(FLASHSIFT);
@@ -580,8 +557,7 @@ impl Drop for Stopped {
         self.bystander = None;
         let _ = kill_process(daemon, Signal::TERM);
         let _ = self.daemon.wait();
-        let _ =
-            Command::new("umount").arg("--lazy").arg(&self.point).stderr(Stdio::null()).status();
+        unmount_lazily(&self.point);
     }
 }
 
@@ -601,22 +577,19 @@ fn ends(child: &mut Child) -> bool {
 // Promises: Doctor 9.
 #[test]
 fn a_file_system_that_does_not_answer_is_not_asked() {
-    const NAME: &str = "a_file_system_that_does_not_answer_is_not_asked";
-    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
+    let Some(stage) = Stage::of_test("/var") else { return };
     if !Path::new("/dev/fuse").exists() {
-        return skip(NAME, "/dev/fuse is not there").unwrap_or_default();
+        return skip("/dev/fuse is not there");
     }
     let written = stage.mountpoint.join("spool");
-    let mut stopped = match Stopped::new(stage.folder.path(), &written) {
-        Ok(stopped) => stopped,
-        Err(why) => return skip(NAME, &why).unwrap_or_default(),
-    };
+    let stopped = Stopped::new(&stage.disk.path(""), &written);
+    let Some(mut stopped) = or_skip(stopped) else { return };
     // All file systems, and one of them.
     for path in [None, Some(&stage.mountpoint)] {
         let mut doctor = Command::new(FLASHSIFT);
         // On a busy machine many programs write more.
         doctor.args(["doctor", "--for", "1h", "--json", "--top", "100000", "--last-report"]);
-        doctor.arg(stage.folder.path().join("report.json")).args(path).stdout(Stdio::piped());
+        doctor.arg(stage.disk.path("report.json")).args(path).stdout(Stdio::piped());
         doctor.stderr(Stdio::piped());
         let mut child = doctor.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -667,12 +640,11 @@ fn a_file_system_that_does_not_answer_is_not_asked() {
 // Promises: Doctor 11, Doctor 12, Doctor 14.
 #[test]
 fn a_remedy_is_applied_by_its_number_and_undone() {
-    const NAME: &str = "a_remedy_is_applied_by_its_number_and_undone";
-    let Some(stage) = Stage::of_test(NAME, "/var") else { return };
-    let report = stage.folder.path().join("doctor.html");
+    let Some(stage) = Stage::of_test("/var") else { return };
+    let report = stage.disk.path("doctor.html");
     let said = examined(&stage.mountpoint, &report, || stage.run_all());
     let kept = kept(&report);
-    let journal = stage.folder.path().join("state/journal.jsonl");
+    let journal = stage.disk.path("state/journal.jsonl");
     let database = stage.mountpoint.join("home/app/data.db");
     let mode =
         || output(Command::new("sqlite3").arg(&database).arg("pragma journal_mode")).unwrap();
@@ -691,19 +663,19 @@ fn a_remedy_is_applied_by_its_number_and_undone() {
     let (status, printed, said_too) = run(&["--apply", &number]);
     assert_eq!(status, Some(0), "{said_too}");
     assert!(printed.contains("from delete to wal") && printed.contains("Dry run"), "{printed}");
-    assert_eq!((mode(), journal.exists()), (b"delete\n".to_vec(), false));
+    assert_eq!((mode(), journal.exists()), ("delete\n".to_owned(), false));
     // Another remedy than the one that is to be proved has to be applied first.
     let (status, _, why) = run(&["--prove", name]);
     assert!(status == Some(1) && why.contains("--apply"), "{why}");
     let (status, printed, why) = run(&["--apply", name, "--yes"]);
-    assert_eq!((status, mode()), (Some(0), b"wal\n".to_vec()), "{why}");
+    assert_eq!((status, mode()), (Some(0), "wal\n".to_owned()), "{why}");
     assert!(printed.contains("--undo write-ahead-log:"), "{printed}");
     let (_, printed, _) = run(&["--status"]);
     assert!(printed.contains("in force"), "{printed}");
     let (_, printed, _) = run(&["--apply", &number, "--yes"]);
     assert!(printed.contains("Nothing is to be changed"), "{printed}");
     let (status, printed, why) = run(&["--undo", &number]);
-    assert_eq!((status, mode()), (Some(0), b"delete\n".to_vec()), "{printed}{why}");
+    assert_eq!((status, mode()), (Some(0), "delete\n".to_owned()), "{printed}{why}");
     let (status, _, why) = run(&["--undo", name]);
     assert!(status == Some(1) && why.contains("has not applied"), "{why}");
     // A directory can be mounted by a person alone.
@@ -748,7 +720,7 @@ assert all(one['name'] and one['command'] and one['unique_id'] for one in sensor
 print(json.dumps([one['value_template'] for one in sensors]))
 ";
     let printed = output(Command::new("/usr/bin/python3").args(["-c", script, &yaml])).unwrap();
-    let templates: Option<Vec<String>> = serde_json::from_slice(&printed).unwrap();
+    let templates: Option<Vec<String>> = serde_json::from_str(&printed).unwrap();
     let templates = templates.unwrap_or_else(|| {
         let lines = yaml.lines().filter_map(|line| line.split_once("value_template:"));
         lines.map(|(_, template)| template.trim().trim_matches('\'').to_owned()).collect()

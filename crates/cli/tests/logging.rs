@@ -1,5 +1,6 @@
 //! Messages go to standard error or to the journal, as `-v`, `-q` and `JOURNAL_STREAM` say.
 
+use flashsift_testbed::{ended, is_root};
 use rustix::{
     mount::{MountFlags, MountPropagationFlags, mount, mount_change},
     thread::UnshareFlags,
@@ -51,17 +52,15 @@ fn quiet_leaves_warnings_and_errors() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path());
     let printed = |flags: &[&str]| {
-        let output = compare(&trace).args(flags).output().unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        let (results, says) = ended(compare(&trace).args(flags), 0);
         // The row of the policy ends with the CPU time of this run, whose digits also set the width
         // of that column: a time of 100 ns and more once moved the header of one of two runs.
-        let results = text(&output.stdout);
         let (row, rest): (Vec<_>, Vec<_>) =
             results.lines().partition(|line| line.starts_with("  lru "));
         assert_eq!(row.len(), 1, "{results}");
         let words = |line: &&str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let rest: Vec<String> = rest.iter().map(words).collect();
-        (rest.join("\n"), text(&output.stderr))
+        (rest.join("\n"), says)
     };
     let (results, all) = printed(&[]);
     assert!(all.contains("t.csv: msr, "), "{all}");
@@ -141,10 +140,8 @@ fn with_journal(mut command: Command) -> (Output, Vec<String>) {
 // Promises: Command line 7.
 #[test]
 fn a_service_logs_to_the_journal_with_levels() {
-    if !rustix::process::geteuid().is_root() {
-        return println!(
-            "SKIPPED a_service_logs_to_the_journal_with_levels: a mount namespace needs root"
-        );
+    if !is_root("a mount namespace") {
+        return;
     }
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path());

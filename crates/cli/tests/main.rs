@@ -15,6 +15,5 @@ mod power_cuts;
 mod prove;
 mod record;
 mod replay;
-mod started;
 mod tune;
 mod tune_writeback;

@@ -1,6 +1,10 @@
 //! The life of a mount on the command line: its start, its refusals, its reports and its end.
 
-use crate::places::{Places, is_mounted, make_image, mount_image, output, skip};
+use crate::places::Places;
+use flashsift_testbed::{
+    Disk, FileSystem, Loop, ended, is_mounted, mount, or_skip, output, skip, unmount,
+    unmount_lazily,
+};
 use serde_json::Value;
 use std::{
     fs::{self, File, Permissions},
@@ -23,27 +27,24 @@ struct Bed {
 
 impl Bed {
     /// `None`, with the reason printed, where nothing can be mounted.
-    fn new(test: &str) -> Option<Self> {
-        let places = Places::new(test)?;
+    fn new() -> Option<Self> {
+        let places = Places::new()?;
         let kind =
             output(Command::new("stat").args(["-f", "-c", "%T"]).arg(places.folder())).unwrap();
-        if !kind.starts_with(b"ext") && !kind.starts_with(b"f2fs") {
-            return skip(test, "the temporary directory is neither on ext4 nor on F2FS");
+        if !kind.starts_with("ext") && !kind.starts_with("f2fs") {
+            return skip("the temporary directory is neither on ext4 nor on F2FS");
         }
         places.create_directories();
         Some(Self { places })
     }
 
     /// On an ext4 of 32 MiB by itself, which can be filled.
-    fn small(test: &str) -> Option<Self> {
-        let bed = Self::new(test)?;
+    fn small() -> Option<Self> {
+        let bed = Self::new()?;
         let image = bed.path("image");
-        let made = make_image(&image, 32 << 20, &["mkfs.ext4", "-q", "-F", "-m", "0"]);
-        if let Err(why) =
-            made.and_then(|()| mount_image(&image, "ext4", "loop", bed.places.folder()))
-        {
-            return skip(test, &why);
-        }
+        let made = FileSystem::new("ext4", 32 << 20).with(&["-m", "0"]).make(&image);
+        let folder = bed.places.folder();
+        or_skip(made.and_then(|()| mount(&["-t", "ext4", "-o", "loop"], &image, folder)))?;
         bed.places.admit_others();
         bed.places.create_directories();
         Some(bed)
@@ -193,21 +194,6 @@ fn ok(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-/// Plain umount(8), as users run it. A `settle` or `status` of another test has all mounts open for
-/// a moment, in which umount(8) finds the mount busy.
-fn umount(place: &Path) {
-    let mut says = String::new();
-    for _ in 0..1000 {
-        let output = Command::new("umount").arg(place).output().unwrap();
-        if output.status.success() {
-            return;
-        }
-        says = text(output.stderr);
-        assert!(says.contains("target is busy"), "{says}");
-    }
-    panic!("{says}");
-}
-
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
 }
@@ -216,7 +202,7 @@ fn text(bytes: Vec<u8>) -> String {
 /// `mount`.
 #[test]
 fn options_of_every_command_may_precede_mount() {
-    let Some(bed) = Bed::new("options_of_every_command_may_precede_mount") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     for option in ["-q", "--verbose"] {
         bed.succeeds(&[option], &[Path::new("mount"), &backing, &seen]);
@@ -228,9 +214,7 @@ fn options_of_every_command_may_precede_mount() {
 // Promises: Mount 9, Mount 15.
 #[test]
 fn a_background_mount_shows_its_status_writes_back_and_unmounts() {
-    let Some(bed) = Bed::new("a_background_mount_shows_its_status_writes_back_and_unmounts") else {
-        return;
-    };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     // Apart, and in place.
     for point in [&seen, &backing] {
@@ -268,7 +252,7 @@ fn a_background_mount_shows_its_status_writes_back_and_unmounts() {
 // Promises: Mount 42, Mount 43.
 #[test]
 fn an_impossible_mount_is_refused_and_changes_nothing() {
-    let Some(bed) = Bed::new("an_impossible_mount_is_refused_and_changes_nothing") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let user = User::new(&seen);
     let says = bed.fails(&["mount"], &[&backing, &seen]);
@@ -300,7 +284,7 @@ fn an_impossible_mount_is_refused_and_changes_nothing() {
 
 #[test]
 fn settings_come_from_a_file_too() {
-    let Some(bed) = Bed::new("settings_come_from_a_file_too") else { return };
+    let Some(bed) = Bed::new() else { return };
     let config = bed.path("config.toml");
     fs::write(&config, "budget = \"1MiB\"\nsettled = [\"*.log\"]\nno-passthrough = true\n")
         .unwrap();
@@ -316,7 +300,7 @@ fn settings_come_from_a_file_too() {
 // Promises: Mount 20.
 #[test]
 fn a_mount_in_use_stays_and_its_users_are_named() {
-    let Some(bed) = Bed::new("a_mount_in_use_stays_and_its_users_are_named") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     bed.succeeds(&["mount"], &[&backing, &seen]);
     fs::write(seen.join("a"), "kept").unwrap();
@@ -334,7 +318,7 @@ fn a_mount_in_use_stays_and_its_users_are_named() {
 // Promises: Mount 14.
 #[test]
 fn signals_end_a_mount_with_everything_written_back() {
-    let Some(bed) = Bed::new("signals_end_a_mount_with_everything_written_back") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     for signals in [&["TERM"][..], &["INT"], &["HUP"], &["INT", "INT", "TERM", "TERM"]] {
         let daemon = bed.foreground(&backing, &seen, &[]);
@@ -353,7 +337,7 @@ fn signals_end_a_mount_with_everything_written_back() {
 // Promises: Mount 20.
 #[test]
 fn a_signal_ends_a_mount_in_use_and_names_its_users() {
-    let Some(bed) = Bed::new("a_signal_ends_a_mount_in_use_and_names_its_users") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let daemon = bed.foreground(&backing, &seen, &[]);
     let mut open = File::create(seen.join("open")).unwrap();
@@ -374,11 +358,11 @@ fn a_signal_ends_a_mount_in_use_and_names_its_users() {
 // Promises: Mount 14, Mount 15.
 #[test]
 fn a_plain_umount_writes_everything_back() {
-    let Some(bed) = Bed::new("a_plain_umount_writes_everything_back") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let daemon = bed.foreground(&backing, &seen, &[]);
     fs::write(seen.join("a"), "kept").unwrap();
-    umount(&seen);
+    unmount(&seen).unwrap();
     let (code, says) = daemon.ends();
     assert_eq!((code, says.as_str()), (Some(0), ""));
     assert_eq!(fs::read_to_string(backing.join("a")).unwrap(), "kept");
@@ -397,9 +381,7 @@ fn fill(path: &Path) {
 // Promises: Mount 17.
 #[test]
 fn a_file_that_cannot_be_written_back_is_kept_until_it_can() {
-    let Some(bed) = Bed::small("a_file_that_cannot_be_written_back_is_kept_until_it_can") else {
-        return;
-    };
+    let Some(bed) = Bed::small() else { return };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let content = vec![7; 2 << 20];
     for by_signal in [true, false] {
@@ -408,7 +390,7 @@ fn a_file_that_cannot_be_written_back_is_kept_until_it_can() {
         fill(&filler);
         match by_signal {
             true => daemon.signal("INT"),
-            false => umount(&seen),
+            false => unmount(&seen).unwrap(),
         }
         let says = daemon.says("flashsift: CANNOT END: ");
         assert!(says.contains("1 file (2.0 MiB) of ") && says.contains("No space left"), "{says}");
@@ -431,7 +413,7 @@ fn a_file_that_cannot_be_written_back_is_kept_until_it_can() {
 // Promises: Mount 16.
 #[test]
 fn a_second_mount_waits_for_the_end_of_the_first() {
-    let Some(bed) = Bed::new("a_second_mount_waits_for_the_end_of_the_first") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     for round in 0..8 {
         for point in [&seen, &backing] {
@@ -440,7 +422,7 @@ fn a_second_mount_waits_for_the_end_of_the_first() {
             for name in &names {
                 fs::write(point.join(name), vec![7; 400_000]).unwrap();
             }
-            umount(point);
+            unmount(point).unwrap();
             bed.succeeds(&["mount"], &[&backing, point]);
             for name in &names {
                 assert_eq!(fs::read(point.join(name)).unwrap().len(), 400_000);
@@ -456,12 +438,12 @@ fn a_second_mount_waits_for_the_end_of_the_first() {
 // Promises: Mount 16.
 #[test]
 fn a_waiting_mount_names_the_reason_and_can_be_ended() {
-    let Some(bed) = Bed::small("a_waiting_mount_names_the_reason_and_can_be_ended") else { return };
+    let Some(bed) = Bed::small() else { return };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let mut before = bed.foreground(&backing, &seen, &["--settle-after", "1h"]);
     fs::write(seen.join("kept"), vec![7; 2 << 20]).unwrap();
     fill(&filler);
-    umount(&seen);
+    unmount(&seen).unwrap();
     before.says("flashsift: CANNOT END: ");
     let pid = before.child.id();
     let next = |foreground: bool| {
@@ -506,8 +488,7 @@ fn a_waiting_mount_names_the_reason_and_can_be_ended() {
 // Promises: Mount 16, Mount 83.
 #[test]
 fn a_second_mount_of_an_idle_one_is_refused_in_a_container() {
-    let test = "a_second_mount_of_an_idle_one_is_refused_in_a_container";
-    let Some(bed) = Bed::new(test) else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen, other) = (bed.backing(), bed.seen(), bed.path("other"));
     fs::create_dir(&other).unwrap();
     let daemon = bed.foreground(&backing, &seen, &[]);
@@ -528,7 +509,7 @@ fn a_second_mount_of_an_idle_one_is_refused_in_a_container() {
 // Promises: Mount 16.
 #[test]
 fn a_mount_in_another_namespace_counts_as_mounted() {
-    let Some(bed) = Bed::new("a_mount_in_another_namespace_counts_as_mounted") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let daemon = bed.foreground(&backing, &seen, &[]);
     let mut elsewhere = Command::new("unshare")
@@ -538,7 +519,7 @@ fn a_mount_in_another_namespace_counts_as_mounted() {
         .spawn()
         .unwrap();
     BufReader::new(elsewhere.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
-    umount(&seen);
+    unmount(&seen).unwrap();
     let says = bed.fails(&["mount"], &[&backing, &seen]);
     assert!(
         says.contains(&format!("is mounted by flashsift already (pid {})", daemon.child.id())),
@@ -552,9 +533,7 @@ fn a_mount_in_another_namespace_counts_as_mounted() {
 // Promises: Mount 17.
 #[test]
 fn a_message_that_no_process_reads_does_not_end_the_mount() {
-    let Some(bed) = Bed::small("a_message_that_no_process_reads_does_not_end_the_mount") else {
-        return;
-    };
+    let Some(bed) = Bed::small() else { return };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let manager = Manager::new(&bed);
     let mut child = manager.mount(&backing, &seen).stderr(Stdio::piped()).spawn().unwrap();
@@ -575,7 +554,7 @@ fn a_message_that_no_process_reads_does_not_end_the_mount() {
 // Promises: Mount 18.
 #[test]
 fn files_are_given_up_only_after_a_reported_failure() {
-    let Some(bed) = Bed::small("files_are_given_up_only_after_a_reported_failure") else { return };
+    let Some(bed) = Bed::small() else { return };
     let (backing, seen, filler) = (bed.backing(), bed.seen(), bed.path("filler"));
     let mut daemon = bed.foreground(&backing, &seen, &[]);
     fs::write(seen.join("lost"), vec![7; 2 << 20]).unwrap();
@@ -593,7 +572,7 @@ fn files_are_given_up_only_after_a_reported_failure() {
 // Promises: Mount 8.
 #[test]
 fn the_dead_mount_of_a_killed_daemon_is_removed() {
-    let Some(bed) = Bed::new("the_dead_mount_of_a_killed_daemon_is_removed") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     for point in [&seen, &backing] {
         let daemon = bed.foreground(&backing, point, &[]);
@@ -620,9 +599,7 @@ fn the_dead_mount_of_a_killed_daemon_is_removed() {
 // Promises: Mount 15.
 #[test]
 fn a_dead_mount_is_recognised_although_the_kernel_remembers_it() {
-    let Some(bed) = Bed::new("a_dead_mount_is_recognised_although_the_kernel_remembers_it") else {
-        return;
-    };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     for point in [&seen, &backing] {
         let killed = || {
@@ -649,7 +626,7 @@ fn a_dead_mount_is_recognised_although_the_kernel_remembers_it() {
 // Promises: Mount 15.
 #[test]
 fn unmount_ends_every_layer() {
-    let Some(bed) = Bed::new("unmount_ends_every_layer") else { return };
+    let Some(bed) = Bed::new() else { return };
     let seen = bed.seen();
     let bind = |from: &Path| ok(Command::new("mount").arg("--bind").args([from, &seen]));
     let [first, dead, last] = ["first", "dead", "last"].map(|name| bed.path(name));
@@ -664,12 +641,12 @@ fn unmount_ends_every_layer() {
     assert!(bind(&elsewhere));
     killed.signal("KILL");
     killed.ends();
-    umount(&elsewhere);
+    unmount(&elsewhere).unwrap();
 
     bed.succeeds(&["mount", "--settle-after", "1h"], &[&last, &elsewhere]);
     // Twice the same.
     assert!(bind(&elsewhere) && bind(&elsewhere));
-    umount(&elsewhere);
+    unmount(&elsewhere).unwrap();
     fs::write(seen.join("b"), "kept").unwrap();
 
     let (_, says) = bed.succeeds(&["unmount"], &[&seen]);
@@ -696,7 +673,7 @@ fn unmount_ends_every_layer() {
 // Promises: Mount 16.
 #[test]
 fn a_moved_lock_blocks_no_mount() {
-    let Some(bed) = Bed::new("a_moved_lock_blocks_no_mount") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let hidden = backing.join(".flashsift");
     let moves: [&dyn Fn(); 3] = [
@@ -755,9 +732,8 @@ fn with_only(places: &[&Path], script: &str) -> Output {
 // Promises: Mount 24, Mount 47.
 #[test]
 fn root_reaches_the_mount_of_a_user() {
-    let test = "root_reaches_the_mount_of_a_user";
-    let Some(bed) = Bed::new(test) else { return };
-    let Some(nobody) = Nobody::new(test, &bed) else { return };
+    let Some(bed) = Bed::new() else { return };
+    let Some(nobody) = Nobody::new(&bed) else { return };
     let (backing, seen, of_root) = (bed.backing(), bed.seen(), bed.path("root"));
     let place = backing.to_str().unwrap();
     let (mounted, _, says) = nobody.flashsift(&["mount", place, place, "--settle-after", "1h"]);
@@ -799,8 +775,7 @@ fn root_reaches_the_mount_of_a_user() {
 // Promises: Mount 57.
 #[test]
 fn status_shows_what_reached_flash_and_what_ext4_would_write() {
-    let test = "status_shows_what_reached_flash_and_what_ext4_would_write";
-    let Some(bed) = Bed::small(test) else { return };
+    let Some(bed) = Bed::small() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     bed.succeeds(&["mount"], &[&backing, &seen]);
     fs::write(seen.join("waits"), vec![b'x'; 8192]).unwrap();
@@ -848,8 +823,7 @@ fn status_shows_what_reached_flash_and_what_ext4_would_write() {
 /// did not say that it had nothing to do.
 #[test]
 fn a_quiet_status_without_mounts_says_nothing() {
-    let test = "a_quiet_status_without_mounts_says_nothing";
-    let Some(_bed) = Bed::new(test) else { return };
+    let Some(_bed) = Bed::new() else { return };
     let says = |words: &str| {
         let output = with_only(&[], &format!("{FLASHSIFT} {words}"));
         assert!(output.status.success());
@@ -867,9 +841,8 @@ fn a_quiet_status_without_mounts_says_nothing() {
 // Promises: Mount 22.
 #[test]
 fn a_user_enables_a_mount_and_disables_it() {
-    let test = "a_user_enables_a_mount_and_disables_it";
-    let Some(bed) = Bed::new(test) else { return };
-    let Some(nobody) = Nobody::new(test, &bed) else { return };
+    let Some(bed) = Bed::new() else { return };
+    let Some(nobody) = Nobody::new(&bed) else { return };
     let home = bed.path("home");
     let cache = home.join("a %h $x \"cache");
     fs::create_dir_all(&cache).unwrap();
@@ -929,14 +902,9 @@ struct Helper;
 impl Helper {
     const PATH: &str = "/sbin/mount.fuse.flashsift";
 
-    fn new(test: &str) -> Option<Self> {
-        match symlink(FLASHSIFT, Self::PATH) {
-            Ok(()) => Some(Self),
-            Err(why) => {
-                println!("SKIPPED {test}: {}: {why}", Self::PATH);
-                None
-            }
-        }
+    fn new() -> Option<Self> {
+        let linked = symlink(FLASHSIFT, Self::PATH).map(|()| Self);
+        or_skip(linked.map_err(|why| format!("{}: {why}", Self::PATH)))
     }
 }
 
@@ -949,9 +917,8 @@ impl Drop for Helper {
 // Promises: Mount 54.
 #[test]
 fn mount_and_fstab_accept_flashsift_as_a_file_system_type() {
-    let test = "mount_and_fstab_accept_flashsift_as_a_file_system_type";
-    let Some(bed) = Bed::new(test) else { return };
-    let Some(_helper) = Helper::new(test) else { return };
+    let Some(bed) = Bed::new() else { return };
+    let Some(_helper) = Helper::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let options = "settle_after=1h,budget=2M,settled=*.log,noatime,nofail,x-systemd.requires=/";
     let mounted = Command::new("mount")
@@ -998,9 +965,8 @@ fn is_read_only<T>(done: std::io::Result<T>) -> bool {
 // Promises: Mount 55.
 #[test]
 fn a_read_only_remount_refuses_writes_and_still_writes_back() {
-    let test = "a_read_only_remount_refuses_writes_and_still_writes_back";
-    let Some(bed) = Bed::new(test) else { return };
-    let Some(_helper) = Helper::new(test) else { return };
+    let Some(bed) = Bed::new() else { return };
+    let Some(_helper) = Helper::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let mount = |words: &[&str], places: &[&Path]| {
         let messages = File::create(bed.path("said")).unwrap();
@@ -1061,7 +1027,7 @@ fn a_read_only_remount_refuses_writes_and_still_writes_back() {
         rustix::io::read(&moves, &mut [0; 4096]).unwrap();
     }
     assert!(is_read_only(fs::write(seen.join("d"), "")));
-    umount(&seen);
+    unmount(&seen).unwrap();
 
     let fstab = bed.path("fstab");
     let line =
@@ -1120,7 +1086,7 @@ impl Manager {
 // Promises: Mount 22.
 #[test]
 fn a_service_manager_gets_its_notifications() {
-    let Some(bed) = Bed::new("a_service_manager_gets_its_notifications") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     let manager = Manager::new(&bed);
     let messages = File::create(bed.path("said")).unwrap();
@@ -1150,7 +1116,7 @@ impl<'a> Nobody<'a> {
     const AS: [&'static str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
     /// `None`, with the reason printed, where no plain user can mount.
-    fn new(test: &str, bed: &'a Bed) -> Option<Self> {
+    fn new(bed: &'a Bed) -> Option<Self> {
         let nobody = Self { bed, binary: bed.path("flashsift") };
         // Not by this process: others that it starts would hold the copy open, which cannot run
         // then.
@@ -1159,11 +1125,10 @@ impl<'a> Nobody<'a> {
             || !nobody.may("fusermount3", &["--version"])
             || !nobody.may("test", &["-w", "/dev/fuse"])
         {
-            println!(
-                "SKIPPED {test}: setpriv, a user namespace for uid 65534, fusermount3 or /dev/fuse \
-                 cannot be had"
+            return skip(
+                "setpriv, a user namespace for uid 65534, fusermount3 or /dev/fuse \
+                 cannot be had",
             );
-            return None;
         }
         std::os::unix::fs::chown(bed.backing(), Some(65534), Some(65534)).unwrap();
         Some(nobody)
@@ -1196,9 +1161,8 @@ impl<'a> Nobody<'a> {
 // Promises: Mount 37, Mount 47.
 #[test]
 fn a_plain_user_mounts_without_passthrough() {
-    let test = "a_plain_user_mounts_without_passthrough";
-    let Some(bed) = Bed::new(test) else { return };
-    let Some(nobody) = Nobody::new(test, &bed) else { return };
+    let Some(bed) = Bed::new() else { return };
+    let Some(nobody) = Nobody::new(&bed) else { return };
     let may = |program: &str, args: &[&str]| nobody.may(program, args);
     let run = |args: &[&str]| nobody.flashsift(args);
     let backing = bed.backing();
@@ -1233,7 +1197,7 @@ fn a_plain_user_mounts_without_passthrough() {
 // Promises: Mount 48.
 #[test]
 fn requests_to_the_mount_become_a_trace() {
-    let Some(bed) = Bed::new("requests_to_the_mount_become_a_trace") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen, trace) = (bed.backing(), bed.seen(), bed.path("t.parquet"));
     let to = trace.to_str().unwrap();
     let says = bed.fails(
@@ -1295,7 +1259,7 @@ fn modes(folder: &Path) -> Vec<(PathBuf, u32)> {
 // Promises: Mount 79.
 #[test]
 fn only_their_owner_may_use_flashsifts_own_files() {
-    let Some(bed) = Bed::new("only_their_owner_may_use_flashsifts_own_files") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen, state) = (bed.backing(), bed.seen(), bed.path("state"));
     let (trace, socket) = (bed.path("t.parquet"), bed.path("metrics"));
     let shell = |umask: &str, script: &str| {
@@ -1360,9 +1324,7 @@ fn only_their_owner_may_use_flashsifts_own_files() {
     let refused = || {
         let mut trial = Command::new(FLASHSIFT);
         trial.args(["sift", "trial", "--for", "6d"]).arg(&backing).env("XDG_STATE_HOME", &state);
-        let output = trial.output().unwrap();
-        assert_eq!(output.status.code(), Some(1));
-        text(output.stderr)
+        ended(&mut trial, 1).1
     };
     let says = refused();
     let place = trials.display();
@@ -1404,7 +1366,7 @@ impl Drop for Elsewhere {
 // Promises: Mount 15.
 #[test]
 fn unmount_ends_a_mount_that_another_namespace_has() {
-    let Some(bed) = Bed::new("unmount_ends_a_mount_that_another_namespace_has") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     bed.succeeds(&["mount", "--settle-after", "1h"], &[&backing, &seen]);
     let file = seen.join("open");
@@ -1435,7 +1397,7 @@ fn unmount_ends_a_mount_that_another_namespace_has() {
 // Promises: Mount 15.
 #[test]
 fn requests_for_the_status_do_not_keep_a_mount() {
-    let Some(bed) = Bed::new("requests_for_the_status_do_not_keep_a_mount") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen) = (bed.backing(), bed.seen());
     bed.succeeds(&["mount"], &[&backing, &seen]);
     let asks = || {
@@ -1446,7 +1408,7 @@ fn requests_for_the_status_do_not_keep_a_mount() {
         (0..8).for_each(|_| drop(scope.spawn(asks)));
         let output = bed.run(&["unmount"], &[&seen]);
         if !output.status.success() {
-            umount_lazily(&seen);
+            unmount_lazily(&seen);
         }
         assert!(output.status.success(), "{}", text(output.stderr));
     });
@@ -1454,24 +1416,18 @@ fn requests_for_the_status_do_not_keep_a_mount() {
     // A file that only the kernel uses is a use all the same.
     bed.succeeds(&["mount"], &[&backing, &seen]);
     fs::write(seen.join("image"), vec![0; 1 << 20]).unwrap();
-    let attach =
-        || output(Command::new("losetup").args(["--find", "--show"]).arg(seen.join("image")));
-    let device = text(attach().unwrap());
+    let device = Loop::new(&seen.join("image"), &[]).unwrap();
     let says = bed.fails(&["unmount"], &[&seen]);
     assert!(says.contains("is in use and stays mounted"), "{says}");
-    assert!(ok(Command::new("losetup").args(["--detach", device.trim()])));
+    drop(device);
     bed.succeeds(&["unmount"], &[&seen]);
-}
-
-fn umount_lazily(place: &Path) {
-    assert!(ok(Command::new("umount").arg("--lazy").arg(place)));
 }
 
 /// BACKING was renamed while it was mounted: `unmount` did not find it, and failed.
 // Promises: Mount 15.
 #[test]
 fn a_renamed_backing_is_found_at_the_end() {
-    let Some(bed) = Bed::new("a_renamed_backing_is_found_at_the_end") else { return };
+    let Some(bed) = Bed::new() else { return };
     let (backing, seen, renamed) = (bed.backing(), bed.seen(), bed.path("renamed"));
     bed.succeeds(&["mount", "--settle-after", "1h"], &[&backing, &seen]);
     fs::write(seen.join("a"), "kept").unwrap();
@@ -1486,21 +1442,15 @@ fn a_renamed_backing_is_found_at_the_end() {
 // Promises: Mount 42.
 #[test]
 fn a_subvolume_below_is_refused() {
-    let test = "a_subvolume_below_is_refused";
-    let Some(bed) = Bed::new(test) else { return };
-    let (image, folder) = (bed.path("btrfs-image"), bed.path("btrfs"));
-    fs::create_dir(&folder).unwrap();
-    let made = make_image(&image, 128 << 20, &["mkfs.btrfs", "-q", "-f"]);
-    if let Err(why) = made.and_then(|()| mount_image(&image, "btrfs", "loop", &folder)) {
-        return skip::<()>(test, &why).unwrap_or_default();
-    }
+    let Some(bed) = Bed::new() else { return };
+    let disk = Disk::mounted(&FileSystem::new("btrfs", 128 << 20), "defaults");
+    let Some(disk) = or_skip(disk) else { return };
+    let folder = disk.point();
     let (backing, below) = (folder.join("backing"), folder.join("backing/in/sub"));
     fs::create_dir_all(folder.join("backing/in")).unwrap();
     let made = output(Command::new("btrfs").args(["subvolume", "create"]).arg(&below));
-    let says = made.is_ok().then(|| bed.fails(&["mount"], &[&backing, &bed.seen()]));
-    umount(&folder);
-    match says {
-        Some(says) => assert!(says.contains("is a subvolume below"), "{says}"),
-        None => eprintln!("skipped {test}: no btrfs program"),
+    if or_skip(made).is_some() {
+        let says = bed.fails(&["mount"], &[&backing, &bed.seen()]);
+        assert!(says.contains("is a subvolume below"), "{says}");
     }
 }

@@ -1,6 +1,7 @@
 //! `flashsift prove` on file systems in memory, as root: a planted effect, the noise, and what a
 //! killed process leaves.
 
+use flashsift_testbed::skip;
 use serde_json::Value;
 use std::{
     fmt::Write as _,
@@ -53,7 +54,7 @@ fn printed(output: &Output) -> String {
 
 /// Runs a proof. Another one may hold a setting of the machine for a moment. `None`, with a line on
 /// standard output, if it does for long.
-fn ended(test: &str, command: impl Fn() -> Command) -> Option<Output> {
+fn ended(command: impl Fn() -> Command) -> Option<Output> {
     let begun = Instant::now();
     while begun.elapsed() < LONGEST {
         let output = command().output().unwrap();
@@ -62,32 +63,27 @@ fn ended(test: &str, command: impl Fn() -> Command) -> Option<Output> {
         }
         thread::sleep(Duration::from_millis(100));
     }
-    println!("SKIPPED {test}: another proof runs");
-    None
+    skip("another proof runs")
 }
 
 /// Whether twins are possible here; prints a line if not.
-fn possible(test: &str) -> bool {
-    let possible = rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists();
-    if !possible {
-        println!("SKIPPED {test}: it needs root and loop devices");
-    }
-    possible
+fn possible() -> bool {
+    rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists()
+        || skip("it needs root and loop devices")
 }
 
 /// `data=journal` writes all data twice. An equal arm shows no such difference.
 // Promises: Prove 3.
 #[test]
 fn a_planted_effect_is_seen_and_equal_arms_do_not_differ() {
-    if !possible("a_planted_effect_is_seen_and_equal_arms_do_not_differ") {
+    if !possible() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path(), 150, 200);
     let settings = "ext4,ext4:data=journal:nodelalloc";
     let options = ["--setting", settings, "--speed", "10", "--window", "200ms", "--json"];
-    let test = "a_planted_effect_is_seen_and_equal_arms_do_not_differ";
-    let Some(output) = ended(test, || prove(&trace, &options)) else { return };
+    let Some(output) = ended(|| prove(&trace, &options)) else { return };
     assert!(output.status.success(), "{}", printed(&output));
     let arms: Vec<Value> = String::from_utf8_lossy(&output.stdout)
         .lines()
@@ -131,7 +127,7 @@ fn share(device: &Path) -> String {
 #[test]
 fn a_killed_proof_leaves_no_device_and_no_setting() {
     const SETTING: &str = "/proc/sys/fs/xfs/xfssyncd_centisecs";
-    if !possible("a_killed_proof_leaves_no_device_and_no_setting") {
+    if !possible() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -153,8 +149,7 @@ fn a_killed_proof_leaves_no_device_and_no_setting() {
         }
         // Another proof runs, perhaps that of the other test.
         if begun.elapsed() > LONGEST {
-            println!("SKIPPED a_killed_proof_leaves_no_device_and_no_setting: another proof runs");
-            return;
+            return skip("another proof runs");
         }
         thread::sleep(Duration::from_millis(100));
     };
@@ -180,15 +175,14 @@ fn a_proof_that_is_not_possible_says_why() {
             }
             command
         };
-        let test = "a_proof_that_is_not_possible_says_why";
-        let Some(output) = ended(test, command) else { return };
+        let Some(output) = ended(command) else { return };
         let says = printed(&output);
         assert_eq!(output.status.code(), Some(code), "{says}");
         assert!(says.contains(words), "{says}");
     };
     refused(None, &["ntfs"], 2, "ext4, xfs, btrfs");
     refused(None, &["ext4:expire=soon"], 2, "is not a time");
-    if !possible("a_proof_that_is_not_possible_says_why") {
+    if !possible() {
         return;
     }
     refused(None, &["ext4:no_such_word"], 1, "no_such_word");
@@ -203,15 +197,14 @@ fn a_proof_that_is_not_possible_says_why() {
 // Promises: Metadata 4, Metadata 7, Metadata 8.
 #[test]
 fn models_of_file_systems_write_what_the_kernel_writes() {
-    const TEST: &str = "models_of_file_systems_write_what_the_kernel_writes";
-    if !possible(TEST) {
+    if !possible() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(folder.path(), 120, 20);
     let settings = "ext4,xfs:sectors=4k,btrfs";
     let proof = || prove(&trace, &["--json", "--window", "1s", "--setting", settings]);
-    let Some(output) = ended(TEST, proof) else { return };
+    let Some(output) = ended(proof) else { return };
     assert!(output.status.success(), "{}", printed(&output));
     let arms = String::from_utf8(output.stdout).unwrap();
     let arms: Vec<Value> = arms.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

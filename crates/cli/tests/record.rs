@@ -1,6 +1,6 @@
 //! `flashsift record` as people run it: ended, killed, without rights.
 
-use crate::started::started;
+use flashsift_testbed::{Disk, FileSystem, ended, is_root, or_skip, output, skip, started};
 use std::{
     io::{BufReader, Read},
     os::unix::{fs::PermissionsExt, process::CommandExt},
@@ -12,19 +12,13 @@ const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 
 /// A file system that can be recorded, and the path of tracefs; `None`, with a message, if there is
 /// none.
-fn root(test: &str) -> Option<(tempfile::TempDir, PathBuf)> {
-    let skip = |why: &str| {
-        println!("SKIPPED {test}: {why}");
-        None
-    };
-    let uid = Command::new("id").arg("-u").output().unwrap().stdout;
-    if uid != b"0\n" {
-        return skip("recording needs root");
+fn root() -> Option<(tempfile::TempDir, PathBuf)> {
+    if !is_root("recording") {
+        return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    let kind =
-        Command::new("stat").args(["-f", "-c", "%T"]).arg(folder.path()).output().unwrap().stdout;
-    if !kind.starts_with(b"ext") && !kind.starts_with(b"f2fs") {
+    let kind = output(Command::new("stat").args(["-f", "-c", "%T"]).arg(folder.path())).unwrap();
+    if !kind.starts_with("ext") && !kind.starts_with("f2fs") {
         return skip("the temporary directory is neither on ext4 nor on F2FS");
     }
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
@@ -61,19 +55,13 @@ fn instances(all: &Path, child: &Child) -> usize {
 }
 
 fn described(trace: &Path) -> String {
-    let output = Command::new(FLASHSIFT).arg("describe").arg(trace).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    ended(Command::new(FLASHSIFT).arg("describe").arg(trace), 0).0
 }
 
 // Promises: Record 8.
 #[test]
 fn an_interrupted_recording_leaves_a_whole_trace_and_nothing_else() {
-    let Some((folder, all)) =
-        root("an_interrupted_recording_leaves_a_whole_trace_and_nothing_else")
-    else {
-        return;
-    };
+    let Some((folder, all)) = root() else { return };
     for end in ["-INT", "-TERM", "-HUP"] {
         let (mut child, mut stderr) = begun(folder.path(), &[]);
         assert_eq!(instances(&all, &child), 2);
@@ -104,9 +92,7 @@ fn an_interrupted_recording_leaves_a_whole_trace_and_nothing_else() {
 // Promises: Record 9.
 #[test]
 fn the_next_recorder_removes_the_remains_of_a_killed_one() {
-    let Some((folder, all)) = root("the_next_recorder_removes_the_remains_of_a_killed_one") else {
-        return;
-    };
+    let Some((folder, all)) = root() else { return };
     let (mut child, _stderr) = begun(folder.path(), &[]);
     signal(&child, "-KILL");
     child.wait().unwrap();
@@ -129,7 +115,7 @@ fn the_next_recorder_removes_the_remains_of_a_killed_one() {
 // Promises: Record 8.
 #[test]
 fn a_recording_ends_after_its_time_or_size() {
-    let Some((folder, _)) = root("a_recording_ends_after_its_time_or_size") else { return };
+    let Some((folder, _)) = root() else { return };
     let (mut child, _stderr) = begun(folder.path(), &["--for", "0.3s"]);
     assert!(child.wait().unwrap().success());
     let (mut child, mut stderr) = begun(folder.path(), &["--max-size", "100KiB"]);
@@ -148,9 +134,7 @@ fn a_recording_ends_after_its_time_or_size() {
 
 #[test]
 fn a_running_process_is_recorded_with_what_it_had_open() {
-    let Some((folder, _)) = root("a_running_process_is_recorded_with_what_it_had_open") else {
-        return;
-    };
+    let Some((folder, _)) = root() else { return };
     let file = folder.path().join("log");
     // It writes a line for each that it is given.
     let script = format!("exec 5>>{}; while read x; do echo $x >&5; done", file.display());
@@ -181,9 +165,7 @@ fn a_running_process_is_recorded_with_what_it_had_open() {
 // Promises: Record 16.
 #[test]
 fn a_file_that_a_container_has_open_has_its_name_and_size() {
-    let Some((folder, _)) = root("a_file_that_a_container_has_open_has_its_name_and_size") else {
-        return;
-    };
+    let Some((folder, _)) = root() else { return };
     let (here, there) = (folder.path().join("volume"), folder.path().join("there"));
     std::fs::create_dir(&here).unwrap();
     std::fs::create_dir(&there).unwrap();
@@ -234,7 +216,7 @@ fn events(trace: &Path, action: &str) -> usize {
 // Promises: Traces 29.
 #[test]
 fn a_sync_of_a_directory_is_no_sync_of_a_file() {
-    let Some((folder, _)) = root("a_sync_of_a_directory_is_no_sync_of_a_file") else { return };
+    let Some((folder, _)) = root() else { return };
     for means in ["--strace=never", "--strace=always"] {
         let trace = folder.path().join("t.parquet");
         let below = folder.path().join("below");
@@ -258,57 +240,36 @@ fn a_sync_of_a_directory_is_no_sync_of_a_file() {
 // Promises: Record 25.
 #[test]
 fn a_partition_below_a_mount_in_place_is_named_and_left_out() {
-    const TEST: &str = "a_partition_below_a_mount_in_place_is_named_and_left_out";
-    let Some((folder, _)) = root(TEST) else { return };
-    let part = folder.path().join("part");
-    std::fs::create_dir(&part).unwrap();
-    let image = folder.path().join("image");
-    std::fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).unwrap();
-    let done = |program: &str, args: &[&std::ffi::OsStr]| {
-        let output = Command::new(program).args(args).output();
-        output.is_ok_and(|output| output.status.success())
-    };
-    let (image, at) = (image.as_os_str(), part.as_os_str());
-    let made = done("mkfs.ext4", &["-q".as_ref(), image]);
-    if !made || !done("mount", &["-o".as_ref(), "loop".as_ref(), image, at]) {
-        println!("SKIPPED {TEST}: a loop device with ext4 cannot be mounted");
-        return;
-    }
-    let unmount = |lazily: bool| {
-        done(FLASHSIFT, &["unmount".as_ref(), at]);
-        let option = if lazily { "-l" } else { "-v" };
-        done("umount", &[option.as_ref(), at])
-    };
-    if !done(FLASHSIFT, &["mount".as_ref(), "--force".as_ref(), at, at]) {
-        println!("SKIPPED {TEST}: flashsift cannot mount here");
-        unmount(true);
+    let Some((folder, _)) = root() else { return };
+    let disk = Disk::mounted(&FileSystem::new("ext4", 64 << 20), "defaults");
+    let Some(mut disk) = or_skip(disk) else { return };
+    let point = disk.point();
+    let mut mount = Command::new(FLASHSIFT);
+    if or_skip(output(mount.args(["mount", "--force"]).args([&point, &point]))).is_none() {
         return;
     }
     let output = Command::new(FLASHSIFT)
         .args(["record", "-o"])
         .arg(folder.path().join("t.parquet"))
         .args(["--", "sh", "-c", "true; cat /etc/passwd"])
-        .output();
-    let unmounted = unmount(false);
-    let output = output.unwrap();
+        .output()
+        .unwrap();
     let says = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{says}");
-    assert!(says.contains("/part (ext4) is hidden by another mount over it"), "{says}");
-    assert!(unmounted, "the partition can be unmounted after it");
+    assert!(says.contains("/m (ext4) is hidden by another mount over it"), "{says}");
+    flashsift_testbed::output(Command::new(FLASHSIFT).arg("unmount").arg(&point)).unwrap();
+    disk.unmount().expect("the partition can be unmounted after it");
 }
 
 /// In a mount namespace of its own: `$1` is flashsift, `$2` an empty directory.
-fn in_own_namespace(test: &str, folder: &Path, script: &str) -> Option<Output> {
+fn in_own_namespace(folder: &Path, script: &str) -> Option<Output> {
     let output = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
         .args([Path::new(FLASHSIFT), folder])
         .output();
     match output {
         Ok(output) if output.status.code() != Some(99) => Some(output),
-        other => {
-            println!("SKIPPED {test}: it cannot mount here: {other:?}");
-            None
-        }
+        other => skip(format_args!("it cannot mount here: {other:?}")),
     }
 }
 
@@ -317,8 +278,7 @@ fn in_own_namespace(test: &str, folder: &Path, script: &str) -> Option<Output> {
 // Promises: Record 27.
 #[test]
 fn a_tracefs_in_the_directory_of_another_user_is_not_used() {
-    const TEST: &str = "a_tracefs_in_the_directory_of_another_user_is_not_used";
-    let Some((folder, _)) = root(TEST) else { return };
+    let Some((folder, _)) = root() else { return };
     // In turn: without the system's own, and beside it.
     for own in ["umount -l /sys/kernel/tracing; umount -l /sys/kernel/debug", "true"] {
         let script = format!(
@@ -330,7 +290,7 @@ fn a_tracefs_in_the_directory_of_another_user_is_not_used() {
                   echo x > \"$0/seen\"' \
                 \"$2\""
         );
-        let Some(output) = in_own_namespace(TEST, folder.path(), &script) else { return };
+        let Some(output) = in_own_namespace(folder.path(), &script) else { return };
         let says = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && !says.contains("could not be removed"), "{says}");
         assert!(described(&folder.path().join("t.parquet")).contains("/seen"), "{own}: {says}");
@@ -343,13 +303,15 @@ fn a_tracefs_in_the_directory_of_another_user_is_not_used() {
 // Promises: Record 26.
 #[test]
 fn mounts_that_come_and_go_do_not_end_a_recording() {
-    const TEST: &str = "mounts_that_come_and_go_do_not_end_a_recording";
-    let Some((folder, _)) = root(TEST) else { return };
+    let Some((folder, _)) = root() else { return };
+    let image = FileSystem::new("ext4", 16 << 20).make(&folder.path().join("image"));
+    if or_skip(image).is_none() {
+        return;
+    }
     let script = "
         odd=$(printf '%s/odd\\377' \"$2\"); come=\"$2/come\"; image=\"$2/image\"
         mkdir \"$odd\" \"$come\" && mount -t tmpfs odd \"$odd\" || exit 99
         mkdir \"$odd/disk\" || exit 99
-        truncate -s 16M \"$image\" && mkfs.ext4 -q \"$image\" || exit 99
         mount -o loop \"$image\" \"$odd/disk\" || exit 99
         umount \"$odd/disk\" || exit 99
         mount -o loop \"$image\" \"$come\" || exit 99
@@ -365,7 +327,7 @@ fn mounts_that_come_and_go_do_not_end_a_recording() {
             done
             umount -l \"$0/come\"
             echo x > \"$0/last\"' \"$2\" \"$image\"";
-    let Some(output) = in_own_namespace(TEST, folder.path(), script) else { return };
+    let Some(output) = in_own_namespace(folder.path(), script) else { return };
     let says = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{says}");
     let trace = folder.path().join("t.parquet");
@@ -377,9 +339,7 @@ fn mounts_that_come_and_go_do_not_end_a_recording() {
 /// As Chromium starts its processes: the kernel calls them `exe`.
 #[test]
 fn a_program_that_starts_itself_again_keeps_its_name() {
-    let Some((folder, _)) = root("a_program_that_starts_itself_again_keeps_its_name") else {
-        return;
-    };
+    let Some((folder, _)) = root() else { return };
     let trace = folder.path().join("t.parquet");
     let script =
         format!("exec /proc/self/exe -c 'echo hello > {}/written'", folder.path().display());
@@ -397,7 +357,7 @@ fn a_program_that_starts_itself_again_keeps_its_name() {
 
 #[test]
 fn a_plain_user_gets_instructions_for_recording() {
-    let Some((folder, _)) = root("a_plain_user_gets_instructions_for_recording") else { return };
+    let Some((folder, _)) = root() else { return };
     // A directory that other users may not read.
     let program = folder.path().join("flashsift");
     // Not by this process: others that it starts would hold the copy open, which cannot run then.
@@ -416,11 +376,7 @@ fn a_plain_user_gets_instructions_for_recording() {
     // A program can still be recorded.
     let (code, printed) = plain(&["--", "sh", "-c", "echo hello > written; cat written"]);
     if printed.contains("strace is not installed") {
-        println!(
-            "SKIPPED a_plain_user_gets_instructions_for_recording, second part: strace is not \
-             installed"
-        );
-        return;
+        return skip("second part: strace is not installed");
     }
     assert_eq!(code, Some(0), "{printed}");
     assert!(
@@ -433,7 +389,7 @@ fn a_plain_user_gets_instructions_for_recording() {
 // Promises: Record 13.
 #[test]
 fn names_can_be_hidden() {
-    let Some((folder, _)) = root("names_can_be_hidden") else { return };
+    let Some((folder, _)) = root() else { return };
     let trace = folder.path().join("t.parquet");
     let script = format!("echo hello > {}/letter-to-ann.txt", folder.path().display());
     let output = Command::new(FLASHSIFT)

@@ -1,66 +1,38 @@
 //! `flashsift tune readahead` on a loop device: changes of the value, and counts of pages.
 
-use crate::{
-    places::{make_image, output, skip},
-    started::started,
-};
+use flashsift_testbed::{Disk, FileSystem, Mapped, Mounted, ended, or_skip, output, skip, started};
 use serde_json::Value;
 use std::{
     fs,
     io::Read,
+    ops::Deref,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 const PAGE: u64 = 4096;
+const BYTES: u64 = 256 << 20;
 
-/// A file system on a loop device of its own; both are removed when it is dropped.
-struct Disk {
-    folder: tempfile::TempDir,
-    device: String,
-    mapped: Option<String>,
-}
+/// A disk, and a journal beside it.
+struct Tuned(Disk);
 
-impl Disk {
+impl Tuned {
     /// `None`, with the reason printed, where that is not possible.
-    fn new(test: &str, mkfs: &[&str]) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            return skip(test, "mounting needs root");
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
-        if let Err(why) = make_image(&image, 256 << 20, mkfs) {
-            return skip(test, &why);
-        }
-        fs::create_dir(folder.path().join("m")).unwrap();
-        match output(Command::new("losetup").args(["--find", "--show"]).arg(&image)) {
-            Ok(device) => {
-                let device = String::from_utf8(device).unwrap().trim().to_owned();
-                Some(Self { folder, device, mapped: None })
-            }
-            Err(why) => skip(test, &why),
-        }
+    fn new(kind: &str) -> Option<Self> {
+        or_skip(Disk::new(&FileSystem::new(kind, BYTES))).map(Self)
     }
 
-    fn mounted(test: &str, mkfs: &[&str]) -> Option<Self> {
-        let disk = Self::new(test, mkfs)?;
-        match output(Command::new("mount").arg(&disk.device).arg(disk.point())) {
-            Ok(_) => Some(disk),
-            Err(why) => skip(test, &why),
-        }
-    }
-
-    fn point(&self) -> PathBuf {
-        self.folder.path().join("m")
+    fn mounted(kind: &str) -> Option<Self> {
+        or_skip(Disk::mounted(&FileSystem::new(kind, BYTES), "defaults")).map(Self)
     }
 
     fn journal(&self) -> PathBuf {
-        self.folder.path().join("state/journal.jsonl")
+        self.path("state/journal.jsonl")
     }
 
     fn name(&self) -> &str {
-        self.device.trim_start_matches("/dev/")
+        self.device().name()
     }
 
     fn kib(&self) -> u64 {
@@ -71,34 +43,27 @@ impl Disk {
         fs::write(queue(self.name()), kib.to_string()).unwrap();
     }
 
-    fn tune(&self, args: &[&str]) -> Output {
+    fn tune(&self, args: &[&str]) -> Command {
         let mut command = Command::new(FLASHSIFT);
         command.args(["tune", "readahead"]).args(args).arg("--journal").arg(self.journal());
-        command.output().unwrap()
+        command
     }
 
     fn succeeds(&self, args: &[&str]) -> String {
-        let output = self.tune(args);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {stderr}");
-        String::from_utf8(output.stdout).unwrap() + &stderr
+        let (out, says) = ended(&mut self.tune(args), 0);
+        out + &says
     }
 
     fn fails(&self, args: &[&str]) -> String {
-        let output = self.tune(args);
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
-        stderr
+        ended(&mut self.tune(args), 1).1
     }
 }
 
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = output(Command::new("umount").arg("--lazy").arg(self.point()));
-        if let Some(mapped) = &self.mapped {
-            let _ = output(Command::new("dmsetup").args(["remove", mapped]));
-        }
-        let _ = output(Command::new("losetup").args(["--detach", &self.device]));
+impl Deref for Tuned {
+    type Target = Disk;
+
+    fn deref(&self) -> &Disk {
+        &self.0
     }
 }
 
@@ -110,15 +75,13 @@ fn kib_of(name: &str) -> u64 {
     fs::read_to_string(queue(name)).unwrap().trim().parse().unwrap()
 }
 
-const EXT4: &[&str] = &["mkfs.ext4", "-q", "-F"];
-
 // Promises: Tune 1.
 #[test]
 fn a_dry_run_changes_nothing() {
-    let Some(disk) = Disk::mounted("a_dry_run_changes_nothing", EXT4) else { return };
+    let Some(disk) = Tuned::mounted("ext4") else { return };
     let before_kib = disk.kib();
     let point = disk.point();
-    for device in [disk.name(), &disk.device, point.to_str().unwrap()] {
+    for device in [disk.name(), disk.device().node(), point.to_str().unwrap()] {
         let text = disk.succeeds(&["--set", "66000", "--on", device]);
         assert!(text.contains("Dry run, nothing was written. --apply would write 64 to"), "{text}");
         assert!(text.contains("64.5 KiB becomes 64 KiB"), "{text}");
@@ -138,7 +101,7 @@ fn a_dry_run_changes_nothing() {
 // Promises: Tune 4.
 #[test]
 fn a_change_is_applied_listed_and_undone() {
-    let Some(disk) = Disk::mounted("a_change_is_applied_listed_and_undone", EXT4) else { return };
+    let Some(disk) = Tuned::mounted("ext4") else { return };
     disk.set_kib(128);
     let text = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
     assert!(text.contains("Set from 128 KiB to 64 KiB: change 1 in"), "{text}");
@@ -166,8 +129,7 @@ fn a_change_is_applied_listed_and_undone() {
 // Promises: Tune 4.
 #[test]
 fn a_value_of_another_program_is_kept_without_force() {
-    let test = "a_value_of_another_program_is_kept_without_force";
-    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    let Some(disk) = Tuned::mounted("ext4") else { return };
     disk.set_kib(128);
     disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
     disk.set_kib(512);
@@ -184,8 +146,7 @@ fn a_value_of_another_program_is_kept_without_force() {
 // Promises: Tune 3.
 #[test]
 fn a_crash_between_journal_and_write_is_reported_until_it_is_cleared() {
-    let test = "a_crash_between_journal_and_write_is_reported_until_it_is_cleared";
-    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    let Some(disk) = Tuned::mounted("ext4") else { return };
     for (present_kib, words) in [(128, "was not written"), (64, "was written")] {
         disk.set_kib(128);
         disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply"]);
@@ -212,8 +173,7 @@ fn a_crash_between_journal_and_write_is_reported_until_it_is_cleared() {
 // Promises: Tune 3.
 #[test]
 fn changes_at_the_same_time_are_made_one_by_one() {
-    let test = "changes_at_the_same_time_are_made_one_by_one";
-    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    let Some(disk) = Tuned::mounted("ext4") else { return };
     disk.set_kib(128);
     let mut children: Vec<Child> = (1..=8)
         .map(|n| {
@@ -239,7 +199,7 @@ fn changes_at_the_same_time_are_made_one_by_one() {
 // Promises: Tune 5.
 #[test]
 fn bad_devices_and_values_are_named() {
-    let Some(disk) = Disk::new("bad_devices_and_values_are_named", EXT4) else { return };
+    let Some(disk) = Tuned::new("ext4") else { return };
     let set = |device: &str| disk.fails(&["--set", "64k", "--on", device, "--apply"]);
     assert!(set("nosuchdevice").contains("there is no device or mount point nosuchdevice"));
     assert!(set("/dev/null").contains("neither a block device nor a directory"));
@@ -255,10 +215,8 @@ fn bad_devices_and_values_are_named() {
         (&["--apply"], "required"),
         (&[], "required"),
     ] {
-        let output = disk.tune(args);
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
-        assert!(stderr.contains(words), "{args:?}: {stderr}");
+        let (_, says) = ended(&mut disk.tune(args), 2);
+        assert!(says.contains(words), "{args:?}: {says}");
     }
     // A user without rights may look.
     let mut other = Command::new("setpriv");
@@ -274,7 +232,7 @@ fn bad_devices_and_values_are_named() {
 // Promises: Tune 5.
 #[test]
 fn a_read_only_sysfs_is_named() {
-    let Some(disk) = Disk::mounted("a_read_only_sysfs_is_named", EXT4) else { return };
+    let Some(disk) = Tuned::mounted("ext4") else { return };
     let before_kib = disk.kib();
     let script = "mount -o remount,ro,bind /sys && exec \"$@\"";
     let mut shell = Command::new("unshare");
@@ -289,16 +247,10 @@ fn a_read_only_sysfs_is_named() {
 // Promises: Tune 2.
 #[test]
 fn a_mapped_device_is_changed_and_not_the_disk_below() {
-    let test = "a_mapped_device_is_changed_and_not_the_disk_below";
-    let Some(mut disk) = Disk::new(test, EXT4) else { return };
-    let mapped = format!("flashsift-tune-{}", std::process::id());
-    let table = format!("0 {} linear {} 0", (256 << 20) / 512, disk.device);
-    if let Err(why) = output(Command::new("dmsetup").args(["create", &mapped, "--table", &table])) {
-        return skip(test, &why).unwrap_or_default();
-    }
-    disk.mapped = Some(mapped.clone());
-    let path = Path::new("/dev/mapper").join(&mapped);
-    output(Command::new("mount").arg(&path).arg(disk.point())).unwrap();
+    let Some(disk) = Tuned::new("ext4") else { return };
+    let Some(mapped) = or_skip(Mapped::new(disk.device().node(), BYTES)) else { return };
+    let path = mapped.node();
+    let _mounted = Mounted::new(&[], &path, &disk.point()).unwrap();
     let dm = fs::canonicalize(&path).unwrap();
     let dm = dm.file_name().unwrap().to_str().unwrap().to_owned();
     let (below_kib, before_kib) = (disk.kib(), kib_of(&dm));
@@ -315,8 +267,7 @@ fn a_mapped_device_is_changed_and_not_the_disk_below() {
 // Promises: Tune 2.
 #[test]
 fn btrfs_is_changed_and_not_its_disk() {
-    let test = "btrfs_is_changed_and_not_its_disk";
-    let Some(disk) = Disk::mounted(test, &["mkfs.btrfs", "-q", "-f"]) else { return };
+    let Some(disk) = Tuned::mounted("btrfs") else { return };
     let below_kib = disk.kib();
     let json = disk.succeeds(&["--set", "64k", "--on", disk.name(), "--apply", "--json"]);
     let record: Value = serde_json::from_str(&json).unwrap();
@@ -333,20 +284,20 @@ fn btrfs_is_changed_and_not_its_disk() {
 // Promises: Tune 13.
 #[test]
 fn a_clock_restores_the_size_that_it_found() {
-    let test = "a_clock_restores_the_size_that_it_found";
-    let Some(disk) = Disk::mounted(test, EXT4) else { return };
+    let Some(disk) = Tuned::mounted("ext4") else { return };
     disk.set_kib(128);
     // Other programs of the machine keep their cached pages.
-    let own = disk.folder.path().join("drop_caches");
+    let own = disk.path("drop_caches");
     fs::write(&own, "").unwrap();
-    output(Command::new("mount").arg("--bind").arg(&own).arg("/proc/sys/vm/drop_caches")).unwrap();
+    let drop_caches = Path::new("/proc/sys/vm/drop_caches");
+    let _others_keep_theirs = Mounted::new(&["--bind"], &own, drop_caches).unwrap();
     let clock = |script: &str| {
         let mut command = Command::new(FLASHSIFT);
         command.args(["tune", "readahead", "--clock", "--rounds", "10", "--json", "--on"]);
         command.arg(disk.point()).arg("--journal").arg(disk.journal());
         command.args(["--", "sh", "-c", script]).output().unwrap()
     };
-    let seen = disk.folder.path().join("seen");
+    let seen = disk.path("seen");
     let script = format!("cat {} >> {}", queue(disk.name()).display(), seen.display());
     let found = clock(&script);
     assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
@@ -367,7 +318,6 @@ fn a_clock_restores_the_size_that_it_found() {
     assert!(!failed.status.success() && stderr.contains("sh failed"), "{stderr}");
     assert_eq!(disk.kib(), 128);
     assert!(disk.succeeds(&["--status"]).contains("has changed nothing"));
-    output(Command::new("umount").arg("/proc/sys/vm/drop_caches")).unwrap();
 }
 
 /// Reads a file page by page: from its beginning, or at far places, two neighbours at each. The
@@ -397,8 +347,14 @@ fn instances(child: &Child) -> usize {
     names.filter(|name| name.to_string_lossy().starts_with(&ours)).count()
 }
 
+/// Whether the kernel counts pages; otherwise the test is skipped.
+fn counts_pages() -> bool {
+    Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists()
+        || skip("the kernel has no mm_filemap_get_pages, or tracefs is elsewhere")
+}
+
 /// Begins to watch, and waits until it does.
-fn watching(disk: &Disk) -> (Child, std::io::BufReader<std::process::ChildStderr>) {
+fn watching(disk: &Tuned) -> (Child, std::io::BufReader<std::process::ChildStderr>) {
     let mut command = Command::new(FLASHSIFT);
     command.args(["tune", "readahead", "--live"]).arg(disk.point()).arg("--journal");
     command.arg(disk.journal()).args(["--for", "5m", "--json"]).stdout(Stdio::piped());
@@ -412,11 +368,9 @@ fn signal(child: &Child, signal: &str) {
 // Promises: Tune 6.
 #[test]
 fn live_counts_tell_a_sequential_reader_from_a_random_one() {
-    let test = "live_counts_tell_a_sequential_reader_from_a_random_one";
-    let Some(disk) = Disk::mounted(test, EXT4) else { return };
-    if !Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists() {
-        return skip(test, "the kernel has no mm_filemap_get_pages, or tracefs is elsewhere")
-            .unwrap_or_default();
+    let Some(disk) = Tuned::mounted("ext4") else { return };
+    if !counts_pages() {
+        return;
     }
     disk.set_kib(128);
     let python = fs::canonicalize("/usr/bin/python3").unwrap();
@@ -426,7 +380,7 @@ fn live_counts_tell_a_sequential_reader_from_a_random_one() {
     ];
     for (kind, _, file_pages) in kinds {
         fs::write(disk.point().join(kind), vec![7; (file_pages * PAGE) as usize]).unwrap();
-        std::os::unix::fs::symlink(&python, disk.folder.path().join(kind)).unwrap();
+        std::os::unix::fs::symlink(&python, disk.path(kind)).unwrap();
     }
     // Dirty pages cannot be dropped from the cache.
     output(Command::new("sync").arg("-f").arg(disk.point())).unwrap();
@@ -437,7 +391,7 @@ fn live_counts_tell_a_sequential_reader_from_a_random_one() {
     let (mut child, mut stderr) = watching(&disk);
     assert_eq!(instances(&child), 1);
     for (kind, pages, _) in kinds {
-        let mut reader = Command::new(disk.folder.path().join(kind))
+        let mut reader = Command::new(disk.path(kind))
             .args(["-c", READER])
             .arg(disk.point().join(kind))
             .args([kind, &pages.to_string()])
@@ -488,8 +442,7 @@ fn live_counts_tell_a_sequential_reader_from_a_random_one() {
 // Promises: Tune 8.
 #[test]
 fn a_file_system_that_cannot_be_recorded_gets_no_proposal() {
-    let test = "a_file_system_that_cannot_be_recorded_gets_no_proposal";
-    let Some(disk) = Disk::mounted(test, &["mkfs.btrfs", "-q", "-f"]) else { return };
+    let Some(disk) = Tuned::mounted("btrfs") else { return };
     let point = disk.point();
     let says = disk.fails(&["--live", point.to_str().unwrap(), "--for", "5m", "--propose"]);
     assert!(says.contains("btrfs cannot be recorded"), "{says}");
@@ -505,13 +458,11 @@ fn has_instance(pid: u32) -> bool {
 // Promises: Tune 7.
 #[test]
 fn the_recorder_of_a_killed_watch_ends() {
-    let test = "the_recorder_of_a_killed_watch_ends";
-    let Some(disk) = Disk::mounted(test, EXT4) else { return };
-    if !Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists() {
-        return skip(test, "the kernel has no mm_filemap_get_pages, or tracefs is elsewhere")
-            .unwrap_or_default();
+    let Some(disk) = Tuned::mounted("ext4") else { return };
+    if !counts_pages() {
+        return;
     }
-    let temporary = disk.folder.path().join("tmp");
+    let temporary = disk.path("tmp");
     fs::create_dir(&temporary).unwrap();
     let mut command = Command::new(FLASHSIFT);
     command.args(["tune", "readahead", "--live"]).arg(disk.point()).arg("--journal");
@@ -534,11 +485,9 @@ fn the_recorder_of_a_killed_watch_ends() {
 // Promises: Tune 7.
 #[test]
 fn a_killed_watch_is_cleaned_up_by_the_next_one() {
-    let test = "a_killed_watch_is_cleaned_up_by_the_next_one";
-    let Some(disk) = Disk::mounted(test, EXT4) else { return };
-    if !Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists() {
-        return skip(test, "the kernel has no mm_filemap_get_pages, or tracefs is elsewhere")
-            .unwrap_or_default();
+    let Some(disk) = Tuned::mounted("ext4") else { return };
+    if !counts_pages() {
+        return;
     }
     for end in ["-TERM", "-HUP"] {
         let (mut child, _stderr) = watching(&disk);
@@ -579,9 +528,8 @@ const PLACES: u64 = 600;
 const LOG_PAGES: u64 = 8000;
 
 /// Bytes that were read from a block device since it exists.
-fn bytes_read(disk: &Disk) -> u64 {
-    let stat = fs::read_to_string(format!("/sys/block/{}/stat", disk.name())).unwrap();
-    512 * stat.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap()
+fn bytes_read(disk: &Tuned) -> u64 {
+    512 * disk.device().stat()[2]
 }
 
 /// A recorded program reads one file here and there and one in order. The advice names the first
@@ -589,14 +537,12 @@ fn bytes_read(disk: &Disk) -> u64 {
 // Promises: Read-ahead 13.
 #[test]
 fn a_program_that_follows_the_advice_reads_less() {
-    let test = "a_program_that_follows_the_advice_reads_less";
-    let Some(disk) = Disk::mounted(test, EXT4) else { return };
-    if !Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages").exists() {
-        return skip(test, "the kernel has no mm_filemap_get_pages, or tracefs is elsewhere")
-            .unwrap_or_default();
+    let Some(disk) = Tuned::mounted("ext4") else { return };
+    if !counts_pages() {
+        return;
     }
     disk.set_kib(128);
-    let program = disk.folder.path().join("database");
+    let program = disk.path("database");
     let python = fs::canonicalize("/usr/bin/python3").unwrap();
     std::os::unix::fs::symlink(python, &program).unwrap();
     let (places, log_pages) = (PLACES.to_string(), LOG_PAGES.to_string());
@@ -614,7 +560,7 @@ fn a_program_that_follows_the_advice_reads_less() {
         output(command.args([&*places, &*log_pages]).args(advice)).unwrap();
         bytes_read(&disk) - before
     };
-    let trace = disk.folder.path().join("t.parquet");
+    let trace = disk.path("t.parquet");
     let mut record = Command::new(FLASHSIFT);
     record
         .args(["record", "--exact", "-q", "-o"])

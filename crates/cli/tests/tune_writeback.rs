@@ -3,90 +3,66 @@
 //! `vm.dirty_*` are the machine's: the tests mount files of their own over those of /proc, and a
 //! folder over /etc, in the mount namespace that each test has for itself or makes.
 
-use crate::places::{make_image, output, skip};
+use flashsift_testbed::{Disk, FileSystem, Mounted, ended, has, or_skip, skip};
 use serde_json::Value;
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
 };
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 
-/// A file system on a loop device, and files that stand for those of /proc/sys/vm and /etc.
-struct Disk {
-    folder: tempfile::TempDir,
-}
+/// A file system, and files that stand for those of /proc/sys/vm and /etc.
+struct Tuned(Disk);
 
 const EXPIRE: &str = "expire";
 const TICK: &str = "tick";
 
-impl Disk {
+impl Tuned {
     /// `None`, with the reason printed, where that is not possible.
-    fn mounted(test: &str, kind: &str, options: &str) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            return skip(test, "mounting needs root");
-        }
-        let disk = Self { folder: tempfile::tempdir().unwrap() };
-        let image = disk.path("image");
-        let mkfs: &[&str] = match kind {
-            "ext4" => &["mkfs.ext4", "-q", "-F"],
-            "btrfs" => &["mkfs.btrfs", "-q", "-f"],
-            _ => &["mkfs.xfs", "-q", "-f"],
-        };
+    fn mounted(kind: &str, options: &str) -> Option<Self> {
         // XFS is not made smaller.
-        if let Err(why) = make_image(&image, 320 << 20, mkfs) {
-            return skip(test, &why);
-        }
-        fs::create_dir(disk.path("m")).unwrap();
-        // Another user may look.
-        fs::set_permissions(disk.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-o", &format!("loop,{options}")]).arg(&image).arg(disk.path("m"));
-        if let Err(why) = output(&mut mount) {
-            return skip(test, &why);
-        }
+        let disk = or_skip(Disk::mounted(&FileSystem::new(kind, 320 << 20), options))?;
         fs::write(disk.path(EXPIRE), "3000\n").unwrap();
         fs::write(disk.path(TICK), "500\n").unwrap();
         fs::create_dir_all(disk.path("etc/sysctl.d")).unwrap();
-        let fstab = format!("# a comment\nUUID=1-2  {}\text4 defaults 0 1\n", disk.point());
+        let point = disk.point();
+        let fstab = format!("# a comment\nUUID=1-2  {}\text4 defaults 0 1\n", point.display());
         fs::write(disk.path("etc/fstab"), fstab).unwrap();
-        Some(disk)
+        Some(Self(disk))
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.0.path(name)
     }
 
     fn point(&self) -> String {
-        self.path("m").to_str().unwrap().to_owned()
+        self.0.point().to_str().unwrap().to_owned()
     }
 
     /// Runs a program in a mount namespace with the files of this disk.
-    fn within(&self, before: &[&str], args: &[&str]) -> Output {
+    fn within(&self, before: &[&str], args: &[&str]) -> Command {
         let script = "mount --make-rprivate / && cd \"$1\" && \
                       mount --bind expire /proc/sys/vm/dirty_expire_centisecs && \
                       mount --bind tick /proc/sys/vm/dirty_writeback_centisecs && \
                       mount --bind etc /etc && shift && exec \"$@\"";
         let mut shell = Command::new("unshare");
-        shell.args(["--mount", "sh", "-c", script, "sh"]).arg(self.folder.path());
+        shell.args(["--mount", "sh", "-c", script, "sh"]).arg(self.path(""));
         shell.args(before).args([FLASHSIFT, "tune", "writeback"]).args(args);
-        shell.arg("--journal").arg(self.path("state/journal.jsonl")).output().unwrap()
+        shell.arg("--journal").arg(self.path("state/journal.jsonl"));
+        shell
     }
 
     fn succeeds(&self, args: &[&str]) -> String {
-        let output = self.within(&[], args);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{args:?}: {stderr}");
-        String::from_utf8(output.stdout).unwrap() + &stderr
+        let (out, says) = ended(&mut self.within(&[], args), 0);
+        out + &says
     }
 
     fn fails(&self, args: &[&str]) -> String {
-        let output = self.within(&[], args);
-        let stderr = String::from_utf8(output.stderr).unwrap();
+        let output = self.within(&[], args).output().unwrap();
         assert!(!output.status.success(), "{args:?}");
-        stderr
+        String::from_utf8(output.stderr).unwrap()
     }
 
     /// All that a tuning may change: the options of the mount, and the content of the files.
@@ -113,21 +89,13 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // The loop device goes with its mount.
-        let _ = output(Command::new("umount").arg("--lazy").arg(self.path("m")));
-    }
-}
-
 const BOTH: &str = "dirty-expire=5m,commit=1m";
 
 // Promises: Tune 9, Tune 12.
 #[test]
 fn settings_of_ext4_are_shown_set_listed_and_undone() {
-    let test = "settings_of_ext4_are_shown_set_listed_and_undone";
     // An option of the mount itself, of the file system, and one that the kernel does not list.
-    let Some(disk) = Disk::mounted(test, "ext4", "nosuid,noatime,commit=7,errors=continue") else {
+    let Some(disk) = Tuned::mounted("ext4", "nosuid,noatime,commit=7,errors=continue") else {
         return;
     };
     let before = disk.state();
@@ -170,15 +138,13 @@ fn settings_of_ext4_are_shown_set_listed_and_undone() {
 // Promises: Tune 9, Tune 12.
 #[test]
 fn settings_of_xfs_and_btrfs_are_set_and_undone() {
-    let test = "settings_of_xfs_and_btrfs_are_set_and_undone";
     let interval = Path::new("/proc/sys/fs/xfs/xfssyncd_centisecs");
-    if let Some(disk) = Disk::mounted(test, "xfs", "nosuid") {
+    if let Some(disk) = Tuned::mounted("xfs", "nosuid") {
         let (before, on) = (disk.state(), disk.point());
         // The interval is that of every XFS of the machine: another file stands for it.
         fs::write(disk.path("xfssyncd"), "3000\n").unwrap();
         assert!(interval.exists());
-        let mut bind = Command::new("mount");
-        let has_own = output(bind.arg("--bind").arg(disk.path("xfssyncd")).arg(interval)).is_ok();
+        let own = Mounted::new(&["--bind"], disk.path("xfssyncd"), interval);
         let json = disk.succeeds(&["--set", "xfssyncd=5m", "--on", &on, "--apply", "--json"]);
         let record: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(record["lost_before_us"], 65_000_000, "{json}");
@@ -187,15 +153,13 @@ fn settings_of_xfs_and_btrfs_are_set_and_undone() {
         disk.succeeds(&["--undo", "xfssyncd"]);
         assert_eq!(fs::read_to_string(interval).unwrap().trim(), "3000");
         assert_eq!(disk.state(), before);
-        if has_own {
-            output(Command::new("umount").arg(interval)).unwrap();
-        }
+        drop(own);
         let refused = disk.fails(&["--set", "commit=1m", "--on", &on, "--apply"]);
         assert!(refused.contains("commit is a setting of ext4, btrfs, f2fs"), "{refused}");
         let refused = disk.fails(&["--for", "1s", &on]);
         assert!(refused.contains("cannot be recorded"), "{refused}");
     }
-    let Some(disk) = Disk::mounted(test, "btrfs", "noatime") else { return };
+    let Some(disk) = Tuned::mounted("btrfs", "noatime") else { return };
     let (before, on) = (disk.state(), disk.point());
     disk.succeeds(&["--set", "commit=2m", "--on", &on, "--apply"]);
     assert!(disk.state()[0].contains("commit=120"), "{:?}", disk.state());
@@ -207,10 +171,9 @@ fn settings_of_xfs_and_btrfs_are_set_and_undone() {
 // Promises: Tune 12.
 #[test]
 fn a_kill_at_any_step_is_undone() {
-    let test = "a_kill_at_any_step_is_undone";
-    let Some(disk) = Disk::mounted(test, "ext4", "noatime") else { return };
-    if output(Command::new("strace").arg("-V")).is_err() {
-        return skip(test, "strace is not there").unwrap_or_default();
+    let Some(disk) = Tuned::mounted("ext4", "noatime") else { return };
+    if !has("strace") {
+        return skip("strace is not there");
     }
     let (before, on) = (disk.state(), disk.point());
     let mut finished = false;
@@ -228,10 +191,11 @@ fn a_kill_at_any_step_is_undone() {
             let calls = "write,fsync,fsconfig,rename,renameat,renameat2,unlink,unlinkat";
             let inject = format!("inject={calls}:signal=KILL:when={step}");
             let trace = format!("trace={calls}");
-            let killed = disk.within(
+            let mut killed = disk.within(
                 &["strace", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject],
                 args,
             );
+            let killed = killed.output().unwrap();
             disk.succeeds(&["--undo", "all"]);
             assert_eq!(disk.state(), before, "step {step} of {args:?}");
             if killed.status.success() {
@@ -247,8 +211,7 @@ fn a_kill_at_any_step_is_undone() {
 // Promises: Tune 10.
 #[test]
 fn what_must_not_be_changed_is_refused() {
-    let test = "what_must_not_be_changed_is_refused";
-    let Some(disk) = Disk::mounted(test, "ext4", "noatime") else { return };
+    let Some(disk) = Tuned::mounted("ext4", "noatime") else { return };
     let (before, on) = (disk.state(), disk.point());
     for (args, words) in [
         (&["--set", "data=writeback", "--on", &on][..], "it is never set: ext4 refuses"),
@@ -273,19 +236,20 @@ fn what_must_not_be_changed_is_refused() {
     }
     let user = ["setpriv", "--reuid=65534", "--clear-groups"];
     for set in ["commit=1m", "dirty-expire=5m"] {
-        let refused = disk.within(&user, &["--set", set, "--on", &on, "--apply"]);
+        let mut refused = disk.within(&user, &["--set", set, "--on", &on, "--apply"]);
+        let refused = refused.output().unwrap();
         let stderr = String::from_utf8(refused.stderr).unwrap();
         assert!(!refused.status.success() && stderr.contains("needs root"), "{stderr}");
     }
-    output(Command::new("mount").args(["-o", "remount,ro", &on])).unwrap();
+    disk.0.remount("ro").unwrap();
     let refused = disk.fails(&["--set", "commit=1m", "--on", &on, "--apply"]);
     assert!(refused.contains("is mounted read-only"), "{refused}");
-    output(Command::new("mount").args(["-o", "remount,rw", &on])).unwrap();
+    disk.0.remount("rw").unwrap();
     assert_eq!(disk.state(), before);
     assert!(!disk.path("state").exists());
     // Another program's value stays.
     disk.succeeds(&["--set", BOTH, "--on", &on, "--apply"]);
-    output(Command::new("mount").args(["-o", "remount,commit=9", &on])).unwrap();
+    disk.0.remount("commit=9").unwrap();
     let refused = disk.fails(&["--undo", "all"]);
     assert!(refused.contains("it is 9 s now, not 1 min as flashsift set it"), "{refused}");
     disk.succeeds(&["--undo", "all", "--force"]);
@@ -296,11 +260,9 @@ fn what_must_not_be_changed_is_refused() {
 // Promises: Tune 11.
 #[test]
 fn a_recording_leads_to_a_proposal() {
-    let test = "a_recording_leads_to_a_proposal";
-    let Some(disk) = Disk::mounted(test, "ext4", "noatime") else { return };
+    let Some(disk) = Tuned::mounted("ext4", "noatime") else { return };
     if !Path::new("/sys/kernel/tracing/events/ext4").exists() {
-        return skip(test, "the kernel has no tracepoints of ext4, or tracefs is elsewhere")
-            .unwrap_or_default();
+        return skip("the kernel has no tracepoints of ext4, or tracefs is elsewhere");
     }
     let (before, on) = (disk.state(), disk.point());
     let script = "n=0; while :; do n=$((n + 1)); echo $n > $0/$n; rm -f $0/$((n - 2)); done";

@@ -1,6 +1,7 @@
 //! Files whose syncs are delayed, on a directory of this machine.
 
 use flashsift_mount::{Access, Caller, Clock, Config, Errno, Fs, ROOT, Store};
+use flashsift_testbed::is_root;
 use rustix::fs::OFlags;
 use std::{
     ffi::OsStr,
@@ -377,8 +378,7 @@ fn syncs_of_other_files_are_honoured() {
 // Promises: Mount 78.
 #[test]
 fn syncs_of_a_second_user_are_honoured() {
-    if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED syncs_of_a_second_user_are_honoured: only root may change owners");
+    if !is_root("a change of owners") {
         return;
     }
     let bed = Bed::new(|backing| {

@@ -1,6 +1,7 @@
 //! Failures half way through an operation, and operations at the same moment.
 
 use flashsift_mount::{Access, Caller, Config, Errno, Fs, Ino, ROOT, Step, Store, WriteBackError};
+use flashsift_testbed::skip;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
@@ -55,11 +56,8 @@ impl Bed {
 /// removed, even by root. Returns whether the file system supports it.
 fn forbid(dir: &Path, flag: &str) -> bool {
     let done = Command::new("chattr").arg(flag).arg(dir).output();
-    let done = done.is_ok_and(|output| output.status.success());
-    if !done {
-        eprintln!("skipped: chattr {flag} needs root and a file system that knows it");
-    }
-    done
+    done.is_ok_and(|output| output.status.success())
+        || skip(format_args!("chattr {flag} needs root and a file system that knows it"))
 }
 
 /// A file has names in three directories, and the last directory takes none. The names that BACKING
@@ -223,7 +221,7 @@ fn ram_full_is_no_error_while_one_file_cannot_be_written_back() {
     let folder = tempfile::tempdir().unwrap();
     let backing = std::fs::File::open(folder.path()).unwrap();
     let Ok(store) = Store::detached_tmpfs(1 << 20) else {
-        return eprintln!("skipped: a tmpfs needs root");
+        return skip("a tmpfs needs root");
     };
     let bed = Bed { fs: Fs::new(backing.into(), store, Config::default()).unwrap(), folder };
     let dir = bed.dir("stuck");

@@ -3,6 +3,7 @@
 use flashsift_mount::attach::{AttachOptions, undo};
 use flashsift_mount::daemon::session::{self, Serving};
 use flashsift_mount::{Config, Fs, Store};
+use flashsift_testbed::{is_root, skip};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -19,8 +20,7 @@ struct Mounted {
 impl Mounted {
     /// `None` where it cannot be had.
     fn new(passthrough: bool) -> Option<Mounted> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: mounting for others takes root");
+        if !is_root("mounting for others") {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ fn an_append_only_file_is_not_overwritten() {
             .status()
             .is_ok_and(|status| status.success())
         {
-            return eprintln!("skipped: no chattr +a here");
+            return skip("no chattr +a here");
         }
         let overwritten =
             OpenOptions::new().write(true).open(&path).map(|file| file.write_all_at(b"new", 0));

@@ -9,6 +9,7 @@ use flashsift_events::page::PAGE_BYTES;
 use flashsift_files::sift::simulate::Sifted;
 use flashsift_files::sift::{Decision, Keep, KeepConfig, Reason, Sift};
 use flashsift_mount::{Access, Caller, Changes, Clock, Config, Errno, Fs, ROOT, SiftNotice, Store};
+use flashsift_testbed::skip;
 use rustix::fs::{OFlags, RenameFlags};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -76,8 +77,7 @@ impl History {
     /// `None` where there can be no tmpfs.
     fn new(punctual: bool) -> Option<History> {
         let Ok(store) = Store::detached_tmpfs(BUDGET_BYTES) else {
-            eprintln!("skipped: a tmpfs needs root");
-            return None;
+            return skip("a tmpfs needs root");
         };
         let folder = tempfile::tempdir().unwrap();
         let backing = OwnedFd::from(std::fs::File::open(folder.path()).unwrap());

@@ -5,6 +5,7 @@ use flashsift_events::event::OpenId;
 use flashsift_mount::{
     Access, Attr, Caller, Changes, Clock, Config, Errno, Fs, Ino, ROOT, Step, Store, WriteBackError,
 };
+use flashsift_testbed::skip;
 use rustix::fs::{OFlags, RenameFlags};
 use std::{
     ffi::OsStr,
@@ -448,11 +449,8 @@ fn a_smaller_budget_writes_what_waits() {
 /// Makes a file immutable, or takes that back. Returns whether the file system knows it.
 fn chattr(path: &Path, flag: &str) -> bool {
     let done = Command::new("chattr").arg(flag).arg(path).output();
-    let done = done.is_ok_and(|output| output.status.success());
-    if !done {
-        eprintln!("skipped: chattr {flag} needs root and a file system that knows it");
-    }
-    done
+    done.is_ok_and(|output| output.status.success())
+        || skip(format_args!("chattr {flag} needs root and a file system that knows it"))
 }
 
 /// A failed write-out was tried again after half an hour, or with each write.

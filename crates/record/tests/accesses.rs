@@ -1,6 +1,6 @@
 //! Records a program with known accesses on a real kernel.
 
-use crate::common::{Ext4, Lives, ToTheEnd, built, lives, pages, recorded};
+use crate::common::{Lives, ToTheEnd, built, lives, mounted, pages, recorded};
 use flashsift_record::{Options, Subject, record};
 use flashsift_traces::events::Kept;
 use std::{collections::BTreeMap, process::Command};
@@ -55,11 +55,11 @@ fn expected(output: &str, exact: bool) -> Lives {
     lives
 }
 
-fn recorded_and_expected(test: &str, exact: bool) -> Option<(Lives, Lives, String)> {
-    let ext4 = Ext4::new(test)?;
-    let folder = ext4.folder("here");
-    let program = built("accesses", &ext4.path());
-    let output = ext4.path().join("expected");
+fn recorded_and_expected(exact: bool) -> Option<(Lives, Lives, String)> {
+    let ext4 = mounted("ext4")?;
+    let folder = ext4.directory("here");
+    let program = built("accesses", &ext4.point());
+    let output = ext4.point().join("expected");
     // The shell opens the file for the program's output, so that no pipe must be emptied meanwhile.
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$1\" > \"$2\""]).arg(program).arg(&folder).arg(&output);
@@ -72,7 +72,7 @@ fn recorded_and_expected(test: &str, exact: bool) -> Option<(Lives, Lives, Strin
 // Promises: Record 1, Record 2, Record 3, Record 5.
 #[test]
 fn with_system_calls_every_access_is_exact_to_the_byte() {
-    let Some((got, expected, notes)) = recorded_and_expected("accesses, exact", true) else {
+    let Some((got, expected, notes)) = recorded_and_expected(true) else {
         return;
     };
     assert_eq!(got, expected, "{notes}");
@@ -81,7 +81,7 @@ fn with_system_calls_every_access_is_exact_to_the_byte() {
 // Promises: Record 1, Record 2, Record 5.
 #[test]
 fn without_them_reads_are_exact_to_the_page_and_all_else_to_the_byte() {
-    let Some((got, expected, notes)) = recorded_and_expected("accesses, pages", false) else {
+    let Some((got, expected, notes)) = recorded_and_expected(false) else {
         return;
     };
     let but_reads = |lives: &Lives| -> Lives {
@@ -101,9 +101,8 @@ fn without_them_reads_are_exact_to_the_page_and_all_else_to_the_byte() {
 // Promises: Record 10.
 #[test]
 fn a_recorder_on_the_programs_processor_does_not_record_itself() {
-    let test = "a_recorder_on_the_programs_processor_does_not_record_itself";
-    let Some(ext4) = Ext4::new(test) else { return };
-    let folder = ext4.folder("one");
+    let Some(ext4) = mounted("ext4") else { return };
+    let folder = ext4.directory("one");
     std::fs::write(folder.join("file"), vec![1; 10_000]).unwrap();
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
     let cpu = (0..rustix::thread::CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();

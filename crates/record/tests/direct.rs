@@ -1,6 +1,6 @@
 //! `O_DIRECT` requests of a recording reach the simulated device as they reached the real one.
 
-use crate::common::{Ext4, recorded, run};
+use crate::common::{mounted, recorded, run};
 use flashsift_caches::{
     policy,
     trace::{TraceBuilder, Unit},
@@ -10,13 +10,12 @@ use flashsift_events::{
     io::{Io, IoOp},
 };
 use flashsift_pages::{layout, system::Cell, writeback::Modes};
+use flashsift_testbed::Disk;
 use std::process::Command;
 
 /// Requests and 512-byte sectors that a block device has read and written.
-fn done(device: &str) -> [u64; 4] {
-    let name = device.rsplit('/').next().unwrap();
-    let text = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
-    let fields: Vec<u64> = text.split_whitespace().map(|field| field.parse().unwrap()).collect();
+fn done(disk: &Disk) -> [u64; 4] {
+    let fields = disk.device().stat();
     [fields[0], fields[2], fields[4], fields[6]]
 }
 
@@ -27,9 +26,9 @@ fn done(device: &str) -> [u64; 4] {
 // Promises: Counting 12.
 #[test]
 fn direct_requests_are_those_of_the_block_layer() {
-    let Some(ext4) = Ext4::new("direct_requests_are_those_of_the_block_layer") else { return };
-    let folder = ext4.folder("here");
-    run(Command::new("mount").args(["-o", "remount,commit=600,noinit_itable"]).arg(ext4.path()));
+    let Some(ext4) = mounted("ext4") else { return };
+    let folder = ext4.directory("here");
+    ext4.remount("commit=600,noinit_itable").unwrap();
     let file = folder.join("file");
     std::fs::write(&file, vec![1; 16 << 20]).unwrap();
     // The extents of the file are read before the requests are counted.
@@ -38,13 +37,12 @@ fn direct_requests_are_those_of_the_block_layer() {
     };
     let read = dd("file", "/dev/null", "iflag=direct");
     run(Command::new("sh").args(["-c", &format!("sync -f .; {read}")]).current_dir(&folder));
-    let device = run(Command::new("findmnt").args(["-n", "-o", "SOURCE", "-T"]).arg(&folder));
     let write = dd("/dev/zero", "file", "oflag=direct conv=notrunc seek=7");
     let mut command = Command::new("sh");
     command.args(["-c", &format!("set -e; {write}; {read}")]).current_dir(&folder);
-    let before = done(device.trim());
+    let before = done(&ext4);
     let (events, recorded) = recorded(command, &folder, false);
-    let after = done(device.trim());
+    let after = done(&ext4);
     assert!(recorded.status.unwrap().success());
 
     let knows = Knows { times: true, writes: true, removals: true, ..Knows::NOTHING };
@@ -95,11 +93,9 @@ fn direct_requests_are_those_of_the_block_layer() {
 // Promises: Counting 12.
 #[test]
 fn direct_writes_reach_the_device_with_the_zeros_around_them() {
-    let Some(ext4) = Ext4::new("direct_writes_reach_the_device_with_the_zeros_around_them") else {
-        return;
-    };
-    run(Command::new("mount").args(["-o", "remount,commit=600,noinit_itable"]).arg(ext4.path()));
-    let folder = ext4.folder("here");
+    let Some(ext4) = mounted("ext4") else { return };
+    ext4.remount("commit=600,noinit_itable").unwrap();
+    let folder = ext4.directory("here");
     let prepare = "fallocate -l 64k there; fallocate -l 64k kept; truncate -s 64k holes
         dd if=/dev/urandom of=old bs=4k count=16 status=none; : > new; sync -f .";
     run(Command::new("sh").args(["-c", prepare]).current_dir(&folder));
@@ -136,10 +132,9 @@ fn direct_writes_reach_the_device_with_the_zeros_around_them() {
     let script = format!("set -e\n{}{more}", writes.iter().map(write).collect::<String>());
     let mut command = Command::new("sh");
     command.args(["-c", &script]).current_dir(&folder);
-    let device = run(Command::new("findmnt").args(["-n", "-o", "SOURCE", "-T"]).arg(&folder));
-    let before = done(device.trim());
+    let before = done(&ext4);
     let (events, recorded) = recorded(command, &folder, false);
-    let after = done(device.trim());
+    let after = done(&ext4);
     assert!(recorded.status.unwrap().success());
 
     let mut bytes = [0; 2];

@@ -1,6 +1,6 @@
 //! Stores through mappings, held against the block layer.
 
-use crate::common::{FileSystem, built, recorded, run};
+use crate::common::{built, mounted, recorded, run};
 use flashsift_events::{
     event::{Action, Event},
     page::PAGE_BYTES,
@@ -33,9 +33,9 @@ fn predicted_pages(events: &[Event<'static>]) -> u64 {
 /// to `metadata` pages of the file system itself. A file that is made by one large write has large
 /// folios: of twenty stores into one on ext4, the device got 11,269 pages, and 1,065 were
 /// predicted. The last case is a file that was in the page cache before.
-fn stores_are_those_of_the_device(test: &str, kind: &str, metadata: u64) {
-    let Some(mounted) = FileSystem::new(kind, test) else { return };
-    let folder = mounted.folder("here");
+fn stores_are_those_of_the_device(kind: &str, metadata: u64) {
+    let Some(disk) = mounted(kind) else { return };
+    let folder = disk.directory("here");
     let program = built("stores", &folder);
     for bytes in [SIZE, PAGE_BYTES, 64 << 10, 0] {
         let file = folder.join(format!("file-{bytes}"));
@@ -74,20 +74,20 @@ fn stores_are_those_of_the_device(test: &str, kind: &str, metadata: u64) {
 // Promises: Record 28.
 #[test]
 fn stores_dirty_the_folios_of_ext4() {
-    stores_are_those_of_the_device("stores_dirty_the_folios_of_ext4", "ext4", 200);
+    stores_are_those_of_the_device("ext4", 200);
 }
 
 // Promises: Record 28.
 #[test]
 fn stores_dirty_the_folios_of_xfs() {
-    stores_are_those_of_the_device("stores_dirty_the_folios_of_xfs", "xfs", 600);
+    stores_are_those_of_the_device("xfs", 600);
 }
 
 /// Each sync of a file writes nodes of the log tree, of 16 KiB and twice.
 // Promises: Record 28.
 #[test]
 fn stores_dirty_the_pages_of_btrfs() {
-    stores_are_those_of_the_device("stores_dirty_the_pages_of_btrfs", "btrfs", 2000);
+    stores_are_those_of_the_device("btrfs", 2000);
 }
 
 /// A program that made names durable by syncs of their directory was recorded without them, and
@@ -96,10 +96,10 @@ fn stores_dirty_the_pages_of_btrfs() {
 #[test]
 fn syncs_of_directories_are_recorded() {
     for kind in ["ext4", "xfs", "btrfs"] {
-        let Some(mounted) = FileSystem::new(kind, "syncs_of_directories_are_recorded") else {
+        let Some(disk) = mounted(kind) else {
             continue;
         };
-        let folder = mounted.folder("here");
+        let folder = disk.directory("here");
         std::fs::create_dir(folder.join("old")).unwrap();
         let mut command = Command::new("sh");
         let script =
@@ -122,10 +122,10 @@ fn syncs_of_directories_are_recorded() {
 #[test]
 fn files_on_xfs_and_btrfs_are_recorded() {
     for kind in ["xfs", "btrfs"] {
-        let Some(mounted) = FileSystem::new(kind, "files_on_xfs_and_btrfs_are_recorded") else {
+        let Some(disk) = mounted(kind) else {
             continue;
         };
-        let folder = mounted.folder("here");
+        let folder = disk.directory("here");
         std::fs::write(folder.join("old"), vec![1; 5000]).unwrap();
         // On btrfs, a write to a page that is dirty is not seen.
         run(Command::new("sync").arg("-f").arg(&folder));

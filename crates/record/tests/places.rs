@@ -1,13 +1,14 @@
 //! Places on the device: what ext4 allocates during a recording is what it tells at the end, and
 //! the layout `recorded` puts pages there.
 
-use crate::common::{Ext4, built, has, recorded, run};
+use crate::common::{built, mounted, recorded, run};
 use flashsift_caches::trace::{StepKind, Tables, Trace, TraceBuilder, Unit};
 use flashsift_events::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
     page::Page,
 };
 use flashsift_pages::layout::{Layout, Selection};
+use flashsift_testbed::has;
 use flashsift_traces::{events::Kept, open};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -54,8 +55,8 @@ fn names(events: &[Event<'static>]) -> HashMap<String, FileId> {
 // Promises: Record 20.
 #[test]
 fn ext4_allocates_what_it_tells_at_the_end() {
-    let Some(ext4) = Ext4::new("ext4_allocates_what_it_tells_at_the_end") else { return };
-    let folder = ext4.folder("here");
+    let Some(ext4) = mounted("ext4") else { return };
+    let folder = ext4.directory("here");
     std::fs::write(folder.join("old"), vec![1; 300_000]).unwrap();
     run(Command::new("sync").arg("-f").arg(&folder));
     let script = "set -e; cd \"$0\"
@@ -113,14 +114,13 @@ fn ext4_allocates_what_it_tells_at_the_end() {
 // Promises: Record 20.
 #[test]
 fn allocations_agree_with_the_end_for_files_that_were_not_cut() {
-    let test = "allocations_agree_with_the_end_for_files_that_were_not_cut";
-    let Some(ext4) = Ext4::new(test) else { return };
-    let folder = ext4.folder("here");
-    let program = built("reuse", &ext4.path());
+    let Some(ext4) = mounted("ext4") else { return };
+    let folder = ext4.directory("here");
+    let program = built("reuse", &ext4.point());
     let mut command = Command::new("sh");
     let script =
         "\"$0\" \"$1\" 400 >/dev/null & \"$0\" \"$2\" 400 >/dev/null & sync; sync; wait; sync";
-    let (one, two) = (ext4.folder("here/one"), ext4.folder("here/two"));
+    let (one, two) = (ext4.directory("here/one"), ext4.directory("here/two"));
     command.args(["-c", script]).arg(program).args([&one, &two]);
     let (events, _) = recorded(command, &folder, false);
     let mut cut: Vec<FileId> = Vec::new();
@@ -189,8 +189,8 @@ fn laid_out(trace: &Trace, at_once: bool) -> Box<dyn Layout> {
 // Promises: Placement 9.
 #[test]
 fn the_layout_puts_pages_where_fiemap_says() {
-    let Some(ext4) = Ext4::new("the_layout_puts_pages_where_fiemap_says") else { return };
-    let folder = ext4.folder("here");
+    let Some(ext4) = mounted("ext4") else { return };
+    let folder = ext4.directory("here");
     std::fs::write(folder.join("old"), vec![1; 300_000]).unwrap();
     std::fs::write(folder.join("cut"), vec![1; 300_000]).unwrap();
     run(Command::new("sync").arg("-f").arg(&folder));

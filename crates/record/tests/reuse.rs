@@ -2,7 +2,7 @@
 //! that ext4 reports. All names in a recording rest on this order where inode numbers are reused at
 //! once.
 
-use crate::common::{Ext4, built, recorded};
+use crate::common::{built, mounted, recorded};
 use flashsift_events::event::{Action, FileId};
 use std::{collections::HashMap, process::Command};
 
@@ -11,12 +11,10 @@ const FILES: u64 = 1500;
 // Promises: Record 6.
 #[test]
 fn names_find_their_files_though_their_numbers_are_used_again() {
-    let Some(ext4) = Ext4::new("names_find_their_files_though_their_numbers_are_used_again") else {
-        return;
-    };
-    let folder = ext4.folder("here");
-    let program = built("reuse", &ext4.path());
-    let listed = ext4.path().join("files");
+    let Some(ext4) = mounted("ext4") else { return };
+    let folder = ext4.directory("here");
+    let program = built("reuse", &ext4.point());
+    let listed = ext4.point().join("files");
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$0\" \"$1\" \"$2\" > \"$3\""]).arg(program).arg(&folder);
     command.arg(FILES.to_string()).arg(&listed);

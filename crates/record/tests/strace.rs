@@ -1,7 +1,8 @@
 //! Compares one run of a real program, recorded by tracepoints and by strace at once.
 
-use crate::common::{Ext4, has, recorded, run};
+use crate::common::{mounted, recorded, run};
 use flashsift_events::event::{Action, Event, FileId};
+use flashsift_testbed::{has, skip};
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits},
@@ -63,14 +64,13 @@ fn done(events: &[Event<'static>], folder: &Path) -> Done {
     done
 }
 
-fn both(test: &str, exact: bool) -> Option<(Done, Done)> {
-    let ext4 = Ext4::new(test)?;
+fn both(exact: bool) -> Option<(Done, Done)> {
+    let ext4 = mounted("ext4")?;
     if !has("strace") || !has("sqlite3") {
-        println!("SKIPPED {test}: strace or sqlite3 is not installed");
-        return None;
+        return skip("strace or sqlite3 is not installed");
     }
-    let folder = ext4.folder("here");
-    let lines = ext4.path().join("strace");
+    let folder = ext4.directory("here");
+    let lines = ext4.point().join("strace");
     // A database in each journal mode, and files that are written, renamed and read.
     let script = "set -e
         for mode in DELETE TRUNCATE WAL; do
@@ -95,7 +95,7 @@ fn both(test: &str, exact: bool) -> Option<(Done, Done)> {
     let (events, _) = recorded(command, &folder, exact);
     let mut kept = Kept::default();
     open::read(&lines, Some("strace"), &mut kept, &Limits::default()).unwrap();
-    run(Command::new("sync").arg("-f").arg(ext4.path()));
+    run(Command::new("sync").arg("-f").arg(ext4.point()));
     Some((done(&events, &folder), done(&kept.events, &folder)))
 }
 
@@ -111,11 +111,7 @@ fn but_shared_memory<T: Clone>(files: &BTreeMap<String, T>) -> BTreeMap<String, 
 // Promises: Record 4.
 #[test]
 fn strace_and_tracepoints_see_the_same_pages_of_the_same_files() {
-    let Some((ours, strace)) =
-        both("strace_and_tracepoints_see_the_same_pages_of_the_same_files", false)
-    else {
-        return;
-    };
+    let Some((ours, strace)) = both(false) else { return };
     assert!(ours.read.len() >= 4 && ours.synced.len() >= 4 && !ours.renamed.is_empty(), "{ours:?}");
     assert_eq!(but_shared_memory(&ours.read), but_shared_memory(&strace.read));
     assert_eq!(but_shared_memory(&ours.written), but_shared_memory(&strace.written));
@@ -127,10 +123,7 @@ fn strace_and_tracepoints_see_the_same_pages_of_the_same_files() {
 // Promises: Record 4.
 #[test]
 fn strace_and_exact_recordings_count_the_same_bytes() {
-    let Some((ours, strace)) = both("strace_and_exact_recordings_count_the_same_bytes", true)
-    else {
-        return;
-    };
+    let Some((ours, strace)) = both(true) else { return };
     let [ours, strace] = [ours.bytes, strace.bytes].map(|bytes| but_shared_memory(&bytes));
     let total = |bytes: &BTreeMap<String, [u64; 2]>| bytes.values().flatten().sum::<u64>();
     let apart = total(&ours).abs_diff(total(&strace)) as f64 / total(&strace) as f64;

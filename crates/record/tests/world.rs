@@ -1,7 +1,7 @@
 //! The content of a recording beside reads and writes: owners, modes, sizes, links, directories,
 //! opens, the clock.
 
-use crate::common::{Ext4, ToTheEnd, run};
+use crate::common::{ToTheEnd, mounted, run};
 use flashsift_events::event::Action;
 use flashsift_record::{Options, Subject, record};
 use flashsift_traces::events::Kept;
@@ -15,11 +15,8 @@ use std::{
 // Promises: Record 15, Record 16, Record 19.
 #[test]
 fn a_recording_has_owners_modes_sizes_links_directories_and_opens() {
-    let Some(ext4) = Ext4::new("a_recording_has_owners_modes_sizes_links_directories_and_opens")
-    else {
-        return;
-    };
-    let folder = ext4.folder("here");
+    let Some(ext4) = mounted("ext4") else { return };
+    let folder = ext4.directory("here");
     fs::create_dir(folder.join("dir")).unwrap();
     fs::write(folder.join("dir/old"), vec![1; 5000]).unwrap();
     run(Command::new("sync").arg("-f").arg(&folder));

@@ -5,6 +5,7 @@
 //! `FLASHSIFT_SEED=N` repeats a failure of the random part.
 
 use flashsift_events::event::{Action, FileId};
+use flashsift_testbed::{Loop, has, or_skip, skip};
 use flashsift_traces::{
     Error,
     events::Kept,
@@ -29,19 +30,13 @@ fn blkparse(records: &[u8], options: &[&str]) -> Option<Vec<u8>> {
     let file = folder.path().join("name.blktrace.0");
     fs::write(&file, records).unwrap();
     let records = fs::File::open(file).unwrap();
-    let output =
-        Command::new("blkparse").args(options).current_dir(&folder).stdin(records).output();
-    match output {
-        Ok(output) => {
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            Some(output.stdout)
-        }
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            println!("SKIPPED blkparse: it is not installed");
-            None
-        }
-        Err(e) => panic!("{e}"),
+    if !has("blkparse") {
+        return skip("blkparse is not installed");
     }
+    let mut command = Command::new("blkparse");
+    let output = command.args(options).current_dir(&folder).stdin(records).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(output.stdout)
 }
 
 fn read(text: &[u8]) -> Result<(Vec<(u32, Action<'static>)>, Outcome), Error> {
@@ -219,8 +214,7 @@ fn a_custom_output_format_is_refused() {
 /// A loop device with a partition, and the kernel's tracer of its block layer. `drop` restores the
 /// machine's state.
 struct Traced {
-    /// `loop0`.
-    name: String,
+    device: Loop,
     /// The content that `tracing_on` had before.
     tracing_on: String,
     _image: tempfile::TempDir,
@@ -257,12 +251,12 @@ impl Traced {
         fs::File::create(&image)
             .and_then(|file| file.set_len(16 << 20))
             .map_err(|e| e.to_string())?;
-        let (_, device) = run("losetup", &["-f", "--show", &image.to_string_lossy()])?;
-        let name = device.trim_start_matches("/dev/").to_owned();
+        let device = Loop::new(&image, &[])?;
         let tracing_on =
             fs::read_to_string(format!("{TRACING}/tracing_on")).map_err(|e| e.to_string())?;
-        let traced = Self { name, tracing_on, _image: folder };
-        run("addpart", &[&device, "1", &PARTITION_SECTOR.to_string(), "8192"])?;
+        let traced = Self { device, tracing_on, _image: folder };
+        let device = traced.device.node();
+        run("addpart", &[device, "1", &PARTITION_SECTOR.to_string(), "8192"])?;
         if !Path::new(&traced.partition()).exists() {
             return Err(format!("{} does not appear", traced.partition()));
         }
@@ -282,11 +276,11 @@ impl Traced {
     }
 
     fn partition(&self) -> String {
-        format!("/dev/{}p1", self.name)
+        format!("{}p1", self.device.node())
     }
 
     fn set(&self, file: &str, value: &str) -> Result<(), String> {
-        let path = format!("/sys/block/{}{file}", self.name);
+        let path = format!("/sys/block/{}{file}", self.device.name());
         fs::write(&path, value).map_err(|e| format!("{path}: {e}"))
     }
 
@@ -315,9 +309,7 @@ impl Drop for Traced {
         ] {
             let _ = fs::write(format!("{TRACING}/{file}"), value);
         }
-        let device = format!("/dev/{}", self.name);
-        let _ = run("delpart", &[&device, "1"]);
-        let _ = run("losetup", &["-d", &device]);
+        let _ = run("delpart", &[self.device.node(), "1"]);
     }
 }
 
@@ -329,16 +321,8 @@ fn the_accesses_of_a_kernel_to_a_partition_are_read() {
     if blkparse(b"", &["-i", "-"]).is_none() {
         return;
     }
-    let traced = match Traced::new() {
-        Ok(traced) => traced,
-        Err(lacking) => {
-            println!(
-                "SKIPPED the block layer of this kernel: {}",
-                lacking.trim().replace('\n', " ")
-            );
-            return;
-        }
-    };
+    let traced = Traced::new().map_err(|lacking| lacking.trim().replace('\n', " "));
+    let Some(traced) = or_skip(traced) else { return };
     let (to, from) = (format!("of={}", traced.partition()), format!("if={}", traced.partition()));
     let dd = |arguments: &[&str]| run("dd", &[&["status=none"], arguments].concat()).unwrap().0;
     let base = PARTITION_SECTOR * SECTOR_BYTES;

@@ -5,19 +5,16 @@ use flashsift_events::{
     event::{Action, Knows, Side, Space},
     io::{Cause, Io, IoOp},
 };
+use flashsift_testbed::{has, skip};
 use flashsift_traces::{events::Kept, fio_log::FioLog, open};
 use std::{fs, path::Path, process::Command};
 
 /// Returns fio's output, or `None` if fio is not installed.
 fn fio(folder: &Path, arguments: &[&str]) -> Option<String> {
-    let output = match Command::new("fio").args(arguments).current_dir(folder).output() {
-        Ok(output) => output,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            println!("SKIPPED fio: it is not installed");
-            return None;
-        }
-        Err(e) => panic!("{e}"),
-    };
+    if !has("fio") {
+        return skip("fio is not installed");
+    }
+    let output = Command::new("fio").args(arguments).current_dir(folder).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");

@@ -3,6 +3,7 @@
 //! of these is not available.
 
 use flashsift_events::event::{Action, FileId};
+use flashsift_testbed::{Disk, FileSystem, or_skip, skip};
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits},
@@ -14,41 +15,13 @@ use std::{
     io::{self, Write},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
-/// An ext4 file system made for the test.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn new(folder: &Path) -> Option<Self> {
-        let (image, at) = (folder.join("image"), folder.join("mounted"));
-        File::create(&image).and_then(|file| file.set_len(64 << 20)).ok()?;
-        fs::create_dir(&at).ok()?;
-        // With smaller blocks a page may be known in part, and the kernel then reports no read of
-        // the blocks before it.
-        ran(Command::new("mkfs.ext4").args(["-q", "-b", "4096"]).arg(&image))?;
-        ran(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at))?;
-        Some(Self(at))
-    }
-
-    /// The device number as the kernel stores it: major << 20 | minor.
-    fn dev(&self) -> u64 {
-        let dev = self.0.metadata().expect("it is mounted").dev();
-        let (major, minor) = (dev >> 8 & 0xfff, dev >> 12 & 0xf_ff00 | dev & 0xff);
-        major << 20 | minor
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = ran(Command::new("umount").arg(&self.0));
-    }
-}
-
-fn ran(command: &mut Command) -> Option<()> {
-    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().ok()?;
-    status.success().then_some(())
+/// The device number of an ext4 as the kernel stores it: major << 20 | minor.
+fn dev(disk: &Disk) -> u64 {
+    let dev = disk.point().metadata().expect("it is mounted").dev();
+    let (major, minor) = (dev >> 8 & 0xfff, dev >> 12 & 0xf_ff00 | dev & 0xff);
+    major << 20 | minor
 }
 
 /// A tracing instance made for the test.
@@ -134,29 +107,28 @@ fn lines_of(text: &[u8]) -> Vec<String> {
 // Promises: Traces 19.
 #[test]
 fn the_text_of_this_kernel_gives_the_accesses_made() -> io::Result<()> {
-    // Not in /tmp, which may be a file system in memory.
-    let folder = tempfile::Builder::new().prefix("ftrace-test-").tempdir_in("/var/tmp")?;
     let reads = Path::new("/sys/kernel/tracing/events/filemap/mm_filemap_get_pages");
     let Ok(instance) = Instance::new() else {
-        println!(
-            "SKIPPED ftrace's text: no tracing instance can be made (it takes root and tracefs)"
-        );
+        skip::<()>("no tracing instance can be made (it takes root and tracefs)");
         return Ok(());
     };
-    let Some(mounted) = Mounted::new(folder.path()) else {
-        println!("SKIPPED ftrace's text: no ext4 can be made and mounted");
-        return Ok(());
-    };
+    // With smaller blocks a page may be known in part, and the kernel then reports no read of the
+    // blocks before it.
+    let ext4 = FileSystem::new("ext4", 64 << 20).with(&["-b", "4096"]);
+    // Not in /tmp, which may be a file system in memory.
+    let mounted = Disk::below(Path::new("/var/tmp"), &ext4)
+        .and_then(|mut disk| disk.mount("ext4", "defaults").map(|()| disk));
+    let Some(disk) = or_skip(mounted) else { return Ok(()) };
     if !reads.exists() {
-        println!("SKIPPED ftrace's text: this kernel has no mm_filemap_get_pages");
+        skip::<()>("this kernel has no mm_filemap_get_pages");
         return Ok(());
     }
-    let (fresh, older) = (mounted.0.join("fresh"), mounted.0.join("older, with a space"));
+    let (fresh, older) = (disk.point().join("fresh"), disk.point().join("older, with a space"));
     fs::write(&older, [1; 9000])?;
     File::open(&older)?.sync_all()?;
     let older = File::open(&older)?;
     let mut page = [0; 4096];
-    instance.enable(mounted.dev())?;
+    instance.enable(dev(&disk))?;
 
     instance.write("tracing_on", "1")?;
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&fresh)?;

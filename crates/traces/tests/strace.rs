@@ -2,6 +2,7 @@
 //! exactly these accesses.
 
 use flashsift_events::event::{Action, Event, FileId};
+use flashsift_testbed::skip;
 use flashsift_traces::{
     events::{Events, Kept, Skipped},
     format,
@@ -129,8 +130,7 @@ fn found(program: &str) -> Option<String> {
 #[test]
 fn the_accesses_of_a_program_under_the_real_strace_are_read() {
     let (Some(strace), Some(python)) = (found("strace"), found("python3")) else {
-        eprintln!("skipped: strace, or the right to trace, or python3 is not here");
-        return;
+        return skip("strace, or the right to trace, or python3 is not here");
     };
     // Not in /tmp, which may lack O_TMPFILE and fallocate.
     let home = tempfile::Builder::new()

@@ -1,5 +1,6 @@
 //! A guest with another kernel, emulated: `guest/boot` describes it.
 
+use flashsift_testbed::{has, skip};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -13,17 +14,13 @@ const ARM64: &str = "arm64";
 
 /// Directory of the guest: the programs are installed, and `make test` has unpacked the kernel.
 /// `None`, with a message that names the test, if one of them is missing.
-pub(crate) fn guest(test: &str, kernel: &str) -> Option<PathBuf> {
-    let found = |program: &&str| {
-        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-        path.split(':').any(|directory| Path::new(directory).join(program).exists())
-    };
+pub(crate) fn guest(kernel: &str) -> Option<PathBuf> {
     let emulator = if Path::new(kernel).starts_with(ARM64) {
         "qemu-system-aarch64"
     } else {
         "qemu-system-x86_64"
     };
-    let missing = [emulator, "mkfs.f2fs"].into_iter().find(|program| !found(program));
+    let missing = [emulator, "mkfs.f2fs"].into_iter().find(|program| !has(program));
     let home = std::env::var_os("FLASHSIFT_GUEST")
         .map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest"),
@@ -31,13 +28,12 @@ pub(crate) fn guest(test: &str, kernel: &str) -> Option<PathBuf> {
         )
         .join(kernel);
     match missing {
-        Some(program) => println!("SKIPPED {test}: {program} is not installed"),
+        Some(program) => skip(format_args!("{program} is not installed")),
         None if !home.join("initrd").exists() => {
-            println!("SKIPPED {test}: no Debian kernel was unpacked to {}", home.display());
+            skip(format_args!("no Debian kernel was unpacked to {}", home.display()))
         }
-        None => return Some(home),
+        None => Some(home),
     }
-    None
 }
 
 /// A file of the directory `guest`, as the guest has it, too.
@@ -47,8 +43,8 @@ pub(crate) fn here(name: &str) -> PathBuf {
 
 /// Runs the bash scripts in a guest whose card has that file system, each after a power cut; the
 /// directory is its /out. `options` are environment variables of `boot`, unless the test has them.
-/// False if no guest stayed awake: the emulation of qemu 7.2 sometimes loses a wake-up, and the
-/// guest sleeps for good.
+/// False, and the test is skipped, if no guest stayed awake: the emulation of qemu 7.2 sometimes
+/// loses a wake-up, and the guest sleeps for good.
 pub(crate) fn run(
     guest: &Path,
     file_system: &str,
@@ -62,7 +58,7 @@ pub(crate) fn run(
     });
     let ran = tries.into_iter().any(|awake| awake);
     assert!(ran || !out.join("begun").exists(), "twice its command did not end");
-    ran
+    ran || skip("the emulated guest fell asleep twice")
 }
 
 /// False if the guest had to be ended.

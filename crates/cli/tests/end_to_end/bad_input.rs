@@ -1,6 +1,7 @@
 //! Bad input of any kind gives a helpful error and exit status 1 or 2, never a panic or silence.
 
 use super::{flashsift, repository};
+use flashsift_testbed::skip;
 use std::{fs, io::Write, path::Path, process::Stdio};
 use tempfile::tempdir;
 
@@ -119,7 +120,7 @@ fn damaged_archives_and_bombs_are_refused() {
         (0..20_000_u64).map(|n| format!("r {}\n", n * 7_919_777 % 1_000_003 * 8)).collect();
     let plain = write(dir.path(), "plain", lines.as_bytes());
     let Ok(packed) = std::process::Command::new("xz").args(["-c", &plain]).output() else {
-        return println!("SKIPPED damaged_archives_and_bombs_are_refused: xz is not installed");
+        return skip("xz is not installed");
     };
     let good = packed.stdout;
     let path = write(dir.path(), "good.xz", &good);

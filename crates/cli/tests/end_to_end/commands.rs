@@ -2,6 +2,7 @@
 //! results as CSV.
 
 use super::{cells, flashsift, number, repository, run};
+use flashsift_testbed::ended;
 use flashsift_traces::format;
 use serde_json::Value;
 use std::{fs, process::Output};
@@ -208,11 +209,7 @@ fn csv_of_any_columns_is_read() {
     let columns = "time=ms,file=name,op=rw,offset=page,block=4096,unit=ms";
     let cells = cells(&["compare", log, "--columns", columns, "--policy", "lru", "--frames", "64"]);
     assert_eq!((&cells[0]["accesses"], &cells[0]["write_accesses"]), (&200.into(), &100.into()));
-    let ends = |args: &[&str], code: i32| {
-        let output = flashsift().args(args).output().unwrap();
-        assert_eq!(output.status.code(), Some(code), "{args:?}");
-        text(&output.stderr)
-    };
+    let ends = |args: &[&str], code: i32| ended(flashsift().args(args), code).1;
     let says = |args: &[&str]| ends(args, 1);
     for columns in ["foo=1", "time=ms,time=ms", "unit=ms"] {
         for command in ["compare", "describe"] {
@@ -236,11 +233,7 @@ fn a_table_is_guessed_and_the_guess_can_be_taken() {
         fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let refusal = |log: &str| {
-        let output = flashsift().args(["describe", log]).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{log}");
-        text(&output.stderr)
-    };
+    let refusal = |log: &str| ended(flashsift().args(["describe", log]), 1).1;
     let disk = file("disk.csv", "7,W,0,8192,1577808144000000\n9,R,4096,4096,1577808144001000\n");
     let said = refusal(&disk);
     assert!(

@@ -2,6 +2,7 @@
 //! trace.
 
 use super::{cells, number, repository, run, shared};
+use flashsift_testbed::ended;
 use serde_json::Value;
 use std::{fs, path::PathBuf};
 use tempfile::tempdir;
@@ -54,7 +55,7 @@ fn every_kind_of_trace_is_described() {
         "pixel6a_slideshow.csv.gz",
         "cloudphysics.oracleGeneral.bin.zst",
     ] {
-        traces.extend(shared("describe::every_trace", file));
+        traces.extend(shared(file));
     }
     for trace in traces {
         check(&trace);
@@ -189,7 +190,7 @@ fn recency_is_lru() {
     let synth = dir.path().join("mixed.parquet").to_str().unwrap().to_owned();
     run(&["synth", "mixed", "--requests", "50k", "--pages", "5k", "-o", &synth]);
     let others = ["weboffice.sectors.txt.xz", "pixel6a_slideshow.csv.gz"];
-    let others = others.iter().filter_map(|file| shared("describe::recency_is_lru", file));
+    let others = others.iter().filter_map(|file| shared(file));
     for trace in others.chain([synth]) {
         let ranks = &described(&trace)["reaccess"]["ranks"];
         let frames = "1,2,4,8,16,32,64,128,256,512,1024,2048,4096";
@@ -293,11 +294,9 @@ fn bad_input_is_refused() {
         (vec![sample(), "--top".into(), "0".into()], 2, "at least 1"),
         (vec![], 2, "TRACE"),
     ] {
-        let output = super::flashsift().arg("describe").args(&args).output().unwrap();
-        let says = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {says}");
+        let (out, says) = ended(super::flashsift().arg("describe").args(&args), code);
         assert!(says.contains(words), "{args:?}: {says:?} lacks {words:?}");
-        assert!(output.stdout.is_empty(), "{args:?}");
+        assert!(out.is_empty(), "{args:?}");
     }
     assert!(!PathBuf::from(path("absent")).exists());
 }

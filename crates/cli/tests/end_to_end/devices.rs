@@ -1,6 +1,7 @@
 //! Modelled devices, from the command line to the figures.
 
 use super::{cells, flashsift, number, repository, run, shared};
+use flashsift_testbed::ended;
 use serde_json::Value;
 use std::fs;
 use tempfile::tempdir;
@@ -88,9 +89,7 @@ fn every_device_fills_every_column() {
 
 #[test]
 fn the_facebook_trace_fills_every_column() {
-    let Some(trace) = shared("the_facebook_trace_fills_every_column", "facebook.mobigen.xz") else {
-        return;
-    };
+    let Some(trace) = shared("facebook.mobigen.xz") else { return };
     every_column(&trace, &["--policy", "lru,clock,fab,mglru", "--memory", "1M,4M"]);
 }
 
@@ -247,8 +246,7 @@ fn figures_that_a_trace_does_not_support_are_absent() {
     assert!(text(&args).contains("--rate"));
     let timed = &cells(&[&args[..], &["--rate", "10"]].concat())[0];
     assert!(float(timed, "stall_s") > 0.0);
-    let output = flashsift().args(args).arg("--object-cache").output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
+    ended(flashsift().args(args).arg("--object-cache"), 2);
 }
 
 /// A profile that is written out and read back is unchanged, and a changed file changes the
@@ -286,14 +284,11 @@ fn profiles_are_read_from_toml_files() {
         ("what = ".to_owned(), "mine.toml"),
     ] {
         fs::write(&mine, bad).unwrap();
-        let output = flashsift().args(["compare", &trace, "--device", path]).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{error}");
+        let (_, error) = ended(flashsift().args(["compare", &trace, "--device", path]), 1);
         assert!(error.contains("mine.toml") && error.contains(says), "{error}");
     }
-    let output = flashsift().args(["compare", &trace, "--device", "floppy"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("ufs-4.0"));
+    let (_, says) = ended(flashsift().args(["compare", &trace, "--device", "floppy"]), 2);
+    assert!(says.contains("ufs-4.0"));
 }
 
 /// Every constant is shown with its source.

@@ -12,8 +12,8 @@ fn rows(text: &str) -> Vec<Vec<String>> {
 // Promises: Counting 2.
 #[test]
 fn weboffice() {
-    let Some(trace) = shared("expected::weboffice", "weboffice.sectors.txt.xz") else { return };
-    let Some(expected) = shared("expected::weboffice", "expected/weboffice.csv") else { return };
+    let Some(trace) = shared("weboffice.sectors.txt.xz") else { return };
+    let Some(expected) = shared("expected/weboffice.csv") else { return };
     let mut seen = 0;
     for row in rows(&std::fs::read_to_string(expected).unwrap()) {
         let [_, policy, frames, rest @ ..] = &row[..] else { panic!("{row:?}") };
@@ -44,12 +44,8 @@ fn weboffice() {
 // Promises: Counting 2.
 #[test]
 fn cloudphysics() {
-    let Some(trace) = shared("expected::cloudphysics", "cloudphysics.oracleGeneral.bin.zst") else {
-        return;
-    };
-    let Some(expected) = shared("expected::cloudphysics", "expected/cloudphysics.csv") else {
-        return;
-    };
+    let Some(trace) = shared("cloudphysics.oracleGeneral.bin.zst") else { return };
+    let Some(expected) = shared("expected/cloudphysics.csv") else { return };
     let mut seen = 0;
     for row in rows(&std::fs::read_to_string(expected).unwrap()) {
         let [_, _, policy, frames, requests, miss_ratio] = &row[..] else { panic!("{row:?}") };
@@ -91,7 +87,7 @@ fn hits_of_other_simulators() {
         ("cacheus", [58_166, 59_054, 59_815]),
     ];
     let check = |file: &str, more: &[&str], frames: [&str; 3], wanted: &[(&str, [u64; 3])]| {
-        let Some(trace) = shared("expected::hits_of_other_simulators", file) else { return };
+        let Some(trace) = shared(file) else { return };
         for ((policy, wanted), n) in wanted.iter().flat_map(|row| (0..3).map(move |n| (row, n))) {
             let args = ["compare", &trace, "--policy", policy, "--frames", frames[n]];
             let found = cells(&[&args[..], more].concat());
@@ -116,7 +112,7 @@ fn every_shared_trace_opens() {
         ("pixel6a_slideshow.csv.gz", "request issued again by another process"),
         ("cloudphysics.oracleGeneral.bin.zst", ""),
     ] {
-        let Some(trace) = shared("expected::every_shared_trace_opens", file) else { continue };
+        let Some(trace) = shared(file) else { continue };
         let output = super::run(&["compare", &trace, "--policy", "lru,sieve,mglru,belady"]);
         let says = String::from_utf8(output.stderr).unwrap();
         assert!(says.contains(skipped), "{file}: {says}");

@@ -21,6 +21,7 @@ mod train;
 mod verdict;
 mod writeback;
 
+use flashsift_testbed::skip;
 use serde_json::Value;
 use std::{
     path::PathBuf,
@@ -79,11 +80,10 @@ fn repository(path: &str) -> String {
 
 /// Returns a foreign trace, beside the checkout. Where it is absent, the test is skipped and names
 /// it.
-fn shared(test: &str, file: &str) -> Option<String> {
+fn shared(file: &str) -> Option<String> {
     let path = repository(&format!("../shared/data/{file}"));
     if PathBuf::from(&path).exists() {
         return Some(path);
     }
-    println!("SKIPPED {test}: ../shared/data/{file} is not there");
-    None
+    skip(format_args!("../shared/data/{file} is not there"))
 }

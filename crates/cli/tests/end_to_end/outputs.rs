@@ -5,6 +5,7 @@ use flashsift_events::{
     event::{About, Action, Event, FileId, Knows, Side, Space},
     page::PAGE_BYTES,
 };
+use flashsift_testbed::ended;
 use flashsift_traces::{
     events::{Kept, Sink, Skipped},
     open,
@@ -74,8 +75,7 @@ fn writes_are_charged_to_programs_and_reasons() {
             assert_eq!(cell, charged);
         }
     }
-    let refused = flashsift().args(["compare", &browser, "--attribution"]).output().unwrap();
-    assert_eq!(refused.status.code(), Some(2));
+    ended(flashsift().args(["compare", &browser, "--attribution"]), 2);
 }
 
 /// Each cell's after-cache trace, read back, holds exactly the requests that the cell reports, in
@@ -178,9 +178,7 @@ fn times_are_not_invented() {
     let args = ["compare", trace, "--policy", "lru", "--frames", "1", "--after-cache", out];
     run(&args);
     let iolog = [&args[..], &["--after-cache-format", "fio-iolog-3"]].concat();
-    let output = super::flashsift().args(&iolog).output().unwrap();
-    let says = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{says}");
+    let (_, says) = ended(super::flashsift().args(&iolog), 1);
     assert!(says.contains("--rate"), "{says}");
     run(&[&iolog[..], &["--rate", "1000"]].concat());
 }
@@ -301,9 +299,7 @@ fn a_full_output_is_an_error_that_names_the_result() {
         (&["compare", &*browser, "-q", "--memory", "1M", "--policy", "lru"], "writing the result"),
     ] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = super::flashsift().args(args).stdout(full).output().unwrap();
-        let says = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {says}");
+        let (_, says) = ended(super::flashsift().args(args).stdout(full), 1);
         let message = format!("{what}: No space left on device (os error 28)");
         assert!(says.contains(&message), "{args:?}: {says}");
     }
@@ -448,9 +444,8 @@ fn a_policy_that_exceeds_the_memory_limit_is_left_out() {
     let output = run(&[&args[..], &["--policy", "all"]].concat());
     let says = String::from_utf8(output.stderr).unwrap();
     assert!(says.contains("`all` does not include `belady`"), "{says}");
-    let named = super::flashsift().args(args).args(["--policy", "belady"]).output().unwrap();
-    assert_eq!(named.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&named.stderr).contains("--trace-memory"));
+    let (_, says) = ended(super::flashsift().args(args).args(["--policy", "belady"]), 1);
+    assert!(says.contains("--trace-memory"));
 }
 
 /// Pauses, requests and the part of the traces: noted by `import`, kept by copies, shown by

@@ -4,6 +4,7 @@ use super::{cells, flashsift, repository, run};
 use flashsift_caches::policy;
 use flashsift_events::{duration::Exact, params};
 use flashsift_files::sift;
+use flashsift_testbed::ended;
 use serde_json::Value;
 
 fn says(args: &[&str]) -> String {
@@ -113,18 +114,14 @@ fn each_list_has_its_names_in_text_and_json() {
             assert!(!record["what"].as_str().unwrap().is_empty(), "{list} {name}");
         }
         assert!(records.iter().any(|record| record[noun] == known), "{list} lacks {known}");
-        let output = flashsift().args(["list", list, "nosuch"]).output().unwrap();
-        assert_eq!(output.status.code(), Some(2));
-        let says = String::from_utf8(output.stderr).unwrap();
+        let (_, says) = ended(flashsift().args(["list", list, "nosuch"]), 2);
         assert!(says.contains("`nosuch`") && says.contains(known), "{says}");
     }
 }
 
 #[test]
 fn an_unknown_policy_is_an_error_that_names_the_known() {
-    let output = flashsift().args(["list", "policies", "lru", "mru"]).output().unwrap();
-    let says = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2));
+    let (out, says) = ended(flashsift().args(["list", "policies", "lru", "mru"]), 2);
     assert!(says.contains("mru") && says.contains("spatialclock"), "{says}");
-    assert_eq!(output.stdout, b"");
+    assert_eq!(out, "");
 }

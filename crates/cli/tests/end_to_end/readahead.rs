@@ -1,6 +1,7 @@
 //! `compare --readahead` and `tune readahead` on real traces.
 
 use super::{cells, flashsift, number, repository, run};
+use flashsift_testbed::ended;
 use serde_json::Value;
 use std::fs;
 use tempfile::tempdir;
@@ -153,9 +154,7 @@ fn what_is_not_modelled_with_read_ahead_is_refused() {
         (&["--readahead", "linux:128m"], "`128m` is no value"),
         (&["--readahead", "windows"], "no read-ahead is called `windows`"),
     ] {
-        let output = flashsift().args(["compare", &trace]).args(args).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let (_, error) = ended(flashsift().args(["compare", &trace]).args(args), 2);
         assert!(error.contains(says), "{args:?}: {error}");
     }
 }
@@ -163,9 +162,8 @@ fn what_is_not_modelled_with_read_ahead_is_refused() {
 fn tuned(trace: &str, more: &[&str]) -> Value {
     let trace = repository(&format!("testdata/{trace}.parquet"));
     let args = ["tune", "readahead", &trace, "--memory", "64MiB", "--json"];
-    let output = flashsift().args(args).args(more).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&output.stdout).expect("it prints JSON")
+    let (out, _) = ended(flashsift().args(args).args(more), 0);
+    serde_json::from_str(&out).expect("it prints JSON")
 }
 
 /// The curve holds every size. The proposal is the smallest in its flat part if that saves time for
@@ -243,9 +241,7 @@ fn describe_refuses_a_cache_that_it_does_not_simulate() {
         (&["--policy", "lru"], "--readahead"),
         (&["--policy", "lru", "--sift"], "--readahead"),
     ] {
-        let output = flashsift().args(["describe", &trace]).args(args).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        let (_, error) = ended(flashsift().args(["describe", &trace]).args(args), 2);
         assert!(error.contains("required") && error.contains(needs), "{args:?}: {error}");
     }
 }
@@ -256,9 +252,8 @@ fn describe_refuses_a_cache_that_it_does_not_simulate() {
 fn describe_lists_the_files_that_waste_most() {
     let trace = repository("testdata/browser.parquet");
     let described = |more: &[&str]| -> Value {
-        let output = flashsift().args(["describe", &trace, "--json"]).args(more).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).unwrap()
+        let (out, _) = ended(flashsift().args(["describe", &trace, "--json"]).args(more), 0);
+        serde_json::from_str(&out).unwrap()
     };
     assert!(described(&[])["readahead"].is_null());
     let asked = ["--readahead", "linux:128k", "--memory", "64MiB", "--top", "3"];

@@ -6,6 +6,7 @@ use flashsift_files::flusher::FlusherSettings;
 use flashsift_study::doctor::{
     Doctor, Ends, EntryKind, Facts, FileSystem, Inspect, ProgramFacts, Remedy,
 };
+use flashsift_testbed::ended;
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits},
@@ -209,12 +210,10 @@ fn settings_are_not_chosen_on_a_trace_held_apart() {
     let path = dir.path().join("held.parquet").to_str().unwrap().to_owned();
     run(&["import", &repository("testdata/feed.parquet"), "-o", &path, "--split", "test"]);
     for args in [&["recommend", &*path, "--memory", "4MiB"][..], &["tune", "readahead", &*path]] {
-        let output = flashsift().args(args).output().unwrap();
-        let printed = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{printed}");
+        let (out, printed) = ended(flashsift().args(args), 1);
         let says = "held.parquet is held apart for tests, and to tune on it would make its results";
         assert!(printed.contains(says) && printed.contains("--force"), "{printed}");
-        assert!(output.stdout.is_empty(), "{args:?}");
+        assert!(out.is_empty(), "{args:?}");
         assert!(!run(&[args, &["--force"]].concat()).stdout.is_empty(), "{args:?}");
     }
 }
@@ -227,9 +226,7 @@ fn traces_without_advice_are_refused() {
     fs::write(&path, "w 8\nw 16\nr 8\n").unwrap();
     let trace = path.to_str().unwrap();
     let refused = |args: &[&str], code: i32, says: &str| {
-        let output = flashsift().args(["recommend", trace]).args(args).output().unwrap();
-        let printed = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{printed}");
+        let (_, printed) = ended(flashsift().args(["recommend", trace]).args(args), code);
         assert!(printed.contains(says), "{printed}");
     };
     refused(&[], 1, "no times to cut it into slices: give --rate N");

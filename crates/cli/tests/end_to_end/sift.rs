@@ -1,6 +1,7 @@
 //! `compare --sift` on real traces.
 
 use super::{cells, flashsift, number, repository, run};
+use flashsift_testbed::ended;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -185,9 +186,7 @@ fn what_cannot_be_sifted_is_refused() {
             "--writeback takes one value",
         ),
     ] {
-        let output = flashsift().args(["compare", &feed]).args(args).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let (_, error) = ended(flashsift().args(["compare", &feed]).args(args), 2);
         assert!(error.contains(says), "{args:?}: {error}");
     }
 }

@@ -1,6 +1,7 @@
 //! `describe --sift`, and the page of `compare --sift`.
 
 use super::{cells, flashsift, number, repository, run};
+use flashsift_testbed::ended;
 use serde_json::Value;
 use std::{fmt::Write, path::Path};
 
@@ -269,8 +270,6 @@ fn sifters_have_pages() {
     assert!(page.contains(&point), "{point}");
     assert!(page.contains("<th scope=\"row\">upper bound (offline)<"));
     let nowhere = ["--report", "/nowhere/page.html"];
-    let output = flashsift().args(sifters).args(nowhere).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, error) = ended(flashsift().args(sifters).args(nowhere), 1);
     assert!(error.contains("cannot write the report"), "{error}");
 }

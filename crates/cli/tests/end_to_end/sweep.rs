@@ -2,6 +2,7 @@
 //! Python package inject faults.
 
 use super::{flashsift, repository};
+use flashsift_testbed::{ended, skip};
 use std::path::{Path, PathBuf};
 
 /// Files of results below the folder of a sweep.
@@ -19,8 +20,7 @@ fn results(directory: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_sweep_writes_its_dataset_once() {
     let Some(python) = std::env::var_os("FLASHSIFT_PYTHON") else {
-        println!("SKIPPED a_sweep_writes_its_dataset_once: FLASHSIFT_PYTHON names no Python");
-        return;
+        return skip("FLASHSIFT_PYTHON names no Python");
     };
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out");
@@ -31,10 +31,7 @@ fn a_sweep_writes_its_dataset_once() {
         command.args(["sweep", &repository("testdata/feed.parquet")]);
         command.args([repository("testdata/game.parquet")]);
         command.args(["--policy", "lru,arc", "--memory", "1MiB", "--workers", "1", "-q", "-o"]);
-        let output = command.arg(&out).output().unwrap();
-        let says = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{says}");
-        String::from_utf8(output.stdout).unwrap()
+        ended(command.arg(&out), 0).0
     };
     let summary = sweep();
     assert!(summary.starts_with("2 traces, 2 results\n"), "{summary}");
@@ -54,9 +51,7 @@ fn a_sweep_writes_its_dataset_once() {
 fn sweep_says_how_to_get_what_is_missing() {
     let mut command = flashsift();
     command.args(["sweep", "trace.parquet"]).env("FLASHSIFT_PYTHON", "/bin/false");
-    let output = command.output().unwrap();
-    let says = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{says}");
+    let (_, says) = ended(&mut command, 1);
     assert!(says.contains("pip install './python[sweep]'"), "{says}");
 }
 
@@ -67,12 +62,10 @@ fn help_needs_no_package() {
         for option in ["--help", "-h"] {
             let mut started = flashsift();
             started.args([command, option]).env("FLASHSIFT_PYTHON", "/bin/false");
-            let output = started.output().unwrap();
-            let help = String::from_utf8_lossy(&output.stdout);
-            assert_eq!(output.status.code(), Some(0), "{command}");
+            let (help, says) = ended(&mut started, 0);
             assert!(help.contains(named) && help.contains("usage: flashsift"), "{help}");
             let install = format!("./python[{command}]");
-            assert!(String::from_utf8_lossy(&output.stderr).contains(&install), "{command}");
+            assert!(says.contains(&install), "{command}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `compare --system`: systems with and without non-volatile memory on real traces.
 
 use super::{cells, flashsift, number, repository, run};
+use flashsift_testbed::ended;
 use serde_json::Value;
 
 fn compare(trace: &str, more: &[&str]) -> Vec<Value> {
@@ -141,9 +142,7 @@ fn impossible_systems_are_errors() {
         (&["--system", "fslru", "--writeback", "linux,cluster:128KiB"], "cluster write-back"),
         (&["--nvm", "hdd"], "no memory for --nvm is called `hdd`"),
     ] {
-        let output = flashsift().args(["compare", &trace]).args(args).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        let (_, error) = ended(flashsift().args(["compare", &trace]).args(args), 2);
         assert!(error.contains(says), "{args:?}: {error}");
     }
 }

@@ -1,15 +1,13 @@
 //! `train`: a model that the sifters take, and what is said where Python is missing.
 
 use super::{cells, flashsift, number, repository, run};
+use flashsift_testbed::skip;
 use std::{ffi::OsString, process::Output};
 
 /// Returns Python with the package, as `make test` names it. Otherwise the test is skipped.
-fn python(test: &str) -> Option<OsString> {
-    let found = std::env::var_os("FLASHSIFT_PYTHON");
-    if found.is_none() {
-        println!("SKIPPED {test}: FLASHSIFT_PYTHON names no Python with the package flashsift");
-    }
-    found
+fn python() -> Option<OsString> {
+    std::env::var_os("FLASHSIFT_PYTHON")
+        .or_else(|| skip("FLASHSIFT_PYTHON names no Python with the package flashsift"))
 }
 
 fn said(output: &Output) -> String {
@@ -20,7 +18,7 @@ fn said(output: &Output) -> String {
 /// only the rest of the trace tells.
 #[test]
 fn a_trained_model_is_used_by_the_sifters() {
-    let Some(python) = python("a_trained_model_is_used_by_the_sifters") else { return };
+    let Some(python) = python() else { return };
     let directory = tempfile::tempdir().unwrap();
     let model = directory.path().join("model.txt").to_str().unwrap().to_owned();
     let trace = repository("testdata/browser.parquet");
@@ -61,7 +59,7 @@ fn a_trained_model_is_used_by_the_sifters() {
 // Promises: Traces 26.
 #[test]
 fn a_model_does_not_learn_from_a_trace_held_apart() {
-    let Some(python) = python("a_model_does_not_learn_from_a_trace_held_apart") else { return };
+    let Some(python) = python() else { return };
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (held, model) = (path("held.parquet"), path("model.txt"));

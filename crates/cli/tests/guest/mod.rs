@@ -2,8 +2,9 @@
 //! how the guest sees this machine. Power cuts, sleep and shutdown are tested here too, as no test
 //! may do that to a real machine.
 
-use crate::emulated::{self, DEBIAN, here};
+use crate::emulated::{self, DEBIAN, guest, here};
 use flashsift_events::event::{Action, Event, FileId};
+use flashsift_testbed::{ended, skip};
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits, Outcome},
@@ -22,23 +23,17 @@ const MOUNT: &str = "mount";
 const ARM64: &str = "arm64";
 const ARM64_MOUNT: &str = "arm64/mount";
 
-/// As `emulated::guest`.
-fn guest(test: &str, kernel: &str) -> Option<PathBuf> {
-    emulated::guest(&format!("guest::{test}"), kernel)
-}
-
 /// As `emulated::run`.
 fn run(guest: &Path, file_system: &str, out: &Path, scripts: &[&str]) -> bool {
     emulated::run(guest, file_system, &[], out, scripts)
 }
 
 /// The program for arm64 of `make packages`. `None`, with a message, if it is not built.
-fn arm64_program(test: &str) -> Option<PathBuf> {
+fn arm64_program() -> Option<PathBuf> {
     let built =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/packages/bin/flashsift-aarch64");
     if !built.exists() {
-        println!("SKIPPED guest::{test}: `make packages` has not built the program for arm64");
-        return None;
+        return skip("`make packages` has not built the program for arm64");
     }
     Some(built)
 }
@@ -185,26 +180,16 @@ fn contents_and_names(events: &[String]) -> (Vec<&str>, BTreeMap<&str, Vec<&str>
     (contents, names)
 }
 
-fn asleep<T>(test: &str) -> Option<T> {
-    println!("SKIPPED guest::{test}: the emulated guest fell asleep twice");
-    None
-}
-
 /// Records `accesses` in a guest. Returns the events, the counts of missing or guessed ones, and
 /// the recorder's messages.
-fn record(
-    test: &str,
-    guest: &Path,
-    file_system: &str,
-) -> Option<(Vec<String>, Vec<String>, String)> {
+fn record(guest: &Path, file_system: &str) -> Option<(Vec<String>, Vec<String>, String)> {
     let out = tempfile::tempdir().unwrap();
     let accesses = here("accesses");
-    record_with(test, guest, file_system, FLASHSIFT, &accesses.display().to_string(), out.path())
+    record_with(guest, file_system, FLASHSIFT, &accesses.display().to_string(), out.path())
 }
 
 /// As [`record`]; the guest sees the program and the script of `accesses` at these paths.
 fn record_with(
-    test: &str,
     guest: &Path,
     file_system: &str,
     program: &str,
@@ -215,7 +200,7 @@ fn record_with(
         "{program} record -o /out/t.parquet --strace=never -- bash -e {accesses} 2> /out/says"
     );
     if !run(guest, file_system, out, &[&script]) {
-        return asleep(test);
+        return None;
     }
     let (described, outcome) = recorded(&out.join("t.parquet"));
     let origin = outcome.origin.expect("a recording says where it comes from");
@@ -227,10 +212,8 @@ fn record_with(
 // Promises: Record 1, Record 2, Record 3, Record 20.
 #[test]
 fn f2fs_is_recorded_exactly() {
-    let Some(guest) = guest("f2fs_is_recorded_exactly", DEBIAN) else { return };
-    let Some((described, skipped, _)) = record("f2fs_is_recorded_exactly", &guest, "f2fs") else {
-        return;
-    };
+    let Some(guest) = guest(DEBIAN) else { return };
+    let Some((described, skipped, _)) = record(&guest, "f2fs") else { return };
     let done: Vec<_> = DONE.iter().map(|&event| event.to_owned()).collect();
     assert_eq!(contents_and_names(&described), contents_and_names(&done));
     assert!(skipped.is_empty(), "{skipped:?}");
@@ -239,12 +222,10 @@ fn f2fs_is_recorded_exactly() {
 /// The static program for arm64, on a kernel of that architecture.
 #[test]
 fn f2fs_is_recorded_exactly_on_arm64() {
-    const TEST: &str = "f2fs_is_recorded_exactly_on_arm64";
-    let (Some(guest), Some(program)) = (guest(TEST, ARM64), arm64_program(TEST)) else { return };
+    let (Some(guest), Some(program)) = (guest(ARM64), arm64_program()) else { return };
     let out = tempfile::tempdir().unwrap();
     share(&program, "accesses", out.path());
-    let recording =
-        record_with(TEST, &guest, "f2fs", "/out/flashsift", "/out/accesses", out.path());
+    let recording = record_with(&guest, "f2fs", "/out/flashsift", "/out/accesses", out.path());
     let Some((described, skipped, _)) = recording else { return };
     let done: Vec<_> = DONE.iter().map(|&event| event.to_owned()).collect();
     assert_eq!(contents_and_names(&described), contents_and_names(&done));
@@ -271,15 +252,10 @@ fn by_page(event: &str) -> Vec<String> {
 // Promises: Record 14.
 #[test]
 fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
-    const TEST: &str = "ext4_of_an_old_kernel_is_recorded_but_for_reads";
-    let Some(guest) = guest(TEST, DEBIAN) else { return };
-    let Some((described, _, says)) = record(TEST, &guest, "ext4") else { return };
+    let Some(guest) = guest(DEBIAN) else { return };
+    let Some((described, _, says)) = record(&guest, "ext4") else { return };
     if !says.contains("no tracepoint for buffered reads") {
-        println!(
-            "SKIPPED guest::ext4_of_an_old_kernel_is_recorded_but_for_reads: Debian's kernel \
-             tells reads here"
-        );
-        return;
+        return skip("Debian's kernel reports reads here");
     }
     let visible =
         DONE.iter().filter(|event| !event.starts_with("read ")).flat_map(|event| by_page(event));
@@ -292,28 +268,20 @@ fn ext4_of_an_old_kernel_is_recorded_but_for_reads() {
 // Promises: Mount 45.
 #[test]
 fn f2fs_below_a_mount_has_the_written_back_files() {
-    const TEST: &str = "f2fs_below_a_mount_has_the_written_back_files";
-    let Some(guest) = guest(TEST, MOUNT) else { return };
+    let Some(guest) = guest(MOUNT) else { return };
     let out = tempfile::tempdir().unwrap();
     let script = format!("python3 -BIS {} {FLASHSIFT} /out/found", here("mounting").display());
-    if !run(&guest, "f2fs", out.path(), &[&format!("rm -f /out/found; {script}"), &script]) {
-        asleep::<()>(TEST);
-    }
+    run(&guest, "f2fs", out.path(), &[&format!("rm -f /out/found; {script}"), &script]);
 }
 
 /// As [`f2fs_below_a_mount_has_the_written_back_files`], with the static program for arm64.
 #[test]
 fn f2fs_below_a_mount_on_arm64_has_the_written_back_files() {
-    const TEST: &str = "f2fs_below_a_mount_on_arm64_has_the_written_back_files";
-    let (Some(guest), Some(program)) = (guest(TEST, ARM64_MOUNT), arm64_program(TEST)) else {
-        return;
-    };
+    let (Some(guest), Some(program)) = (guest(ARM64_MOUNT), arm64_program()) else { return };
     let out = tempfile::tempdir().unwrap();
     share(&program, "mounting", out.path());
     let script = "python3 -BIS /out/mounting /out/flashsift /out/found";
-    if !run(&guest, "f2fs", out.path(), &[&format!("rm -f /out/found; {script}"), script]) {
-        asleep::<()>(TEST);
-    }
+    run(&guest, "f2fs", out.path(), &[&format!("rm -f /out/found; {script}"), script]);
 }
 
 /// The tests of power cuts on F2FS, with the environment's numbers of histories and cuts.
@@ -322,7 +290,7 @@ fn f2fs_below_a_mount_on_arm64_has_the_written_back_files() {
 #[test]
 #[ignore = "F2FS loses synced files by itself (Linux 6.12, FLASHSIFT_ALONE=1)"]
 fn promises_hold_after_power_cuts_on_f2fs() {
-    power_cuts("promises_hold_after_power_cuts_on_f2fs", "promises_hold_on_f2fs");
+    power_cuts("promises_hold_on_f2fs");
 }
 
 /// The same for files whose syncs are delayed.
@@ -330,13 +298,12 @@ fn promises_hold_after_power_cuts_on_f2fs() {
 #[test]
 #[ignore = "it takes minutes; make soak runs it"]
 fn epochs_hold_after_power_cuts_on_f2fs() {
-    const TEST: &str = "epochs_hold_after_power_cuts_on_f2fs";
-    power_cuts(TEST, "databases_of_a_group_belong_to_one_epoch_on_f2fs");
+    power_cuts("databases_of_a_group_belong_to_one_epoch_on_f2fs");
 }
 
 /// Runs this one of the tests of power cuts in a guest.
-fn power_cuts(test: &str, inside: &str) {
-    let Some(guest) = guest(test, MOUNT) else { return };
+fn power_cuts(inside: &str) {
+    let Some(guest) = guest(MOUNT) else { return };
     let tests = std::env::current_exe().unwrap();
     let wanted =
         ["FLASHSIFT_ALONE", "FLASHSIFT_HISTORIES", "FLASHSIFT_CUTS", "FLASHSIFT_SEED"].into_iter();
@@ -349,7 +316,7 @@ fn power_cuts(test: &str, inside: &str) {
     let out = tempfile::tempdir().unwrap();
     let script = format!("{script} &> /out/said || {{ tail -c 6000 /out/said; exit 1; }}");
     if !run(&guest, "f2fs", out.path(), &[&script]) {
-        return asleep(test).unwrap_or_default();
+        return;
     }
     println!("{}", fs::read_to_string(out.path().join("said")).unwrap());
 }
@@ -360,13 +327,10 @@ fn power_cuts(test: &str, inside: &str) {
 // Promises: Mount 24, Mount 25.
 #[test]
 fn files_in_ram_survive_suspend() {
-    const TEST: &str = "files_in_ram_survive_suspend";
-    let Some(guest) = guest(TEST, MOUNT) else { return };
+    let Some(guest) = guest(MOUNT) else { return };
     let out = tempfile::tempdir().unwrap();
     let script = format!("sh {} {FLASHSIFT}", here("sleeping").display());
-    if !run(&guest, "f2fs", out.path(), &[&script]) {
-        asleep::<()>(TEST);
-    }
+    run(&guest, "f2fs", out.path(), &[&script]);
 }
 
 /// Makes a bash script the guest's first process.
@@ -381,22 +345,19 @@ fn first_process(out: &Path, script: &str) {
 // Promises: Mount 23.
 #[test]
 fn a_package_upgrade_leaves_mounts_alone_and_a_removal_ends_them() {
-    const TEST: &str = "a_package_upgrade_leaves_mounts_alone_and_a_removal_ends_them";
-    let Some(guest) = guest(TEST, MOUNT) else { return };
+    let Some(guest) = guest(MOUNT) else { return };
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/packages");
     let built = fs::read_dir(&packages).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut debs = built.filter(|path| path.to_string_lossy().ends_with("_amd64.deb"));
     let Some(deb) = debs.next() else {
-        println!("SKIPPED guest::{TEST}: `make packages` has not built a Debian package");
-        return;
+        return skip("`make packages` has not built a Debian package");
     };
     let out = tempfile::tempdir().unwrap();
     fs::copy(deb, out.path().join("first.deb")).unwrap();
     let next = "set -eu; cd \"$1\"; dpkg-deb -R first.deb next; \
         sed -i -E 's/^(Version: .*)/\\1.1/' next/DEBIAN/control; \
         dpkg-deb --root-owner-group -b next second.deb; rm -r next";
-    let status = Command::new("bash").args(["-c", next, "bash"]).arg(out.path()).output().unwrap();
-    assert!(status.status.success(), "{status:?}");
+    ended(Command::new("bash").args(["-c", next, "bash"]).arg(out.path()), 0);
     first_process(out.path(), &format!("set -eu; . {}", here("systemd").display()));
     // Debian's own triggers, as that of man-db, would take minutes in the emulator. A machine made
     // from an image of a container has a policy that no service may be stopped by a package, which
@@ -420,9 +381,7 @@ fn a_package_upgrade_leaves_mounts_alone_and_a_removal_ends_them() {
         ! mountpoint app || exit 1
         [ \"$(cat app/kept)\" = kept ]
         ! command -v flashsift || exit 1";
-    if !run(&guest, "ext4", out.path(), &[script]) {
-        asleep::<()>(TEST);
-    }
+    run(&guest, "ext4", out.path(), &[script]);
 }
 
 /// systemd switches a machine off while files live in RAM and programs use them: BACKING then has
@@ -430,12 +389,10 @@ fn a_package_upgrade_leaves_mounts_alone_and_a_removal_ends_them() {
 // Promises: Mount 23, Mount 24.
 #[test]
 fn a_shutdown_of_the_machine_writes_everything_back() {
-    const TEST: &str = "a_shutdown_of_the_machine_writes_everything_back";
-    let Some(guest) = guest(TEST, MOUNT) else { return };
+    let Some(guest) = guest(MOUNT) else { return };
     for needed in ["/lib/systemd/systemd", "/usr/sbin/debugfs"] {
         if !Path::new(needed).exists() {
-            println!("SKIPPED guest::{TEST}: there is no {needed}");
-            return;
+            return skip(format_args!("there is no {needed}"));
         }
     }
     let out = tempfile::tempdir().unwrap();
@@ -454,7 +411,6 @@ fn a_shutdown_of_the_machine_writes_everything_back() {
         {FLASHSIFT} status --json > /out/said"
     );
     if !run(&guest, "ext4", out.path(), &[&script]) {
-        asleep::<()>(TEST);
         return;
     }
     let printed: serde_json::Value =
@@ -498,8 +454,7 @@ fn a_shutdown_of_the_machine_writes_everything_back() {
 // Promises: Tune 12.
 #[test]
 fn settings_of_write_back_come_back_after_a_restart_and_are_undone() {
-    const TEST: &str = "settings_of_write_back_come_back_after_a_restart_and_are_undone";
-    let Some(guest) = guest(TEST, DEBIAN) else { return };
+    let Some(guest) = guest(DEBIAN) else { return };
     let out = tempfile::tempdir().unwrap();
     // /out is the disk of the machine: it has /etc and the journal. A start mounts what fstab
     // names, and sets what sysctl.d has.
@@ -539,7 +494,7 @@ fn settings_of_write_back_come_back_after_a_restart_and_are_undone() {
         state > /out/after",
     );
     if !run(&guest, "ext4", out.path(), &[&first, &second]) {
-        return asleep(TEST).unwrap_or_default();
+        return;
     }
     let said = |name: &str| fs::read_to_string(out.path().join(name)).unwrap();
     assert!(said("set").contains("commit=60") && said("set").contains("30000"), "{}", said("set"));
@@ -556,11 +511,9 @@ fn settings_of_write_back_come_back_after_a_restart_and_are_undone() {
 #[test]
 #[ignore = "two boots of systemd in the emulator; `make soak` runs it"]
 fn a_setting_of_a_program_survives_a_restart_and_is_undone() {
-    const TEST: &str = "a_setting_of_a_program_survives_a_restart_and_is_undone";
-    let Some(guest) = guest(TEST, MOUNT) else { return };
+    let Some(guest) = guest(MOUNT) else { return };
     if !Path::new("/lib/systemd/systemd").exists() {
-        println!("SKIPPED guest::{TEST}: there is no systemd");
-        return;
+        return skip("there is no systemd");
     }
     let out = tempfile::tempdir().unwrap();
     let listed =
@@ -612,7 +565,7 @@ fn a_setting_of_a_program_survives_a_restart_and_is_undone() {
         state > /out/after",
     );
     if !run(&guest, "ext4", out.path(), &[&first, &second]) {
-        return asleep(TEST).unwrap_or_default();
+        return;
     }
     let said = |name: &str| fs::read_to_string(out.path().join(name)).unwrap();
     assert!(said("set").contains("30m\nactive\n"), "{}", said("set"));
@@ -631,12 +584,10 @@ fn a_setting_of_a_program_survives_a_restart_and_is_undone() {
 #[test]
 #[ignore = "three boots of systemd in the emulator; `make soak` runs it with more"]
 fn var_log_is_a_mount_from_boot_on() {
-    const TEST: &str = "var_log_is_a_mount_from_boot_on";
-    let Some(guest) = guest(TEST, MOUNT) else { return };
+    let Some(guest) = guest(MOUNT) else { return };
     for needed in ["/lib/systemd/systemd", "/usr/bin/journalctl", "/usr/sbin/debugfs"] {
         if !Path::new(needed).exists() {
-            println!("SKIPPED guest::{TEST}: there is no {needed}");
-            return;
+            return skip(format_args!("there is no {needed}"));
         }
     }
     // `make test` has fetched what is not installed.
@@ -730,7 +681,6 @@ END
     let last = script("");
     scripts.push(&last);
     if !run(&guest, "ext4", out.path(), &scripts) {
-        asleep::<()>(TEST);
         return;
     }
     let status: serde_json::Value =

@@ -2,10 +2,7 @@
 //! deleted on a loop device, and the extents of both are compared. For F2FS this happens in an
 //! emulated guest, because few machines have it.
 
-use crate::{
-    emulated,
-    places::{Places, make_image, mount_image, output, skip},
-};
+use crate::emulated;
 use flashsift_caches::{
     back::Why,
     trace::{Trace, TraceBuilder, Unit},
@@ -15,6 +12,7 @@ use flashsift_events::{
     page::{PAGE_BYTES, Page},
 };
 use flashsift_pages::layout::Selection;
+use flashsift_testbed::{Disk, FileSystem, or_skip, output};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
@@ -235,7 +233,7 @@ fn really(root: &Path, steps: &[Step]) -> BTreeMap<usize, Vec<Extent>> {
     let live: Vec<_> = live.collect();
     let mut filefrag = Command::new("filefrag");
     filefrag.arg("-v").args(live.iter().map(|(file, directory)| path(*file, *directory)));
-    let shown = String::from_utf8(output(&mut filefrag).unwrap()).unwrap();
+    let shown = output(&mut filefrag).unwrap();
     let mut files = shown.split("File size of ").skip(1);
     let extents = live.iter().map(|(file, _)| (*file, extents_of(files.next().unwrap())));
     extents.collect()
@@ -362,7 +360,6 @@ fn figures(files: &BTreeMap<usize, Vec<Extent>>, from: usize) -> [f64; 2] {
 // Promises: Placement 6.
 #[test]
 fn ext4_places_files_as_the_real_one() {
-    let test = "layouts::ext4_places_files_as_the_real_one";
     const GROUPS: u64 = 4;
     const GROUP_PAGES: u64 = 32_768;
     let seed = std::env::var("FLASHSIFT_SEED").map_or(1, |seed| seed.parse().unwrap());
@@ -371,17 +368,11 @@ fn ext4_places_files_as_the_real_one() {
     rustix::thread::sched_setaffinity(None, &cpu).unwrap();
     for aged in [None, Some(20)] {
         let (history, first) = History::new(seed, GROUPS * GROUP_PAGES, aged, false);
-        let Some(places) = Places::new(test) else { return };
-        places.create_directories();
-        let (image, root) = (places.path("image"), places.backing());
-        let bytes = GROUPS * GROUP_PAGES * PAGE_BYTES;
-        let mkfs = ["mkfs.ext4", "-q", "-F", "-b", "4096"];
-        let mounted = make_image(&image, bytes, &mkfs)
-            .and_then(|()| mount_image(&image, "ext4", "loop", &root));
-        if let Err(why) = mounted {
-            return skip(test, &why).unwrap_or_default();
-        }
-        let real = figures(&really(&root, &history.steps), first);
+        let ext4 = FileSystem::new("ext4", GROUPS * GROUP_PAGES * PAGE_BYTES);
+        let Some(disk) = or_skip(Disk::mounted(&ext4.with(&["-b", "4096"]), "defaults")) else {
+            return;
+        };
+        let real = figures(&really(&disk.point(), &history.steps), first);
         let layout = format!("ext4:groups={GROUPS}");
         let model = figures(&modelled(&layout, &history.steps), first);
         compare(&format!("seed {seed}, aged: {}", aged.is_some()), real, model);
@@ -441,8 +432,7 @@ fn performs_a_history() {
 // Promises: Placement 5.
 #[test]
 fn f2fs_places_files_as_the_real_one() {
-    let test = "layouts::f2fs_places_files_as_the_real_one";
-    let Some(guest) = emulated::guest(test, emulated::DEBIAN) else { return };
+    let Some(guest) = emulated::guest(emulated::DEBIAN) else { return };
     let seed = std::env::var("FLASHSIFT_SEED").map_or(1, |seed| seed.parse().unwrap());
     let out = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
@@ -464,7 +454,7 @@ fn f2fs_places_files_as_the_real_one() {
     }
     let options = [("FLASHSIFT_GUEST_MEMORY", "2G"), ("FLASHSIFT_GUEST_SECONDS", "600")];
     if !emulated::run(&guest, "f2fs", &options, out.path(), &[&script]) {
-        return skip(test, "the emulated guest fell asleep twice").unwrap_or_default();
+        return;
     }
     for (number, about) in ON_F2FS.iter().enumerate() {
         let printed = fs::read_to_string(out.path().join(number.to_string())).unwrap();

@@ -2,8 +2,8 @@
 //! four programs write at known rates.
 
 use super::{Counted, Device};
-use crate::{places::skip, started::started};
 use flashsift_events::page::PAGE_BYTES;
+use flashsift_testbed::{ended, or_skip, started};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -198,20 +198,12 @@ fn assert_near(what: &str, found: u64, known: u64, percent: u64) {
 // Promises: Describe 25, Record 24.
 #[test]
 fn programs_and_files_are_charged_what_they_write() {
-    let test = "programs_and_files_are_charged_what_they_write";
-    if let Err(why) = super::may_run() {
-        skip::<()>(test, why);
+    if !super::may_run() {
         return;
     }
-    let device = match Device::new("attribution") {
-        Ok(device) => device,
-        Err(why) => {
-            skip::<()>(test, &why);
-            return;
-        }
-    };
+    let Some(device) = or_skip(Device::new("attribution")) else { return };
     let groups = Groups::new();
-    let root = device.mountpoint.clone();
+    let root = device.disk.point();
     let programs = tempfile::tempdir().unwrap();
     let trace = programs.path().join("trace.parquet");
     let mut record = Command::new(FLASHSIFT);
@@ -251,9 +243,8 @@ fn programs_and_files_are_charged_what_they_write() {
     }
     let mut describe = Command::new(FLASHSIFT);
     describe.arg("describe").arg(&trace).args(["--json", "--top", "99", "--metadata", "ext4"]);
-    let output = describe.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let described: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (out, _) = ended(&mut describe, 0);
+    let described: Value = serde_json::from_str(&out).unwrap();
     let section = &described["reached_flash"];
 
     let by_program = data_bytes(section, "programs", "program");

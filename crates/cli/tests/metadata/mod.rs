@@ -3,7 +3,6 @@
 
 mod attribution;
 
-use crate::places::{make_image, mount_image, output, skip};
 use flashsift_caches::{
     policy,
     trace::{Tables, TraceBuilder, Unit},
@@ -16,12 +15,12 @@ use flashsift_pages::{
     layout, metadata,
     system::{Cell, Outcome},
 };
+use flashsift_testbed::{Disk, FileSystem, is_root, or_skip, skip};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    process::Command,
     time::Instant,
 };
 
@@ -33,10 +32,8 @@ const BUFFER_KIB: &str = "8192";
 
 /// A loop device with an empty ext4, mounted, whose requests are counted.
 struct Device {
-    folder: tempfile::TempDir,
-    mountpoint: PathBuf,
+    disk: Disk,
     instance: PathBuf,
-    is_mounted: bool,
 }
 
 /// Pages that the block layer sent to a device.
@@ -48,34 +45,17 @@ struct Counted {
 
 impl Device {
     fn new(name: &str) -> Result<Self, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
-        make_image(&image, IMAGE_BYTES, &["mkfs.ext4", "-q", "-F"])?;
-        let device = output(Command::new("losetup").args(["--find", "--show"]).arg(&image))?;
-        let device = PathBuf::from(String::from_utf8(device).unwrap().trim());
+        let disk = Disk::new(&FileSystem::new("ext4", IMAGE_BYTES))?;
         // A recorder removes instances whose names begin as its own do, if their process has ended.
         let instance = format!("metadata-flashsift-{}-{name}", std::process::id());
-        let mountpoint = folder.path().join("mount");
-        fs::create_dir(&mountpoint).unwrap();
-        let mut this = Self {
-            folder,
-            mountpoint,
-            instance: Path::new(TRACEFS).join("instances").join(instance),
-            is_mounted: false,
-        };
-        let counted = this.count(&device).map_err(|error| format!("tracefs: {error}"));
-        let mounted = counted.and_then(|()| {
-            // ext4 would fill its inode tables with zeros in the background.
-            mount_image(&device, "ext4", "noinit_itable", &this.mountpoint)
-        });
-        this.is_mounted = mounted.is_ok();
-        // The device lives on while it is mounted.
-        output(Command::new("losetup").arg("--detach").arg(&device))?;
-        mounted.map(|()| this)
+        let mut this = Self { disk, instance: Path::new(TRACEFS).join("instances").join(instance) };
+        this.count().map_err(|error| format!("tracefs: {error}"))?;
+        // ext4 would fill its inode tables with zeros in the background.
+        this.disk.mount("ext4", "noinit_itable").map(|()| this)
     }
 
-    fn count(&self, device: &Path) -> std::io::Result<()> {
-        let number = fs::metadata(device)?.rdev();
+    fn count(&self) -> std::io::Result<()> {
+        let number = fs::metadata(self.disk.device().node())?.rdev();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         fs::create_dir(&self.instance)?;
         fs::write(self.instance.join("buffer_size_kb"), BUFFER_KIB)?;
@@ -87,8 +67,7 @@ impl Device {
 
     /// Unmounts, and returns what the device got since it was mounted.
     fn end(mut self) -> Counted {
-        output(Command::new("umount").arg(&self.mountpoint)).unwrap();
-        self.is_mounted = false;
+        self.disk.unmount().unwrap();
         let trace = fs::read_to_string(self.instance.join("trace")).unwrap();
         let mut counted = Counted { data: 0, metadata: 0 };
         for line in trace.lines() {
@@ -105,16 +84,12 @@ impl Device {
             };
             *pages += bytes / PAGE_BYTES;
         }
-        assert!(self.folder.path().exists());
         counted
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        if self.is_mounted {
-            let _ = output(Command::new("umount").arg("--lazy").arg(&self.mountpoint));
-        }
         let _ = fs::remove_dir(&self.instance);
     }
 }
@@ -234,23 +209,17 @@ fn modelled(events: &[Event<'_>]) -> Outcome {
     cell.run(&trace, None, None)
 }
 
-/// Returns why devices cannot be mounted and traced here.
-fn may_run() -> Result<(), &'static str> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("mounting and tracing need root");
-    }
-    match Path::new(TRACEFS).join("instances").exists() {
-        true => Ok(()),
-        false => Err("tracefs is not mounted"),
-    }
+/// Whether devices can be mounted and traced here; otherwise the test is skipped.
+fn may_run() -> bool {
+    let has_tracefs = || Path::new(TRACEFS).join("instances").exists();
+    is_root("tracing a mount") && (has_tracefs() || skip("tracefs is not mounted"))
 }
 
 /// Performs a history on a real ext4. The pages of its journal and metadata are within a tenth of
 /// those that the model writes; pages of data are the same, beside the superblock, which is written
 /// without the mark when it is mounted, and perhaps once more.
 fn compare(name: &str, history: impl Fn(&mut Player)) {
-    if let Err(why) = may_run() {
-        skip::<()>(name, why);
+    if !may_run() {
         return;
     }
     // ext4 has a locality group for each CPU, and an append from another one begins another extent.
@@ -260,14 +229,8 @@ fn compare(name: &str, history: impl Fn(&mut Player)) {
     rustix::thread::sched_setaffinity(None, &cpu).unwrap();
     let mut runs = Vec::new();
     for _ in 0..RUNS {
-        let device = match Device::new(name) {
-            Ok(device) => device,
-            Err(why) => {
-                skip::<()>(name, &why);
-                return;
-            }
-        };
-        let root = device.mountpoint.clone();
+        let Some(device) = or_skip(Device::new(name)) else { return };
+        let root = device.disk.point();
         let mut player =
             Player { root, began: Instant::now(), events: Vec::new(), ids: BTreeMap::new() };
         history(&mut player);

@@ -5,7 +5,7 @@
 use super::{
     FLASHSIFT, KIB, LATE, Mounted, Tree, bytes, create, directory, model::Model, run, tree,
 };
-use crate::started::started;
+use flashsift_testbed::{ended, has, skip, started, test_name};
 use rustix::fs::RenameFlags;
 use std::{
     collections::BTreeMap,
@@ -283,13 +283,12 @@ fn fault_points(mounted: &mut Mounted) -> BTreeMap<String, usize> {
 /// `FLASHSIFT_EVERY_FAULT=1` tests all.
 const OFTEN: usize = 8;
 
-fn every_fault(test: &str, power: bool) {
-    let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--threads", "1"]].concat()) else {
+fn every_fault(power: bool) {
+    let Some(mut mounted) = Mounted::new(&[&LATE[..], &["--threads", "1"]].concat()) else {
         return;
     };
-    if Command::new("strace").arg("--version").output().is_err() {
-        println!("SKIPPED {test}: strace is not installed");
-        return;
+    if !has("strace") {
+        return skip("strace is not installed");
     }
     let points = fault_points(&mut mounted);
     let all = std::env::var_os("FLASHSIFT_EVERY_FAULT").is_some();
@@ -333,7 +332,7 @@ fn every_fault(test: &str, power: bool) {
             restarts(&mut mounted, &found, &fault);
         }
     }
-    println!("{test}: {killed} faults of {points:?}; {survived} came after the end");
+    println!("{}: {killed} faults of {points:?}; {survived} came after the end", test_name());
     assert!(killed > 20, "too few faults were met");
 }
 
@@ -375,23 +374,19 @@ pub(super) fn empty(folder: &Path) {
 // Promises: Mount 2, Mount 8.
 #[test]
 fn promises_hold_after_a_kill_at_any_step() {
-    every_fault("promises_hold_after_a_kill_at_any_step", false);
+    every_fault(false);
 }
 
 // Promises: Mount 2, Mount 7.
 #[test]
 fn promises_hold_after_a_power_cut_at_any_step() {
-    every_fault("promises_hold_after_a_power_cut_at_any_step", true);
+    every_fault(true);
 }
 
 // Promises: Mount 6.
 #[test]
 fn a_kill_loses_only_files_that_were_not_written_back() {
-    let Some(mut mounted) =
-        Mounted::new("a_kill_loses_only_files_that_were_not_written_back", &LATE)
-    else {
-        return;
-    };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     create(&mounted.at("settled"), &bytes(1, 5000));
     mounted.settle();
     create(&mounted.at("synced"), &bytes(2, 5000)).sync_all().unwrap();
@@ -416,7 +411,7 @@ fn a_kill_loses_only_files_that_were_not_written_back() {
 // Promises: Mount 2.
 #[test]
 fn synchronous_writes_are_durable() {
-    let Some(mut mounted) = Mounted::new("synchronous_writes_are_durable", &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     use rustix::fs::{Mode, OFlags};
     let top = directory(&mounted.ext4.mountpoint());
     for (name, flag) in [("O_SYNC", OFlags::SYNC), ("O_DSYNC", OFlags::DSYNC)] {
@@ -442,8 +437,7 @@ fn synchronous_writes_are_durable() {
 // Promises: Mount 2.
 #[test]
 fn a_sync_after_the_write_back_makes_the_name_durable() {
-    let test = "a_sync_after_the_write_back_makes_the_name_durable";
-    let Some(mut mounted) = Mounted::new(test, &["--settle-after", "0.1s"]) else { return };
+    let Some(mut mounted) = Mounted::new(&["--settle-after", "0.1s"]) else { return };
     use rustix::fs::{Mode, OFlags};
     type Sync = fn(&File, &Path);
     let ways: [(&str, Sync); 4] = [
@@ -486,9 +480,7 @@ fn a_sync_after_the_write_back_makes_the_name_durable() {
 // Promises: Mount 3.
 #[test]
 fn fsync_of_a_directory_makes_its_names_last() {
-    let Some(mut mounted) = Mounted::new("fsync_of_a_directory_makes_its_names_last", &LATE) else {
-        return;
-    };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     fs::create_dir(mounted.at("here")).unwrap();
     create(&mounted.at("here/one"), &bytes(1, 100));
     create(&mounted.at("here/two"), &bytes(2, 200));
@@ -509,8 +501,7 @@ fn fsync_of_a_directory_makes_its_names_last() {
 // Promises: Mount 4.
 #[test]
 fn a_written_back_batch_is_whole_or_absent_after_a_power_cut() {
-    let test = "a_written_back_batch_is_whole_or_absent_after_a_power_cut";
-    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     for name in 0..200 {
         create(&mounted.at(&name.to_string()), &bytes(name, 1000 * (name as usize % 60)));
     }
@@ -531,10 +522,7 @@ fn a_written_back_batch_is_whole_or_absent_after_a_power_cut() {
 // Promises: Mount 5.
 #[test]
 fn a_careless_rename_leaves_the_old_or_the_new() {
-    let Some(mut mounted) = Mounted::new("a_careless_rename_leaves_the_old_or_the_new", &LATE)
-    else {
-        return;
-    };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     let (old, new) = (bytes(1, 50_000), bytes(2, 60_000));
     for settles in [false, true] {
         create(&mounted.at("file"), &old).sync_all().unwrap();
@@ -581,11 +569,10 @@ fn calls(mounted: &mut Mounted, names: &str, act: impl FnOnce(&Mounted)) -> Vec<
 // Promises: Mount 2.
 #[test]
 fn one_sync_of_a_file_is_one_sync_below() {
-    let test = "one_sync_of_a_file_is_one_sync_below";
-    if Command::new("strace").arg("--version").output().is_err() {
-        return println!("SKIPPED {test}: strace is not installed");
+    if !has("strace") {
+        return skip("strace is not installed");
     }
-    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     create(&mounted.at("old"), b"old").sync_all().unwrap();
     let syncs = "fsync,fdatasync,sync,syncfs,msync";
     let made = calls(&mut mounted, syncs, |mounted| {
@@ -605,11 +592,10 @@ fn one_sync_of_a_file_is_one_sync_below() {
 // Promises: Mount 7.
 #[test]
 fn write_back_by_age_forces_no_commit() {
-    let test = "write_back_by_age_forces_no_commit";
-    if Command::new("strace").arg("--version").output().is_err() {
-        return println!("SKIPPED {test}: strace is not installed");
+    if !has("strace") {
+        return skip("strace is not installed");
     }
-    let Some(mut mounted) = Mounted::new(test, &["--settle-after", "0.1s"]) else { return };
+    let Some(mut mounted) = Mounted::new(&["--settle-after", "0.1s"]) else { return };
     create(&mounted.at("old"), b"old").sync_all().unwrap();
     let syncs = "fsync,fdatasync,sync,syncfs,msync";
     let made = calls(&mut mounted, syncs, |mounted| {
@@ -626,8 +612,7 @@ fn write_back_by_age_forces_no_commit() {
 fn each_way_of_ending_leaves_everything_in_backing() {
     use super::End;
     use rustix::process::Signal;
-    let test = "each_way_of_ending_leaves_everything_in_backing";
-    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     for end in [
         End::Unmount,
         End::Signal(Signal::TERM),
@@ -656,10 +641,7 @@ fn each_way_of_ending_leaves_everything_in_backing() {
 
 #[test]
 fn an_unmount_by_another_program_ends_the_daemon() {
-    let Some(mut mounted) = Mounted::new("an_unmount_by_another_program_ends_the_daemon", &LATE)
-    else {
-        return;
-    };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     create(&mounted.at("file"), &bytes(1, 300_000));
     run("umount", &[&mounted.ext4.mountpoint()]);
     let status = mounted.daemon.take().unwrap().process.wait().unwrap();
@@ -671,13 +653,11 @@ fn an_unmount_by_another_program_ends_the_daemon() {
 // Promises: Mount 16.
 #[test]
 fn one_daemon_has_a_backing() {
-    let Some(mounted) = Mounted::new("one_daemon_has_a_backing", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     let second = mounted.ext4.path("second");
     fs::create_dir(&second).unwrap();
     let mut command = Command::new(FLASHSIFT);
     command.arg("mount").args([mounted.ext4.backing(), second]).arg("--foreground");
-    let output = command.output().unwrap();
-    let messages = super::text(output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{messages}");
+    let (_, messages) = ended(&mut command, 1);
     assert!(messages.contains("backing"), "{messages}");
 }

@@ -23,7 +23,7 @@ fn delayed(mounted: &Mounted) -> Value {
 #[test]
 fn a_lack_of_ram_ends_the_epoch() {
     let options = [&HOUR[..], &["--budget", "2MiB"]].concat();
-    let Some(mut mounted) = Mounted::new("a_lack_of_ram_ends_the_epoch", &options) else { return };
+    let Some(mut mounted) = Mounted::new(&options) else { return };
     let mut whole = vec![0; 8 * MIB];
     let mut file = create(&mounted.at("a.db"), b"");
     file.write_all(&whole).unwrap();
@@ -46,7 +46,7 @@ fn a_lack_of_ram_ends_the_epoch() {
 // Promises: Mount 74.
 #[test]
 fn settle_ends_the_epoch() {
-    let Some(mounted) = Mounted::new("settle_ends_the_epoch", &HOUR) else { return };
+    let Some(mounted) = Mounted::new(&HOUR) else { return };
     fs::write(mounted.below("old.db"), vec![1; 100 * KIB]).unwrap();
     let old = File::options().write(true).open(mounted.at("old.db")).unwrap();
     old.write_all_at(b"changed", 50_000).unwrap();
@@ -66,7 +66,7 @@ fn settle_ends_the_epoch() {
 // Promises: Mount 75.
 #[test]
 fn syncs_fail_while_flash_is_full() {
-    let Some(mut mounted) = Mounted::new("syncs_fail_while_flash_is_full", &HOUR) else { return };
+    let Some(mut mounted) = Mounted::new(&HOUR) else { return };
     let content = bytes(1, 2 * MIB);
     let file = create(&mounted.at("a.db"), &content);
     file.sync_all().unwrap();
@@ -101,9 +101,8 @@ fn syncs_fail_while_flash_is_full() {
 fn a_download_reaches_flash_once() {
     const PARTS: usize = 64;
     const PART: usize = 128 * KIB;
-    let test = "a_download_reaches_flash_once";
     let options = ["-E", "lazy_itable_init=0,lazy_journal_init=0"];
-    let Some(ext4) = Ext4::made(test, &options, "") else { return };
+    let Some(ext4) = Ext4::made(&options, "") else { return };
     let before = device_bytes(&ext4);
     let mut mounted = Mounted::over(ext4, &HOUR);
     let file = create(&mounted.at("a.db"), b"");

@@ -1,6 +1,7 @@
 //! Names, rights and what the kernel tells of files: as on any file system of Linux.
 
 use super::{Ext4, KIB, LATE, MIB, Mounted, bytes, create, directory, run, text, tree};
+use flashsift_testbed::{ended, skip};
 use rustix::{
     fs::{
         AtFlags, FallocateFlags, FlockOperation, IFlags, Mode, OFlags, SeekFrom, StatxFlags,
@@ -47,10 +48,7 @@ fn did(mounted: &Mounted, user: (u32, u32), script: &str) -> String {
 // Promises: Mount 33, Mount 79.
 #[test]
 fn files_belong_to_the_user_that_created_them() {
-    let Some(mut mounted) = Mounted::new("files_belong_to_the_user_that_created_them", &LATE)
-    else {
-        return;
-    };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o1777)).unwrap();
     did(
         &mounted,
@@ -119,7 +117,7 @@ const NOBODY: u32 = u32::MAX;
 // Promises: Mount 33.
 #[test]
 fn default_access_lists_are_inherited() {
-    let Some(mounted) = Mounted::new("default_access_lists_are_inherited", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     fs::create_dir(mounted.at("folder")).unwrap();
     let list = acl(&[
         (USER_OBJ, 7, NOBODY),
@@ -156,8 +154,7 @@ fn default_access_lists_are_inherited() {
 // Promises: Mount 34.
 #[test]
 fn a_user_cannot_read_another_users_file() {
-    let test = "a_user_cannot_read_another_users_file";
-    let Some(ext4) = Ext4::made(test, &[], "") else { return };
+    let Some(ext4) = Ext4::made(&[], "") else { return };
     let hidden = ext4.backing().join(".flashsift");
     fs::create_dir(&hidden).unwrap();
     fs::set_permissions(&hidden, super::mode(0o700)).unwrap();
@@ -232,8 +229,7 @@ fn a_user_cannot_read_another_users_file() {
 // Promises: Mount 34.
 #[test]
 fn a_name_that_the_kernel_remembers_as_missing_opens_no_private_file() {
-    let test = "a_name_that_the_kernel_remembers_as_missing_opens_no_private_file";
-    let Some(mounted) = Mounted::new(test, &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     fs::set_permissions(mounted.ext4.mountpoint(), super::mode(0o777)).unwrap();
     let bob = (BOB, BOB);
     for (name, tried) in [
@@ -288,12 +284,10 @@ const OTHERS: [&[&str]; 5] = [
 // Promises: Mount 35.
 #[test]
 fn an_access_list_set_from_outside_the_group_clears_setgid() {
-    let test = "an_access_list_set_from_outside_the_group_clears_setgid";
     if Command::new("setfacl").arg("--version").output().is_err() {
-        println!("SKIPPED {test}: setfacl is not installed");
-        return;
+        return skip("setfacl is not installed");
     }
-    let Some(mounted) = Mounted::new(test, &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     let native = mounted.ext4.path("backing/native");
     fs::create_dir(&native).unwrap();
     let mut modes = BTreeSet::new();
@@ -317,8 +311,7 @@ fn an_access_list_set_from_outside_the_group_clears_setgid() {
                 fs::set_permissions(path, super::mode(mode)).unwrap();
                 let mut command = Command::new(user[0]);
                 command.args(&user[1..]).args(["setfacl", "-m", "m::rwx"]).arg(path);
-                let output = command.output().unwrap();
-                assert!(output.status.success(), "{user:?}: {}", text(output.stderr));
+                ended(&mut command, 0);
                 let list = fs::metadata(path).unwrap().mode();
                 match name {
                     "folder" => fs::remove_dir(path).unwrap(),
@@ -351,7 +344,7 @@ fn noatime_holds_for_backing_too() {
     for options in
         [&["-o", "noatime"][..], &["-o", "noatime", "--no-passthrough"], &[], &["--no-passthrough"]]
     {
-        let Some(ext4) = super::Ext4::new("noatime_holds_for_backing_too") else { return };
+        let Some(ext4) = super::Ext4::new() else { return };
         run("mount", &[Path::new("-o"), Path::new("remount,strictatime"), &ext4.backing()]);
         fs::create_dir(ext4.backing().join("folder")).unwrap();
         create(&ext4.backing().join("folder/synced"), b"x");
@@ -381,7 +374,7 @@ fn noatime_holds_for_backing_too() {
 // Promises: Mount 37.
 #[test]
 fn noatime_in_place_on_a_shared_mount() {
-    let Some(ext4) = super::Ext4::new("noatime_in_place_on_a_shared_mount") else { return };
+    let Some(ext4) = super::Ext4::new() else { return };
     run("mount", &[Path::new("--make-shared"), &ext4.backing()]);
     let place = ext4.backing().join("profile");
     fs::create_dir(&place).unwrap();
@@ -407,7 +400,7 @@ fn noatime_in_place_on_a_shared_mount() {
 // Promises: Mount 35.
 #[test]
 fn writing_takes_setuid_away() {
-    let Some(mounted) = Mounted::new("writing_takes_setuid_away", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     for settles in [false, true] {
         let path = mounted.at(if settles { "settled" } else { "in RAM" });
         create(&path, &vec![0; 64 * KIB]);
@@ -452,7 +445,7 @@ fn writing_takes_setuid_away() {
 // Promises: Mount 34.
 #[test]
 fn nothing_escapes_backing() {
-    let Some(mut mounted) = Mounted::new("nothing_escapes_backing", &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     let outside = mounted.ext4.path("outside");
     fs::create_dir(&outside).unwrap();
     const WORDS: &str = "not for others";
@@ -498,9 +491,7 @@ fn nothing_escapes_backing() {
 /// can return to an earlier position.
 #[test]
 fn large_directories_are_listed_whole() {
-    let Some(mut mounted) = Mounted::new("large_directories_are_listed_whole", &LATE) else {
-        return;
-    };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     const FILES: usize = 20_000;
     const NAME: &str = "a name of some length ";
     fs::create_dir(mounted.at("many")).unwrap();
@@ -595,9 +586,7 @@ fn large_directories_are_listed_whole() {
 
 #[test]
 fn an_unlinked_file_lives_while_it_is_open() {
-    let Some(mut mounted) = Mounted::new("an_unlinked_file_lives_while_it_is_open", &LATE) else {
-        return;
-    };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     for settles in [false, true] {
         let mut file = create(&mounted.at("file"), b"first");
         if settles {
@@ -626,8 +615,7 @@ fn an_unlinked_file_lives_while_it_is_open() {
 // Promises: Mount 38, Mount 40.
 #[test]
 fn what_ext4_has_and_fuse_lacks_fails_with_the_errors_that_programs_expect() {
-    let test = "what_ext4_has_and_fuse_lacks_fails_with_the_errors_that_programs_expect";
-    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     create(&mounted.at("written back"), &bytes(2, 70_000));
     mounted.settle();
     create(&mounted.at("in RAM"), &bytes(2, 70_000));
@@ -666,10 +654,7 @@ fn what_ext4_has_and_fuse_lacks_fails_with_the_errors_that_programs_expect() {
 /// Several processes append at once: every line is there, whole, also during the write-back.
 #[test]
 fn appended_lines_do_not_overwrite_each_other() {
-    let Some(mut mounted) = Mounted::new("appended_lines_do_not_overwrite_each_other", &LATE)
-    else {
-        return;
-    };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     let writers: Vec<_> = (0..4)
         .map(|writer| {
             let script = format!(
@@ -692,9 +677,7 @@ fn appended_lines_do_not_overwrite_each_other() {
 
 #[test]
 fn holes_and_preallocated_space_are_as_requested() {
-    let Some(mounted) = Mounted::new("holes_and_preallocated_space_are_as_requested", &LATE) else {
-        return;
-    };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     for settles in [false, true] {
         let file =
             create(&mounted.at(if settles { "settled" } else { "in RAM" }), &vec![1; 64 * KIB]);
@@ -727,7 +710,7 @@ fn holes_and_preallocated_space_are_as_requested() {
 // Promises: Mount 26.
 #[test]
 fn locks_hold_across_the_write_back() {
-    let Some(mounted) = Mounted::new("locks_hold_across_the_write_back", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     let file = create(&mounted.at("file"), b"x");
     rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
     for settles in [false, true] {
@@ -750,7 +733,7 @@ fn locks_hold_across_the_write_back() {
 // Promises: Mount 26.
 #[test]
 fn programs_run_from_the_mount() {
-    let Some(mounted) = Mounted::new("programs_run_from_the_mount", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     let program = mounted.at("cat");
     // Not by this process: others that it starts would hold the copy open, which cannot run then.
     assert!(Command::new("cp").arg("/bin/cat").arg(&program).status().unwrap().success());
@@ -788,8 +771,7 @@ fn inotify_events(watch: &Path, doings: impl FnOnce()) -> Vec<(u32, String)> {
 // Promises: Mount 36.
 #[test]
 fn inotify_reports_operations_of_applications_and_no_write_back() {
-    let test = "inotify_reports_operations_of_applications_and_no_write_back";
-    let Some(mounted) = Mounted::new(test, &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     let native = tempfile::tempdir().unwrap();
     let script = "echo x > a; echo y >> a; cat a > /dev/null; chmod 600 a; mv a b; ln b c; rm b; mkdir d; rmdir d; : > c";
     let doings = |folder: &Path| {
@@ -818,7 +800,7 @@ fn inotify_reports_operations_of_applications_and_no_write_back() {
 // Promises: Mount 31.
 #[test]
 fn statfs_subtracts_the_files_in_ram() {
-    let Some(mounted) = Mounted::new("statfs_subtracts_the_files_in_ram", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     let of = |path: PathBuf| rustix::fs::statvfs(path).unwrap();
     let backing = of(mounted.ext4.backing());
     create(&mounted.at("file"), &bytes(1, 8 * MIB));
@@ -844,7 +826,7 @@ fn statfs_subtracts_the_files_in_ram() {
 // Promises: Mount 9.
 #[test]
 fn sync_does_not_reach_files_in_ram() {
-    let Some(mounted) = Mounted::new("sync_does_not_reach_files_in_ram", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     create(&mounted.at("file"), b"x");
     rustix::fs::syncfs(directory(&mounted.ext4.mountpoint())).unwrap();
     run("sync", &[]);
@@ -855,7 +837,7 @@ fn sync_does_not_reach_files_in_ram() {
 #[test]
 fn odd_names_are_kept() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
-    let Some(mut mounted) = Mounted::new("odd_names_are_kept", &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     let longest = vec![b'x'; 255];
     let names: [&[u8]; 7] =
         [b"\xff\xfe not UTF-8", b"line\nbreak", b" ", b"-rf", b"*", b"%s%n\\", &longest];
@@ -887,7 +869,7 @@ fn odd_names_are_kept() {
 // Promises: Mount 27.
 #[test]
 fn a_file_keeps_its_number() {
-    let Some(mounted) = Mounted::new("a_file_keeps_its_number", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     fs::create_dir(mounted.at("d")).unwrap();
     create(&mounted.at("d/file"), b"x");
     let number = |name: &str| fs::metadata(mounted.at(name)).unwrap().ino();
@@ -907,7 +889,7 @@ fn a_file_keeps_its_number() {
 
 #[test]
 fn status_reports_the_files_in_ram() {
-    let Some(mounted) = Mounted::new("status_reports_the_files_in_ram", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     create(&mounted.at("file"), &bytes(1, 100 * KIB));
     let output = Command::new(super::FLASHSIFT)
         .arg("status")
@@ -930,14 +912,12 @@ fn status_reports_the_files_in_ram() {
 /// after the end.
 #[test]
 fn in_place_the_directory_is_its_own_backing() {
-    let test = "in_place_the_directory_is_its_own_backing";
-    let Some(ext4) = super::Ext4::new(test) else { return };
+    let Some(ext4) = super::Ext4::new() else { return };
     let place = ext4.backing().join("profile");
     fs::create_dir(&place).unwrap();
     fs::write(place.join("old"), "old").unwrap();
     let mut command = Command::new(super::FLASHSIFT);
-    let output = command.arg("mount").args([&place, &place]).args(LATE).output().unwrap();
-    assert!(output.status.success(), "{}", text(output.stderr));
+    ended(command.arg("mount").args([&place, &place]).args(LATE), 0);
     // Without --foreground it returns once mounted.
     assert!(super::is_mounted(&place));
     let seen = fs::read(place.join("old")).unwrap();
@@ -954,12 +934,10 @@ fn in_place_the_directory_is_its_own_backing() {
 // Promises: Mount 47.
 #[test]
 fn a_mount_works_for_a_plain_user() {
-    let test = "a_mount_works_for_a_plain_user";
-    let Some(ext4) = super::Ext4::new(test) else { return };
+    let Some(ext4) = super::Ext4::new() else { return };
     let device = fs::metadata("/dev/fuse").map_or(0, |about| about.mode());
     if Command::new("fusermount3").arg("--version").output().is_err() || device & 0o006 != 0o006 {
-        println!("SKIPPED {test}: fusermount3 is not installed, or /dev/fuse not for all");
-        return;
+        return skip("fusermount3 is not installed, or /dev/fuse not for all");
     }
     // She has a name, without which fusermount3 does nothing for her.
     const ANN: u32 = 65534;
@@ -1000,7 +978,7 @@ fn a_mount_works_for_a_plain_user() {
 // Promises: Mount 42.
 #[test]
 fn a_place_in_use_is_not_mounted_over() {
-    let Some(ext4) = super::Ext4::new("a_place_in_use_is_not_mounted_over") else { return };
+    let Some(ext4) = super::Ext4::new() else { return };
     let file = ext4.mountpoint().join("held");
     let mut user = Command::new("sh")
         .args(["-c", "exec 5> \"$0\"; echo open; read x"])

@@ -2,6 +2,7 @@
 //! asks for them, not later at the write-back.
 
 use super::{Ext4, LATE, MIB, Mounted, create, run, text};
+use flashsift_testbed::loop_of;
 use rustix::io::Errno;
 use std::{
     fs::{self, File, OpenOptions},
@@ -32,19 +33,15 @@ fn chattr(flag: &str, path: &Path) {
 // Promises: Mount 43.
 #[test]
 fn a_backing_that_turned_read_only_refuses_changes() {
-    let test = "a_backing_that_turned_read_only_refuses_changes";
-    let Some(ext4) = Ext4::made(test, &[], "errors=remount-ro") else { return };
+    let Some(ext4) = Ext4::made(&[], "errors=remount-ro") else { return };
     let mounted = Mounted::over(ext4, &LATE);
-    let image = mounted.ext4.image();
     let held = create(&mounted.at("held"), b"before");
     create(&mounted.at("settled"), b"before");
     mounted.settle();
     let in_ram = create(&mounted.at("in RAM"), b"before");
     assert_eq!(mounted.status()["read_only"], false);
-    let devices = Command::new("losetup").args(["-n", "-O", "NAME", "-j"]).arg(&image).output();
-    let device = text(devices.unwrap().stdout);
-    let name = Path::new(&device).file_name().unwrap();
-    let trigger = Path::new("/sys/fs/ext4").join(name).join("trigger_fs_error");
+    let device = loop_of(&mounted.ext4.image()).unwrap();
+    let trigger = Path::new("/sys/fs/ext4").join(device).join("trigger_fs_error");
     fs::write(trigger, "1").unwrap();
     // The answer may be as old as a tick of the kernel's clock.
     let refused =
@@ -75,14 +72,13 @@ fn a_backing_that_turned_read_only_refuses_changes() {
 // Promises: Mount 30.
 #[test]
 fn a_plain_user_does_not_take_the_blocks_kept_for_root() {
-    let test = "a_plain_user_does_not_take_the_blocks_kept_for_root";
     for options in [
         &["--write-through", "*"][..],
         &["--write-through", "*", "--no-passthrough"],
         &["--budget", "4MiB"],
         &["--budget", "1GiB"],
     ] {
-        let Some(ext4) = Ext4::made(test, &["-m", "20"], "") else { return };
+        let Some(ext4) = Ext4::made(&["-m", "20"], "") else { return };
         fs::set_permissions(ext4.backing(), super::mode(0o777)).unwrap();
         let mut mounted = Mounted::over(ext4, &[options, &LATE].concat());
         let space = || rustix::fs::statvfs(mounted.ext4.backing()).unwrap();
@@ -116,7 +112,7 @@ fn a_plain_user_does_not_take_the_blocks_kept_for_root() {
 // Promises: Mount 10, Mount 35.
 #[test]
 fn flags_of_chattr_hold_for_files_in_ram() {
-    let Some(ext4) = Ext4::made("flags_of_chattr_hold_for_files_in_ram", &[], "") else { return };
+    let Some(ext4) = Ext4::made(&[], "") else { return };
     let backing = ext4.backing();
     for name in ["fixed", "grows", "synchronous", "quiet"] {
         fs::create_dir(backing.join(name)).unwrap();
@@ -165,8 +161,7 @@ fn flags_of_chattr_hold_for_files_in_ram() {
 // Promises: Mount 10.
 #[test]
 fn a_synchronous_backing_makes_files_write_through() {
-    let test = "a_synchronous_backing_makes_files_write_through";
-    let Some(ext4) = Ext4::made(test, &[], "sync") else { return };
+    let Some(ext4) = Ext4::made(&[], "sync") else { return };
     let mut mounted = Mounted::over(ext4, &LATE);
     create(&mounted.at("file"), b"durable");
     assert_eq!(fs::read(mounted.below("file")).unwrap(), b"durable");
@@ -178,8 +173,7 @@ fn a_synchronous_backing_makes_files_write_through() {
 // Promises: Mount 27.
 #[test]
 fn times_are_shown_as_backing_can_keep_them() {
-    let test = "times_are_shown_as_backing_can_keep_them";
-    let Some(ext4) = Ext4::made(test, &["-I", "128"], "") else { return };
+    let Some(ext4) = Ext4::made(&["-I", "128"], "") else { return };
     let mut mounted = Mounted::over(ext4, &LATE);
     let times = |path: &Path| {
         let about = fs::metadata(path).unwrap();

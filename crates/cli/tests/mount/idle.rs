@@ -1,17 +1,13 @@
 //! A mount costs nothing at the device before the first change, and little for it.
 
-use super::{End, Ext4, FLASHSIFT, KIB, LATE, Mounted, create, directory, ours, run, text};
-use std::{fs, path::Path, process::Command};
+use super::{End, Ext4, FLASHSIFT, KIB, LATE, Mounted, create, directory, ours, run};
+use flashsift_testbed::{loop_of, stat};
+use std::{fs, path::Path};
 
 /// Bytes written to the loop device of this file system so far.
 pub(super) fn device_bytes(ext4: &Ext4) -> u64 {
     rustix::fs::syncfs(directory(&ext4.backing())).unwrap();
-    let mut losetup = Command::new("losetup");
-    let device = losetup.args(["-n", "-O", "NAME", "-j"]).arg(ext4.image()).output().unwrap();
-    let device = text(device.stdout);
-    let name = Path::new(&device).file_name().unwrap();
-    let counts = fs::read_to_string(Path::new("/sys/block").join(name).join("stat")).unwrap();
-    counts.split_whitespace().nth(6).unwrap().parse::<u64>().unwrap() * 512
+    stat(&loop_of(&ext4.image()).unwrap())[6] * 512
 }
 
 /// Mount, nothing, unmount and sync wrote 160 to 200 KiB: `.flashsift`, its lock, a directory in
@@ -19,11 +15,7 @@ pub(super) fn device_bytes(ext4: &Ext4) -> u64 {
 // Promises: Mount 83.
 #[test]
 fn a_mount_that_is_idle_writes_nothing() {
-    let Some(ext4) = Ext4::made(
-        "a_mount_that_is_idle_writes_nothing",
-        &["-E", "lazy_itable_init=0,lazy_journal_init=0"],
-        "",
-    ) else {
+    let Some(ext4) = Ext4::made(&["-E", "lazy_itable_init=0,lazy_journal_init=0"], "") else {
         return;
     };
     create(&ext4.backing().join("before"), b"before");
@@ -73,9 +65,8 @@ fn save(top: &Path) {
 // Promises: Mount 83.
 #[test]
 fn changes_make_no_files_of_our_own_on_ext4() {
-    let test = "changes_make_no_files_of_our_own_on_ext4";
     let options = ["-E", "lazy_itable_init=0,lazy_journal_init=0"];
-    let Some(ext4) = Ext4::made(test, &options, "") else { return };
+    let Some(ext4) = Ext4::made(&options, "") else { return };
     let backing = ext4.backing();
     let before = device_bytes(&ext4);
     save(&backing);

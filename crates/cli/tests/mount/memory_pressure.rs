@@ -1,7 +1,8 @@
 //! A mount that watches the machine: memory that is short, and the program in the foreground.
 
-use super::{FLASHSIFT, LATE, Mounted, create, skip};
+use super::{FLASHSIFT, LATE, Mounted, create};
 use flashsift_events::event::Action;
+use flashsift_testbed::or_skip;
 use flashsift_traces::{
     events::Kept,
     open::{self, Limits},
@@ -84,22 +85,15 @@ impl Drop for Thrashing {
 // Promises: Mount 69.
 #[test]
 fn memory_that_is_short_shrinks_the_ram_for_files() {
-    let test = "memory_that_is_short_shrinks_the_ram_for_files";
     let options = [&LATE[..], &["--budget", "64MiB"]].concat();
-    let Some(mut mounted) = Mounted::new(test, &options) else { return };
+    let Some(mut mounted) = Mounted::new(&options) else { return };
     for n in 0..40 {
         create(&mounted.at(&format!("f{n}")), &vec![n; 1 << 20]);
     }
     let allowed = |mounted: &Mounted| mounted.status()["allowed_bytes"].as_u64();
     assert_eq!(allowed(&mounted), None);
     let file = mounted.ext4.path("thrashed");
-    let thrashing = match Thrashing::start(&file) {
-        Ok(thrashing) => thrashing,
-        Err(why) => {
-            skip::<()>(test, &why);
-            return;
-        }
-    };
+    let Some(thrashing) = or_skip(Thrashing::start(&file)) else { return };
     while allowed(&mounted).is_none_or(|bytes| bytes > 16 << 20) {
         thread::yield_now();
     }
@@ -125,11 +119,10 @@ fn memory_that_is_short_shrinks_the_ram_for_files() {
 // Promises: Mount 71.
 #[test]
 fn the_program_in_the_foreground_is_known() {
-    let test = "the_program_in_the_foreground_is_known";
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("t.parquet");
     let options = ["--record", trace.to_str().unwrap()];
-    let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &options].concat()) else { return };
+    let Some(mut mounted) = Mounted::new(&[&LATE[..], &options].concat()) else { return };
     let foreground = |mounted: &Mounted| mounted.status()["foreground"].as_str().map(str::to_owned);
     let report = |arguments: &[&str]| {
         let point = mounted.ext4.mountpoint();
@@ -164,13 +157,12 @@ fn the_program_in_the_foreground_is_known() {
 // Promises: Mount 71.
 #[test]
 fn a_group_shows_the_program_in_the_foreground() {
-    let test = "a_group_shows_the_program_in_the_foreground";
     let group = tempfile::tempdir().unwrap();
     let list = group.path().join("cgroup.procs");
     fs::write(&list, format!("{}\n", std::process::id())).unwrap();
     let source = format!("cgroup:{}", group.path().display());
     let options = [&LATE[..], &["--foreground-from", &source]].concat();
-    let Some(mut mounted) = Mounted::new(test, &options) else { return };
+    let Some(mut mounted) = Mounted::new(&options) else { return };
     let own = fs::read_to_string("/proc/self/comm").unwrap();
     while mounted.status()["foreground"].as_str() != Some(own.trim_end()) {
         thread::yield_now();

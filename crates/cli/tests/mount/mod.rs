@@ -15,7 +15,10 @@ mod slow_flash;
 mod waiting;
 mod write_back;
 
-use crate::places::{Places, is_mounted, make_image, mount_image, skip};
+use crate::places::Places;
+use flashsift_testbed::{
+    FileSystem, ended, is_mounted, loop_of, mount, or_skip, skip, unmount, unmount_lazily, until,
+};
 use rustix::{
     fs::{Mode, OFlags, inotify},
     process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid},
@@ -84,27 +87,21 @@ struct Ext4 {
 
 impl Ext4 {
     /// `None`, with the reason printed, where there can be none.
-    fn new(test: &str) -> Option<Self> {
-        Self::made(test, &[], "")
+    fn new() -> Option<Self> {
+        Self::made(&[], "")
     }
 
     /// The same with further arguments of `mkfs` and options of its mount, which only ext4 knows.
-    fn made(test: &str, arguments: &[&str], options: &'static str) -> Option<Self> {
+    fn made(arguments: &[&str], options: &'static str) -> Option<Self> {
         if on_f2fs() && !(arguments.is_empty() && options.is_empty()) {
-            return skip(test, "it is about ext4");
+            return skip("it is about ext4");
         }
-        let ext4 = Self { places: Places::new(test)?, options, _alone: Alone::wait() };
+        let ext4 = Self { places: Places::new()?, options, _alone: Alone::wait() };
         ext4.places.create_directories();
-        let mkfs = if on_f2fs() {
-            &["mkfs.f2fs", "-q"][..]
-        } else {
-            &["mkfs.ext4", "-q", "-F", "-b", "4096"]
-        };
-        let mkfs = [mkfs, arguments].concat();
-        let made = make_image(&ext4.image(), 128 * MIB as u64, &mkfs);
-        if let Err(why) = made.and_then(|()| ext4.mount()) {
-            return skip(test, &why);
-        }
+        let pages: &[&str] = if on_f2fs() { &[] } else { &["-b", "4096"] };
+        let arguments = [pages, arguments].concat();
+        let made = FileSystem::new(kind(), 128 * MIB as u64).with(&arguments).make(&ext4.image());
+        or_skip(made.and_then(|()| ext4.mount()))?;
         if !on_f2fs() {
             fs::remove_dir(ext4.backing().join("lost+found")).unwrap();
         }
@@ -131,10 +128,10 @@ impl Ext4 {
     /// The result of a power cut must not depend on how long the test took, so no timer commits the
     /// journal.
     fn mount(&self) -> Result<(), String> {
-        let (kind, options) =
-            if on_f2fs() { ("f2fs", "loop") } else { ("ext4", "loop,commit=3600") };
-        let options = [options, self.options].join(if self.options.is_empty() { "" } else { "," });
-        mount_image(&self.image(), kind, &options, &self.backing())
+        let late = if on_f2fs() { "" } else { ",commit=3600" };
+        let separator = if self.options.is_empty() { "" } else { "," };
+        let options = ["loop", late, separator, self.options].concat();
+        mount(&["-t", kind(), "-o", &options], self.image(), &self.backing())
     }
 
     /// As if power were cut now: nothing more reaches the device. Then the device comes back.
@@ -150,31 +147,22 @@ impl Ext4 {
         }
         drop(directory);
         // The kernel lets go of what the dead had open some time after they are gone.
-        let begun = Instant::now();
-        while !Command::new("umount").arg(self.backing()).output().unwrap().status.success() {
-            assert!(begun.elapsed() < PATIENCE, "a process still uses BACKING");
-            thread::yield_now();
-        }
+        unmount(&self.backing()).unwrap();
         // A test with its own mount namespace keeps a copy of our mount for as long as it runs. A
         // new mount meanwhile would be the file system that has lost its power, and every read an
         // error.
-        while !Command::new("losetup")
-            .arg("-j")
-            .arg(self.image())
-            .output()
-            .unwrap()
-            .stdout
-            .is_empty()
-        {
-            assert!(begun.elapsed() < PATIENCE, "BACKING is still mounted elsewhere");
-            thread::yield_now();
-        }
+        until("BACKING is mounted nowhere else", || loop_of(&self.image()).is_none()).unwrap();
         self.mount().unwrap();
     }
 }
 
 fn on_f2fs() -> bool {
     std::env::var_os("FLASHSIFT_ON").is_some_and(|kind| kind == "f2fs")
+}
+
+/// The type of BACKING's file system.
+fn kind() -> &'static str {
+    if on_f2fs() { "f2fs" } else { "ext4" }
 }
 
 /// `flashsift mount` in the foreground over an [`Ext4`].
@@ -191,8 +179,8 @@ struct Daemon {
 }
 
 impl Mounted {
-    fn new(test: &str, options: &[&str]) -> Option<Self> {
-        Some(Self::over(Ext4::new(test)?, options))
+    fn new(options: &[&str]) -> Option<Self> {
+        Some(Self::over(Ext4::new()?, options))
     }
 
     fn over(ext4: Ext4, options: &[&str]) -> Self {
@@ -309,9 +297,7 @@ impl Mounted {
     /// After the daemon was killed.
     fn bury(&mut self) {
         self.daemon.take().unwrap().process.wait().unwrap();
-        if is_mounted(&self.ext4.mountpoint()) {
-            run("umount", &[Path::new("--lazy"), &self.ext4.mountpoint()]);
-        }
+        unmount_lazily(&self.ext4.mountpoint());
     }
 
     /// Ends in order; the daemon's exit status.
@@ -364,9 +350,7 @@ fn text(bytes: Vec<u8>) -> String {
 
 /// Runs a program; panics with its words unless it succeeds.
 fn run(program: &str, arguments: &[&Path]) {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    let messages = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {}: {messages}", output.status);
+    ended(Command::new(program).args(arguments), 0);
 }
 
 /// Whether this is a temporary name of flashsift in a directory of applications.

@@ -22,8 +22,8 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     env::var(variable).map_or(otherwise, |value| value.parse().unwrap())
 }
 
-fn crashes(test: &str, power: bool) {
-    let Some(mut mounted) = Mounted::new(test, &["--settle-after", "0.02s"]) else { return };
+fn crashes(power: bool) {
+    let Some(mut mounted) = Mounted::new(&["--settle-after", "0.02s"]) else { return };
     mounted.kill();
     let seed = number("FLASHSIFT_SEED", 1);
     for seed in seed..seed + number("FLASHSIFT_CRASHES", 12) {
@@ -105,11 +105,11 @@ fn step<'a>(random: &mut Random, model: &Model, folder: &'a str, names: &'a [Str
 // Promises: Mount 6.
 #[test]
 fn promises_hold_after_a_kill_at_any_moment() {
-    crashes("promises_hold_after_a_kill_at_any_moment", false);
+    crashes(false);
 }
 
 // Promises: Mount 7.
 #[test]
 fn promises_hold_after_a_power_cut_at_any_moment() {
-    crashes("promises_hold_after_a_power_cut_at_any_moment", true);
+    crashes(true);
 }

@@ -3,6 +3,7 @@
 
 use super::files::acl;
 use crate::mount::*;
+use flashsift_testbed::or_skip;
 use rustix::{fs::XattrFlags, io::Errno};
 use std::os::unix::fs::FileExt;
 
@@ -15,7 +16,7 @@ struct Requests {
 
 impl Requests {
     /// `None`, with the reason printed, where they cannot be seen.
-    fn of(mounted: &Mounted, test: &str) -> Option<Self> {
+    fn of(mounted: &Mounted) -> Option<Self> {
         let instance = format!("requests-flashsift-{}", std::process::id());
         let requests = Self { instance: Path::new(INSTANCES).join(instance) };
         let traced = || {
@@ -26,10 +27,8 @@ impl Requests {
             fs::write(event.join("filter"), format!("connection == {minor}"))?;
             fs::write(event.join("enable"), "1")
         };
-        match traced() {
-            Ok(()) => Some(requests),
-            Err(why) => skip(test, &format!("the tracepoint fuse_request_send: {why}")),
-        }
+        let traced = traced().map(|()| requests);
+        or_skip(traced.map_err(|why| format!("the tracepoint fuse_request_send: {why}")))
     }
 
     /// The number of each kind so far, without those for which no process waits.
@@ -80,7 +79,6 @@ fn keep_entries(at: &Path) {
 /// question that there are none. A change here that adds a request says why.
 #[test]
 fn requests_of_a_cache_are_counted_by_kind() {
-    const TEST: &str = "requests_of_a_cache_are_counted_by_kind";
     let expected = |getxattr| {
         let mut expected = BTreeMap::from([
             ("CREATE", 3),
@@ -109,8 +107,8 @@ fn requests_of_a_cache_are_counted_by_kind() {
             .collect::<BTreeMap<_, _>>()
     };
     for (options, getxattr) in [(&LATE[..], 6), (&[LATE[0], LATE[1], "--no-xattr"][..], 1)] {
-        let Some(mut mounted) = Mounted::new(TEST, options) else { return };
-        let Some(requests) = Requests::of(&mounted, TEST) else { return };
+        let Some(mut mounted) = Mounted::new(options) else { return };
+        let Some(requests) = Requests::of(&mounted) else { return };
         keep_entries(&mounted.at("cache"));
         assert_eq!(requests.counted(), expected(getxattr), "{options:?}");
         mounted.ended();
@@ -122,9 +120,8 @@ fn requests_of_a_cache_are_counted_by_kind() {
 // Promises: Mount 40.
 #[test]
 fn without_extended_attributes_the_commands_reach_a_mount() {
-    const TEST: &str = "without_extended_attributes_the_commands_reach_a_mount";
     let options = [&LATE[..], &["--no-xattr", "--sift", "controller"]].concat();
-    let Some(mut mounted) = Mounted::new(TEST, &options) else { return };
+    let Some(mut mounted) = Mounted::new(&options) else { return };
     create(&mounted.at("a"), b"content");
     let xattr = |name| rustix::fs::getxattr(mounted.at("a"), name, &mut [0; 8]);
     assert_eq!(xattr("security.capability"), Err(Errno::OPNOTSUPP));

@@ -1,6 +1,7 @@
 //! A mount as its user watches it: metrics for Prometheus, and `flashsift top`.
 
-use crate::{mount::*, places::output};
+use crate::mount::*;
+use flashsift_testbed::{ended, has, output, skip};
 use std::{
     io::Read,
     net::{TcpListener, TcpStream},
@@ -60,9 +61,8 @@ fn of_prometheus(program: &str) -> Option<PathBuf> {
 /// an application wrote, and the end removes the socket, also by SIGTERM.
 #[test]
 fn metrics_are_served_until_the_end() {
-    const TEST: &str = "metrics_are_served_until_the_end";
     for how in [End::Unmount, End::Signal(Signal::TERM)] {
-        let Some(ext4) = Ext4::new(TEST) else { return };
+        let Some(ext4) = Ext4::new() else { return };
         let socket = ext4.path("metrics.sock");
         let at = format!("unix:{}", socket.display());
         let options =
@@ -101,7 +101,7 @@ fn metrics_are_served_until_the_end() {
 /// A killed daemon leaves its socket; the next one replaces it.
 #[test]
 fn a_socket_of_a_killed_daemon_is_replaced() {
-    let Some(ext4) = Ext4::new("a_socket_of_a_killed_daemon_is_replaced") else { return };
+    let Some(ext4) = Ext4::new() else { return };
     let socket = ext4.path("metrics.sock");
     let mut mounted = Mounted::over(ext4, &["--metrics", &format!("unix:{}", socket.display())]);
     mounted.kill();
@@ -113,9 +113,7 @@ fn a_socket_of_a_killed_daemon_is_replaced() {
 
 #[test]
 fn unfit_addresses_of_metrics_are_refused_before_the_mount() {
-    let Some(ext4) = Ext4::new("unfit_addresses_of_metrics_are_refused_before_the_mount") else {
-        return;
-    };
+    let Some(ext4) = Ext4::new() else { return };
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let file = ext4.path("file");
     fs::write(&file, "mine").unwrap();
@@ -144,12 +142,11 @@ fn unfit_addresses_of_metrics_are_refused_before_the_mount() {
 
 #[test]
 fn promtool_accepts_the_metrics() {
-    const TEST: &str = "promtool_accepts_the_metrics";
     let Some(promtool) = of_prometheus("promtool") else {
-        return skip(TEST, "promtool is not installed").unwrap_or_default();
+        return skip("promtool is not installed");
     };
     let options = ["--metrics", "127.0.0.1:0", "--sift", "controller", "--sift-mode", "dry-run"];
-    let Some(mut mounted) = Mounted::new(TEST, &options) else { return };
+    let Some(mut mounted) = Mounted::new(&options) else { return };
     let text = asked(TcpStream::connect(("127.0.0.1", port(&mounted))).unwrap());
     let mut check = Command::new(promtool)
         .args(["check", "metrics"])
@@ -168,12 +165,11 @@ fn promtool_accepts_the_metrics() {
 /// Prometheus scrapes the mount, and answers each query of the dashboard.
 #[test]
 fn prometheus_scrapes_a_mount_and_answers_the_dashboard() {
-    const TEST: &str = "prometheus_scrapes_a_mount_and_answers_the_dashboard";
     let Some(prometheus) = of_prometheus("prometheus") else {
-        return skip(TEST, "prometheus is not installed").unwrap_or_default();
+        return skip("prometheus is not installed");
     };
     let options = ["--metrics", "127.0.0.1:0", "--sift", "controller"];
-    let Some(mut mounted) = Mounted::new(TEST, &options) else { return };
+    let Some(mut mounted) = Mounted::new(&options) else { return };
     create(&mounted.at("a"), &bytes(1, 5000));
     let config = mounted.ext4.path("prometheus.yml");
     let target = format!("127.0.0.1:{}", port(&mounted));
@@ -194,7 +190,7 @@ fn prometheus_scrapes_a_mount_and_answers_the_dashboard() {
         let mut curl = Command::new("curl");
         curl.args(["-sS", "-G", &format!("http://{unused}/api/v1/query")]);
         let answer = output(curl.args(["--data-urlencode", &format!("query={query}")])).ok()?;
-        serde_json::from_slice(&answer).ok()
+        serde_json::from_str(&answer).ok()
     };
     let begun = Instant::now();
     let scraped = loop {
@@ -235,16 +231,13 @@ fn prometheus_scrapes_a_mount_and_answers_the_dashboard() {
 
 #[test]
 fn top_prints_a_frame_and_a_line_of_json() {
-    let Some(mut mounted) = Mounted::new(
-        "top_prints_a_frame_and_a_line_of_json",
-        &[&LATE[..], &["--sift", "controller"]].concat(),
-    ) else {
+    let Some(mut mounted) = Mounted::new(&[&LATE[..], &["--sift", "controller"]].concat()) else {
         return;
     };
     create(&mounted.at("a"), &bytes(1, 5000));
     let point = mounted.ext4.mountpoint();
     let top = |options: &[&str]| {
-        text(output(Command::new(FLASHSIFT).arg("top").arg(&point).args(options)).unwrap())
+        output(Command::new(FLASHSIFT).arg("top").arg(&point).args(options)).unwrap()
     };
     let frame = top(&["--once"]);
     assert!(frame.starts_with("flashsift top: 1 mount, by name\nMOUNT "), "{frame}");
@@ -255,21 +248,19 @@ fn top_prints_a_frame_and_a_line_of_json() {
     let json: serde_json::Value = serde_json::from_str(&top(&["--once", "--json"])).unwrap();
     assert_eq!(json["mounts"][0]["status"]["writes"]["requested_bytes"], 5000);
     assert_eq!(json["mounts"][0]["mountpoint"], point.to_str().unwrap());
-    let refused = Command::new(FLASHSIFT).arg("top").arg(&point).output().unwrap();
-    assert_eq!(refused.status.code(), Some(2), "standard output is no terminal");
-    assert!(text(refused.stderr).contains("--once"));
+    let (_, says) = ended(Command::new(FLASHSIFT).arg("top").arg(&point), 2);
+    assert!(says.contains("--once"));
     mounted.ended();
 }
 
 /// A daemon that is stopped does not stop `top`.
 #[test]
 fn top_ends_beside_a_mount_that_does_not_answer() {
-    let test = "top_ends_beside_a_mount_that_does_not_answer";
-    let Some(mut mounted) = Mounted::new(test, &[]) else { return };
+    let Some(mut mounted) = Mounted::new(&[]) else { return };
     mounted.stopped();
     let frame = output(Command::new(FLASHSIFT).args(["top", "--once"]));
     kill_process(mounted.pid(), Signal::CONT).unwrap();
-    let frame = text(frame.unwrap());
+    let frame = frame.unwrap();
     assert!(frame.contains("its process does not answer"), "{frame}");
     mounted.ended();
 }
@@ -277,17 +268,16 @@ fn top_ends_beside_a_mount_that_does_not_answer() {
 /// In a terminal, `top` ends at q, Ctrl-C and SIGTERM, and leaves the terminal as it was.
 #[test]
 fn top_leaves_the_terminal_as_it_was() {
-    const TEST: &str = "top_leaves_the_terminal_as_it_was";
-    if output(Command::new("python3").arg("--version")).is_err() {
-        return skip(TEST, "python3 is not installed").unwrap_or_default();
+    if !has("python3") {
+        return skip("python3 is not installed");
     }
-    let Some(mut mounted) = Mounted::new(TEST, &[]) else { return };
+    let Some(mut mounted) = Mounted::new(&[]) else { return };
     for end in ["q", "\u{3}", "SIGTERM", "SIGHUP"] {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mount/in_terminal.py");
         let mut python = Command::new("python3");
         python.args(["-B", script, end, FLASHSIFT, "top"]).arg(mounted.ext4.mountpoint());
         let messages = output(&mut python).unwrap_or_else(|why| panic!("{end:?}: {why}"));
-        assert_eq!(text(messages), "restored", "{end:?}");
+        assert_eq!(messages.trim(), "restored", "{end:?}");
     }
     mounted.ended();
 }
@@ -295,9 +285,8 @@ fn top_leaves_the_terminal_as_it_was() {
 /// The daemon of one mount is stopped: `status` waited for it for ever, and showed no other.
 #[test]
 fn a_stopped_daemon_does_not_hide_the_other_mounts() {
-    let test = "a_stopped_daemon_does_not_hide_the_other_mounts";
-    let Some(stopped) = Mounted::new(test, &[]) else { return };
-    let Some(other) = Mounted::new(&format!("{test}-other"), &[]) else { return };
+    let Some(stopped) = Mounted::new(&[]) else { return };
+    let Some(other) = Mounted::new(&[]) else { return };
     stopped.stopped();
     let output = Command::new(FLASHSIFT).arg("status").output().unwrap();
     kill_process(stopped.pid(), Signal::CONT).unwrap();

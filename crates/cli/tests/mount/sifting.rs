@@ -37,8 +37,8 @@ const SIFTING: [&str; 12] = [
 /// Of files that fill the sifter's RAM several times.
 const MANY: usize = 60;
 
-fn sifting(test: &str, more: &[&str]) -> Option<Mounted> {
-    let mounted = Mounted::new(test, &[&SIFTING[..], more].concat())?;
+fn sifting(more: &[&str]) -> Option<Mounted> {
+    let mounted = Mounted::new(&[&SIFTING[..], more].concat())?;
     fs::create_dir(mounted.at("cache")).unwrap();
     Some(mounted)
 }
@@ -125,8 +125,7 @@ fn until_announced(mounted: &Mounted, watch: &OwnedFd, all: &BTreeSet<String>) -
 // Promises: Mount 60.
 #[test]
 fn a_drop_looks_like_another_processes_unlink() {
-    let test = "a_drop_looks_like_another_processes_unlink";
-    let Some(mut mounted) = sifting(test, &[]) else { return };
+    let Some(mut mounted) = sifting(&[]) else { return };
     let watch = watcher(&mounted.at("cache"));
     create(&mounted.at("cache/first"), &content("first"));
     // The kernel remembers the name and its attributes.
@@ -157,8 +156,7 @@ fn a_drop_looks_like_another_processes_unlink() {
 // Promises: Mount 65.
 #[test]
 fn content_that_comes_back_under_another_name_is_seen() {
-    let test = "content_that_comes_back_under_another_name_is_seen";
-    let Some(mut mounted) = sifting(test, &[]) else { return };
+    let Some(mut mounted) = sifting(&[]) else { return };
     fill(&mounted, "n", MANY);
     until_calm(&mounted, MANY as u64);
     let left = names(&mounted.at("cache"));
@@ -189,8 +187,7 @@ fn content_that_comes_back_under_another_name_is_seen() {
 // Promises: Mount 58, Mount 59.
 #[test]
 fn files_in_use_and_promised_files_are_not_dropped() {
-    let test = "files_in_use_and_promised_files_are_not_dropped";
-    let Some(ext4) = Ext4::new(test) else { return };
+    let Some(ext4) = Ext4::new() else { return };
     fs::create_dir(ext4.backing().join("cache")).unwrap();
     fs::write(ext4.backing().join("cache/older"), content("older")).unwrap();
     let mut mounted = Mounted::over(ext4, &[&SIFTING[..], &["--pin", "*/pinned*"]].concat());
@@ -223,8 +220,7 @@ fn files_in_use_and_promised_files_are_not_dropped() {
 // Promises: Mount 61.
 #[test]
 fn all_names_go_together_with_the_files_that_they_hid() {
-    let test = "all_names_go_together_with_the_files_that_they_hid";
-    let Some(ext4) = Ext4::new(test) else { return };
+    let Some(ext4) = Ext4::new() else { return };
     fs::create_dir(ext4.backing().join("cache")).unwrap();
     fs::write(ext4.backing().join("cache/hidden"), b"older").unwrap();
     let mut mounted = Mounted::over(ext4, &SIFTING);
@@ -255,8 +251,7 @@ fn all_names_go_together_with_the_files_that_they_hid() {
 // Promises: Mount 62.
 #[test]
 fn names_that_are_created_again_at_once_are_safe() {
-    let test = "names_that_are_created_again_at_once_are_safe";
-    let Some(mut mounted) = sifting(test, &[]) else { return };
+    let Some(mut mounted) = sifting(&[]) else { return };
     thread::scope(|scope| {
         for worker in 0..3 {
             let mounted = &mounted;
@@ -292,8 +287,7 @@ fn names_that_are_created_again_at_once_are_safe() {
 // Promises: Mount 64, Mount 67.
 #[test]
 fn a_dry_run_shows_what_would_be_dropped() {
-    let test = "a_dry_run_shows_what_would_be_dropped";
-    let Some(mut mounted) = sifting(test, &["--dry-run"]) else { return };
+    let Some(mut mounted) = sifting(&["--dry-run"]) else { return };
     fill(&mounted, "n", MANY);
     assert_eq!(names(&mounted.at("cache")).len(), MANY, "nothing is dropped");
     let seen = mounted.status()["sift"]["rehearsal"].clone();
@@ -323,7 +317,7 @@ fn a_dry_run_shows_what_would_be_dropped() {
     assert_eq!(count(&mounted, "dropped"), before, "nothing is dropped after `off`");
     mounted.ended();
 
-    let Some(mut plain) = Mounted::new(test, &[]) else { return };
+    let Some(mut plain) = Mounted::new(&[]) else { return };
     let refused = command(&["sift", "on"], &plain.ext4.mountpoint());
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(refused.stderr).contains("has no sifter"));
@@ -360,20 +354,19 @@ const RAM_BYTES: u64 = 8 << 20;
 // Promises: Sift 19.
 #[test]
 fn a_simulation_drops_what_the_mount_dropped() {
-    let test = "a_simulation_drops_what_the_mount_dropped";
     for sifter in ["drop-all", "touch:pause=0s"] {
         for seed in 1..3 {
             let budget = (RAM_BYTES >> 10).to_string() + "KiB";
             let mut options = vec!["--settle-after", "1h", "--budget", &budget, "--sift", sifter];
             options.extend(["--fetch-again", "1000%", "--drop", "*/cache/*"]);
-            let Some(mut live) = Mounted::new(test, &options) else { return };
+            let Some(mut live) = Mounted::new(&options) else { return };
             let lived = fetches(&live, seed)["counts"].clone();
             live.ended();
 
             let recording = tempfile::tempdir().unwrap();
             let trace = recording.path().join("dry.parquet");
             options.extend(["--dry-run", "--record", trace.to_str().unwrap()]);
-            let Some(mut dry) = Mounted::new(test, &options) else { return };
+            let Some(mut dry) = Mounted::new(&options) else { return };
             let rehearsed = fetches(&dry, seed)["rehearsal"].clone();
             dry.ended();
             let memory = (RAM_BYTES >> 9).to_string() + "KiB";
@@ -409,7 +402,7 @@ fn a_simulation_drops_what_the_mount_dropped() {
 fn no_name_in_a_mount_drives_a_terminal() {
     const NAME: &str = "x\u{1b}]0;T\u{7}\u{1b}[2J\u{202e}\ny";
     const SHOWN: &str = "x\\x1B]0;T\\x07\\x1B[2J\\xE2\\x80\\xAE\\x0Ay";
-    let Some(mut mounted) = sifting("no_name_in_a_mount_drives_a_terminal", &[]) else { return };
+    let Some(mut mounted) = sifting(&[]) else { return };
     let point = mounted.ext4.mountpoint();
     fs::create_dir(mounted.at(&format!("cache/{NAME}"))).unwrap();
     // A program of such a name makes files, and stays with one of them open.
@@ -465,8 +458,7 @@ fn no_name_in_a_mount_drives_a_terminal() {
 // Promises: Mount 66.
 #[test]
 fn settings_are_read_again_on_sighup() {
-    let test = "settings_are_read_again_on_sighup";
-    let Some(ext4) = Ext4::new(test) else { return };
+    let Some(ext4) = Ext4::new() else { return };
     let config = ext4.path("settings.toml");
     let write = |drop: &str| {
         let rest = "sift = \"drop-all\"\nsift-budget = \"1MiB\"\nbudget = \"8MiB\"\n\
@@ -501,8 +493,7 @@ fn settings_are_read_again_on_sighup() {
 // Promises: Mount 63.
 #[test]
 fn a_kill_while_files_are_dropped_leaves_whole_files() {
-    let test = "a_kill_while_files_are_dropped_leaves_whole_files";
-    let Some(mut mounted) = sifting(test, &[]) else { return };
+    let Some(mut mounted) = sifting(&[]) else { return };
     for round in 0..4 {
         let synced = format!("synced{round}");
         create(&mounted.at(&synced), &content(&synced)).sync_all().unwrap();
@@ -549,8 +540,7 @@ fn a_kill_while_files_are_dropped_leaves_whole_files() {
 // Promises: Mount 68.
 #[test]
 fn a_trial_survives_a_restart_and_claims_nothing_early() {
-    let test = "a_trial_survives_a_restart_and_claims_nothing_early";
-    let Some(ext4) = Ext4::new(test) else { return };
+    let Some(ext4) = Ext4::new() else { return };
     let directory = ext4.backing();
     let trial = |arguments: &[&str]| {
         Command::new(FLASHSIFT)
@@ -585,8 +575,7 @@ fn a_trial_survives_a_restart_and_claims_nothing_early() {
 /// 0.1 MiB of 120. It stays, drops nothing, and every file reaches BACKING.
 #[test]
 fn a_mount_without_the_process_that_reports_drops_keeps_every_file() {
-    let test = "a_mount_without_the_process_that_reports_drops_keeps_every_file";
-    let Some(ext4) = Ext4::new(test) else { return };
+    let Some(ext4) = Ext4::new() else { return };
     let program = ext4.path("program");
     fs::copy(FLASHSIFT, &program).unwrap();
     let open = File::open(&program).unwrap();

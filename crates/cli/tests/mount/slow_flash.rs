@@ -55,9 +55,7 @@ fn until_it_waits(mounted: &Mounted) {
 #[test]
 fn a_slow_write_delays_no_other_process() {
     let options = ["--settle-after", "1h", "--no-passthrough", "--write-through", "*"];
-    let Some(mounted) = Mounted::new("a_slow_write_delays_no_other_process", &options) else {
-        return;
-    };
+    let Some(mounted) = Mounted::new(&options) else { return };
     let slow = create(&mounted.at("slow"), b"before");
     create(&mounted.at("other"), b"other");
     let frozen = Frozen::new(&mounted);
@@ -78,7 +76,7 @@ fn a_slow_write_delays_no_other_process() {
 // Promises: Mount 32.
 #[test]
 fn files_in_ram_do_not_wait_for_flash() {
-    let Some(mounted) = Mounted::new("files_in_ram_do_not_wait_for_flash", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     fs::create_dir(mounted.at("dir")).unwrap();
     create(&mounted.at("first"), b"first");
     let frozen = Frozen::new(&mounted);

@@ -10,8 +10,8 @@ use std::{
 };
 
 /// A mount over a directory that has this file of 10 kB.
-fn over(test: &str, name: &str, options: &[&str]) -> Option<Mounted> {
-    let ext4 = Ext4::new(test)?;
+fn over(name: &str, options: &[&str]) -> Option<Mounted> {
+    let ext4 = Ext4::new()?;
     fs::write(ext4.backing().join(name), [b'0'; 10_000]).unwrap();
     Some(Mounted::over(ext4, options))
 }
@@ -29,8 +29,7 @@ fn lines(line: &str) -> Vec<u8> {
 // Promises: Mount 6, Mount 80, Mount 81.
 #[test]
 fn a_log_grows_in_ram_and_what_was_synced_survives_a_kill() {
-    let test = "a_log_grows_in_ram_and_what_was_synced_survives_a_kill";
-    let Some(mut mounted) = over(test, "log", &LATE) else { return };
+    let Some(mut mounted) = over("log", &LATE) else { return };
     let mut log = append(&mounted.at("log"));
     let below = |mounted: &Mounted| fs::read(mounted.below("log")).unwrap();
     log.write_all(b"one ").unwrap();
@@ -66,8 +65,7 @@ fn a_log_grows_in_ram_and_what_was_synced_survives_a_kill() {
 // Promises: Mount 80, Mount 81.
 #[test]
 fn stores_to_a_journal_wait_and_reach_flash_in_time() {
-    let test = "stores_to_a_journal_wait_and_reach_flash_in_time";
-    let Some(mut mounted) = over(test, "system.journal", &LATE) else { return };
+    let Some(mut mounted) = over("system.journal", &LATE) else { return };
     let open = File::options().read(true).write(true).open(mounted.at("system.journal")).unwrap();
     let map = Mapping::new(&open, 2 * 4 * KIB);
     let mut wanted = lines("");
@@ -96,8 +94,7 @@ fn stores_to_a_journal_wait_and_reach_flash_in_time() {
 // Promises: Mount 26, Mount 82.
 #[test]
 fn stores_of_a_mapping_that_the_kernel_writes_itself_are_not_lost() {
-    let test = "stores_of_a_mapping_that_the_kernel_writes_itself_are_not_lost";
-    let Some(mut mounted) = over(test, "log", &LATE) else { return };
+    let Some(mut mounted) = over("log", &LATE) else { return };
     let open = File::options().read(true).write(true).open(mounted.at("log")).unwrap();
     let map = Mapping::new(&open, 10_000);
     drop(open);
@@ -119,7 +116,7 @@ fn stores_of_a_mapping_that_the_kernel_writes_itself_are_not_lost() {
 // Promises: Mount 2, Mount 17, Mount 19, Mount 80.
 #[test]
 fn changes_wait_while_flash_is_full() {
-    let Some(mut mounted) = over("changes_wait_while_flash_is_full", "log", &LATE) else { return };
+    let Some(mut mounted) = over("log", &LATE) else { return };
     let mut log = append(&mounted.at("log"));
     let more = "line\n".repeat(20_000);
     log.write_all(more.as_bytes()).unwrap();
@@ -149,9 +146,8 @@ fn changes_wait_while_flash_is_full() {
 // Promises: Mount 6, Mount 26, Mount 81.
 #[test]
 fn a_file_whose_changes_wait_is_like_one_on_ext4() {
-    let test = "a_file_whose_changes_wait_is_like_one_on_ext4";
     for (name, seed) in [("log", 1), ("log", 2), ("a.journal", 3), ("a.journal", 4)] {
-        let Some(mut mounted) = over(test, name, &LATE) else { return };
+        let Some(mut mounted) = over(name, &LATE) else { return };
         println!("{name}, seed {seed}");
         let mut random = Random(seed);
         let native = mounted.ext4.path("backing/native");

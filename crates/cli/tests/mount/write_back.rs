@@ -59,8 +59,7 @@ impl Drop for Mapping {
 // Promises: Mount 26.
 #[test]
 fn stores_through_a_mapping_survive_the_write_back() {
-    let test = "stores_through_a_mapping_survive_the_write_back";
-    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     const LEN: usize = MIB;
     for round in 0..8 {
         let name = format!("mapped {round}");
@@ -107,9 +106,7 @@ fn stores_through_a_mapping_survive_the_write_back() {
 // Promises: Mount 26.
 #[test]
 fn mapping_and_descriptor_see_each_other() {
-    let Some(mounted) = Mounted::new("mapping_and_descriptor_see_each_other", &LATE) else {
-        return;
-    };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     let file = create(&mounted.at("file"), &vec![b'.'; 64 * KIB]);
     let map = Mapping::new(&file, 64 * KIB);
     let other = File::open(mounted.at("file")).unwrap();
@@ -131,9 +128,7 @@ fn mapping_and_descriptor_see_each_other() {
 /// Programs that build and copy look at times, and ask the kernel for nothing else.
 #[test]
 fn a_store_through_a_mapping_changes_the_times() {
-    let Some(mounted) = Mounted::new("a_store_through_a_mapping_changes_the_times", &LATE) else {
-        return;
-    };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     let modified = |name: &str| {
         let (none, times) = (rustix::fs::AtFlags::empty(), rustix::fs::StatxFlags::MTIME);
         let shown = rustix::fs::statx(rustix::fs::CWD, mounted.at(name), none, times).unwrap();
@@ -160,8 +155,7 @@ fn a_store_through_a_mapping_changes_the_times() {
 // Promises: Mount 26.
 #[test]
 fn files_are_truncated_renamed_and_unlinked_during_write_back() {
-    let test = "files_are_truncated_renamed_and_unlinked_during_write_back";
-    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     let done = AtomicBool::new(false);
     let apps = 3;
     let models: Vec<_> = thread::scope(|scope| {
@@ -264,9 +258,7 @@ fn busy(mounted: &Mounted, app: u64) -> Vec<(String, Vec<u8>)> {
 // Promises: Mount 4.
 #[test]
 fn readers_of_backing_never_see_a_partial_file() {
-    let Some(mounted) = Mounted::new("readers_of_backing_never_see_a_partial_file", &LATE) else {
-        return;
-    };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     let done = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -317,9 +309,7 @@ fn readers_of_backing_never_see_a_partial_file() {
 // Promises: Mount 29.
 #[test]
 fn ram_full_is_no_error() {
-    let Some(mut mounted) =
-        Mounted::new("ram_full_is_no_error", &[&LATE[..], &["--budget", "1MiB"]].concat())
-    else {
+    let Some(mut mounted) = Mounted::new(&[&LATE[..], &["--budget", "1MiB"]].concat()) else {
         return;
     };
     // All at once, in turns, so that none is whole before RAM is full.
@@ -354,10 +344,8 @@ fn ram_full_is_no_error() {
 // Promises: Mount 30.
 #[test]
 fn a_full_backing_fails_the_write() {
-    let test = "a_full_backing_fails_the_write";
     for budget in ["4MiB", "1GiB"] {
-        let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--budget", budget]].concat())
-        else {
+        let Some(mut mounted) = Mounted::new(&[&LATE[..], &["--budget", budget]].concat()) else {
             return;
         };
         let mut file = create(&mounted.at("file"), b"");
@@ -394,9 +382,7 @@ fn a_full_backing_fails_the_write() {
 #[test]
 fn every_sync_fails_after_stores_were_lost() {
     let options = [&LATE[..], &["--budget", "4MiB"]].concat();
-    let Some(mounted) = Mounted::new("every_sync_fails_after_stores_were_lost", &options) else {
-        return;
-    };
+    let Some(mounted) = Mounted::new(&options) else { return };
     const LEN: usize = 300 * MIB;
     let file = create(&mounted.at("file"), b"");
     file.set_len(LEN as u64).unwrap();
@@ -417,8 +403,7 @@ fn every_sync_fails_after_stores_were_lost() {
 /// can always be written back.
 #[test]
 fn an_attribute_that_backing_does_not_support_is_refused_at_once() {
-    let test = "an_attribute_that_backing_does_not_support_is_refused_at_once";
-    let Some(mut mounted) = Mounted::new(test, &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     let file = create(&mounted.at("attribute"), b"x");
     let value = vec![7; 60_000];
     let set = rustix::fs::fsetxattr(&file, "user.large", &value, rustix::fs::XattrFlags::empty());
@@ -449,8 +434,7 @@ fn an_attribute_that_backing_does_not_support_is_refused_at_once() {
 // Promises: Mount 28.
 #[test]
 fn directories_keep_the_time_at_which_files_left_them() {
-    let name = "directories_keep_the_time_at_which_files_left_them";
-    let Some(mut mounted) = Mounted::new(name, &LATE) else { return };
+    let Some(mut mounted) = Mounted::new(&LATE) else { return };
     let dirs = ["lost", "left", "reached", "linked", "synced"];
     for dir in dirs {
         fs::create_dir(mounted.at(dir)).unwrap();
@@ -495,7 +479,7 @@ fn directories_keep_the_time_at_which_files_left_them() {
 // Promises: Mount 27.
 #[test]
 fn a_written_back_file_is_the_same_file() {
-    let Some(mounted) = Mounted::new("a_written_back_file_is_the_same_file", &LATE) else { return };
+    let Some(mounted) = Mounted::new(&LATE) else { return };
     let path = mounted.at("file");
     let file = create(&path, b"begin");
     file.write_all_at(b"end", 10 * MIB as u64).unwrap();
@@ -551,10 +535,7 @@ fn a_written_back_file_is_the_same_file() {
 // Promises: Mount 10.
 #[test]
 fn write_through_names_never_wait_in_ram() {
-    let Some(mounted) = Mounted::new(
-        "write_through_names_never_wait_in_ram",
-        &[&LATE[..], &["--write-through", "*.log"]].concat(),
-    ) else {
+    let Some(mounted) = Mounted::new(&[&LATE[..], &["--write-through", "*.log"]].concat()) else {
         return;
     };
     for name in ["a.log", "x.db", "x.db-wal", "x.db-journal", "x.sqlite", "x.sqlite3"] {
@@ -570,11 +551,7 @@ fn write_through_names_never_wait_in_ram() {
 // Promises: Mount 1.
 #[test]
 fn files_are_written_back_on_schedule() {
-    let Some(mounted) =
-        Mounted::new("files_are_written_back_on_schedule", &["--settle-after", "0.1s"])
-    else {
-        return;
-    };
+    let Some(mounted) = Mounted::new(&["--settle-after", "0.1s"]) else { return };
     let mut held = create(&mounted.at("held open"), b"first");
     create(&mounted.at("file"), b"whole");
     for name in ["held open", "file"] {
@@ -592,11 +569,7 @@ fn files_are_written_back_on_schedule() {
 // Promises: Mount 30.
 #[test]
 fn a_file_without_a_free_inode_on_flash_is_not_created() {
-    let Some(mut mounted) =
-        Mounted::new("a_file_without_a_free_inode_on_flash_is_not_created", &LATE[..])
-    else {
-        return;
-    };
+    let Some(mut mounted) = Mounted::new(&LATE[..]) else { return };
     let inodes = rustix::fs::statvfs(mounted.ext4.backing()).unwrap().f_files;
     let mut born = 0;
     let error = loop {
@@ -624,10 +597,9 @@ fn a_file_without_a_free_inode_on_flash_is_not_created() {
 // Promises: Mount 30.
 #[test]
 fn names_and_attributes_count_as_the_space_that_they_need_on_flash() {
-    let test = "names_and_attributes_count_as_the_space_that_they_need_on_flash";
     for attribute in [false, true] {
         let arguments = ["-N", "60000", "-m", "0"];
-        let Some(ext4) = super::Ext4::made(test, &arguments, "") else { return };
+        let Some(ext4) = super::Ext4::made(&arguments, "") else { return };
         let space = rustix::fs::statvfs(ext4.backing()).unwrap();
         let fill = File::create(ext4.backing().join("fill")).unwrap();
         let left = 3 << 20;
@@ -665,8 +637,7 @@ fn names_and_attributes_count_as_the_space_that_they_need_on_flash() {
 #[test]
 fn empty_files_count_against_the_budget() {
     let options = [&LATE[..], &["--budget", "2MiB"]].concat();
-    let test = "empty_files_count_against_the_budget";
-    let Some(ext4) = super::Ext4::made(test, &["-N", "60000"], "") else { return };
+    let Some(ext4) = super::Ext4::made(&["-N", "60000"], "") else { return };
     let mut mounted = Mounted::over(ext4, &options);
     const FILES: u64 = 20_000;
     let inodes = || {
@@ -701,8 +672,7 @@ fn empty_files_count_against_the_budget() {
 // Promises: Mount 30.
 #[test]
 fn small_files_count_as_whole_blocks() {
-    let test = "small_files_count_as_whole_blocks";
-    let Some(mut mounted) = Mounted::new(test, &[&LATE[..], &["--budget", "1GiB"]].concat()) else {
+    let Some(mut mounted) = Mounted::new(&[&LATE[..], &["--budget", "1GiB"]].concat()) else {
         return;
     };
     let mut born = 0;

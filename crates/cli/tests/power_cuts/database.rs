@@ -1,9 +1,7 @@
 //! SQLite databases on a mount, and their commits that were acknowledged.
 
-use crate::{
-    places::skip,
-    power_cuts::{Bed, Random, number},
-};
+use crate::power_cuts::{Bed, Random, number};
+use flashsift_testbed::skip;
 use std::{
     fs,
     io::{self, BufRead, BufReader, Write},
@@ -146,7 +144,7 @@ impl Database {
 }
 
 /// Kills the daemon so often while SQLite works on its mount, and compares each time.
-pub(crate) fn killed(bed: &Bed, test: &str) {
+pub(crate) fn killed(bed: &Bed) {
     let seed = number("FLASHSIFT_SEED", 1);
     let kills = number("FLASHSIFT_KILLS", 3);
     let mut random = Random::new(seed);
@@ -158,7 +156,7 @@ pub(crate) fn killed(bed: &Bed, test: &str) {
         if kill == 0 {
             databases = Database::all(&top);
             if databases.is_empty() {
-                return skip(test, "sqlite3 is not installed").unwrap_or_default();
+                return skip("sqlite3 is not installed");
             }
         }
         for database in &mut databases {
@@ -185,5 +183,5 @@ pub(crate) fn killed(bed: &Bed, test: &str) {
         });
     }
     let commits: usize = databases.iter().map(Database::commits).sum();
-    println!("{test}: seed {seed}, {kills} kills, {commits} commits, none lost");
+    println!("seed {seed}, {kills} kills, {commits} commits, none lost");
 }

@@ -4,14 +4,12 @@
 //! acknowledged before the next one begins, and the databases do not know of each other. So if an
 //! epoch takes them back together, what is left is a beginning of the numbers.
 
-use crate::{
-    places::{output, skip},
-    power_cuts::{
-        Bed, Random,
-        device::{Cut, Device, Flushes, Log},
-        number,
-    },
+use crate::power_cuts::{
+    Bed, Random,
+    device::{Cut, Device, Flushes, Log},
+    number,
 };
+use flashsift_testbed::{output, skip, unmount};
 use std::{
     collections::BTreeSet,
     fs,
@@ -239,18 +237,16 @@ pub(crate) struct GroupHistory {
 
 impl GroupHistory {
     /// `None`, with the reason printed, where there is no SQLite.
-    pub(crate) fn new(bed: &Bed, test: &str, seed: u64) -> Option<Self> {
+    pub(crate) fn new(bed: &Bed, seed: u64) -> Option<Self> {
         let mut databases = DATABASES.to_vec();
         databases.retain(|(name, program)| match program.cannot_run() {
-            Some(why) => skip::<()>(&format!("{test} ({name})"), why).is_some(),
+            Some(why) => skip(format_args!("{name}: {why}")),
             None => true,
         });
         if databases.is_empty() {
             return None;
         }
-        let kind = bed.file_system;
-        let device = Device::new(&bed.places.path("disk"), kind.bytes, kind.sector, kind.mkfs);
-        let device = device.unwrap();
+        let device = Device::new(&bed.places.path("disk"), bed.file_system).unwrap();
         bed.mount(Path::new(device.node()), "defaults").unwrap();
         let (daemon, top) = (bed.start(&OPTIONS).unwrap(), bed.mountpoint());
         let open = |database: &(&str, Program)| Shell::open(&top, *database).unwrap();
@@ -269,7 +265,7 @@ impl GroupHistory {
         daemon.end(&top).unwrap();
         let left = commits(&bed.backing(), &databases).unwrap();
         assert_eq!(left, (1..=COMMITS).collect(), "the end of the mount writes everything");
-        output(Command::new("umount").arg(bed.backing())).unwrap();
+        unmount(&bed.backing()).unwrap();
         Some(Self { seed, databases, committed, positions, log: device.ended() })
     }
 
@@ -357,14 +353,14 @@ fn commits(top: &Path, databases: &[(&str, Program)]) -> Result<BTreeSet<u64>, S
 }
 
 /// Cuts power while databases of a group are in use, and compares each time.
-pub(crate) fn one_epoch(bed: &Bed, test: &str, cuts: u64) {
+pub(crate) fn one_epoch(bed: &Bed, cuts: u64) {
     let first = number("FLASHSIFT_SEED", 1);
     let cuts = number("FLASHSIFT_CUTS", cuts) as usize;
     for seed in first..first + number("FLASHSIFT_HISTORIES", 1) {
-        let Some(history) = GroupHistory::new(bed, test, seed) else { return };
+        let Some(history) = GroupHistory::new(bed, seed) else { return };
         let (broken, left) = history.cut(bed, cuts, Flushes::Obeyed);
         println!(
-            "{test}, {}; {cuts} cuts left {} different epochs, {} broke a promise",
+            "{}; {cuts} cuts left {} different epochs, {} broke a promise",
             history.show(),
             left.len(),
             broken.len()

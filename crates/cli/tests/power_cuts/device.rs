@@ -5,11 +5,8 @@
 //! go to a log. After a power cut, a disk holds every write before its last flush. Of the later
 //! writes it may hold any, whole or in part.
 
-use crate::{
-    places::{is_mounted, output},
-    power_cuts::Random,
-    started::started,
-};
+use crate::power_cuts::{FileSystem, Random};
+use flashsift_testbed::{Loop, started, unmount_lazily};
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
     OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
@@ -189,7 +186,7 @@ pub(crate) fn serve() {
         fuser::spawn_mount(Disk { file, log, bytes }, &shown, &fuser::Config::default()).unwrap();
     eprintln!("the device is ready");
     let _ = io::stdin().read_to_end(&mut Vec::new());
-    let _ = output(Command::new("umount").arg("--lazy").arg(&shown));
+    unmount_lazily(&shown);
     drop(session);
 }
 
@@ -198,23 +195,17 @@ pub(crate) struct Device {
     folder: PathBuf,
     /// `None` when it has ended.
     server: Option<Child>,
-    node: Option<String>,
+    device: Option<Loop>,
     base: Pages,
     bytes: u64,
 }
 
 impl Device {
-    /// Makes a disk of so many bytes with the command `mkfs`. Its sectors have `sector` bytes.
-    pub(crate) fn new(
-        folder: &Path,
-        bytes: u64,
-        sector: u64,
-        mkfs: &[&str],
-    ) -> Result<Self, String> {
+    /// Makes a disk with a file system.
+    pub(crate) fn new(folder: &Path, file_system: &FileSystem) -> Result<Self, String> {
         fs::create_dir_all(folder.join(SHOWN)).unwrap();
         let file = folder.join(FILE);
-        File::create(&file).unwrap().set_len(bytes).unwrap();
-        output(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&file))?;
+        file_system.made.make(&file)?;
         let base = Pages::new(&file);
         File::create(folder.join(LOG)).unwrap();
 
@@ -225,17 +216,17 @@ impl Device {
         server.stdin(Stdio::piped()).stdout(Stdio::null());
         let (server, mut said) = started(&mut server, "ready");
         std::thread::spawn(move || io::copy(&mut said, &mut io::stderr()));
+        let bytes = file_system.made.bytes;
         let mut device =
-            Self { folder: folder.to_owned(), server: Some(server), node: None, base, bytes };
-        let mut losetup = Command::new("losetup");
-        losetup.args(["--find", "--show", "--direct-io=on", "--sector-size", &sector.to_string()]);
-        let node = output(losetup.arg(folder.join(SHOWN).join(FILE)))?;
-        device.node = Some(String::from_utf8(node).unwrap().trim().to_owned());
+            Self { folder: folder.to_owned(), server: Some(server), device: None, base, bytes };
+        let sector = file_system.sector.to_string();
+        let options = ["--direct-io=on", "--sector-size", &sector];
+        device.device = Some(Loop::new(&folder.join(SHOWN).join(FILE), &options)?);
         Ok(device)
     }
 
     pub(crate) fn node(&self) -> &str {
-        self.node.as_deref().expect("the device has ended")
+        self.device.as_ref().expect("the device has ended").node()
     }
 
     /// The length of the log. A cut at this position takes nothing that was written and flushed
@@ -255,17 +246,12 @@ impl Device {
     }
 
     fn end(&mut self) {
-        if let Some(node) = self.node.take() {
-            let _ = output(Command::new("losetup").args(["--detach", &node]));
-        }
+        self.device = None;
         if let Some(mut server) = self.server.take() {
             drop(server.stdin.take());
             let _ = server.wait();
         }
-        let shown = self.folder.join(SHOWN);
-        if is_mounted(&shown) {
-            let _ = output(Command::new("umount").arg("--lazy").arg(shown));
-        }
+        unmount_lazily(&self.folder.join(SHOWN));
     }
 }
 

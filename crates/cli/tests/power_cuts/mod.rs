@@ -19,9 +19,13 @@ mod history;
 mod promises;
 mod settings;
 
-use crate::places::{Places, is_mounted, make_image, mount_image, output, skip};
+use crate::places::Places;
 use database::{DATABASES, Database};
 use device::{Device, Flushes, Log};
+use flashsift_testbed::{
+    FileSystem as Made, has, loop_of, mount, or_skip, output, skip, test_name, unmount,
+    unmount_lazily, until,
+};
 use history::{Application, Op, Workplace};
 use promises::{Promises, Tree, tree};
 use std::{
@@ -34,7 +38,6 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
 };
 
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
@@ -50,48 +53,34 @@ const COMMITS: u64 = 10;
 static TURN: Mutex<()> = Mutex::new(());
 
 struct FileSystem {
-    /// As the kernel and `mount` know it.
-    kind: &'static str,
-    mkfs: &'static [&'static str],
+    made: Made<'static>,
     fsck: &'static [&'static str],
-    bytes: u64,
     /// The disk writes so many bytes as a whole.
     sector: u64,
 }
 
 const EXT4: FileSystem = FileSystem {
-    kind: "ext4",
-    mkfs: &["mkfs.ext4", "-q", "-F", "-b", "4096"],
+    made: Made::new("ext4", 128 * MIB).with(&["-b", "4096"]),
     fsck: &["e2fsck", "-f", "-n"],
-    bytes: 128 * MIB,
     sector: 512,
 };
 
 const EXT4_FAST_COMMIT: FileSystem =
-    FileSystem { mkfs: &["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "fast_commit"], ..EXT4 };
+    FileSystem { made: EXT4.made.with(&["-b", "4096", "-O", "fast_commit"]), ..EXT4 };
 
-const XFS: FileSystem = FileSystem {
-    kind: "xfs",
-    mkfs: &["mkfs.xfs", "-q", "-f"],
-    fsck: &["xfs_repair", "-n"],
-    bytes: 320 * MIB,
-    sector: 512,
-};
+const XFS: FileSystem =
+    FileSystem { made: Made::new("xfs", 320 * MIB), fsck: &["xfs_repair", "-n"], sector: 512 };
 
 /// Its superblock is one page, which no copy replaces if it is torn.
 const BTRFS: FileSystem = FileSystem {
-    kind: "btrfs",
-    mkfs: &["mkfs.btrfs", "-q", "-f"],
+    made: Made::new("btrfs", 256 * MIB),
     fsck: &["btrfs", "check", "--readonly"],
-    bytes: 256 * MIB,
     sector: 4096,
 };
 
 const F2FS: FileSystem = FileSystem {
-    kind: "f2fs",
-    mkfs: &["mkfs.f2fs", "-q"],
+    made: Made::new("f2fs", 128 * MIB),
     fsck: &["fsck.f2fs", "--dry-run"],
-    bytes: 128 * MIB,
     sector: 4096,
 };
 
@@ -193,7 +182,7 @@ impl Daemon {
     /// Kills it and removes its dead mount.
     fn kill(self, mountpoint: &Path) {
         drop(self);
-        output(Command::new("umount").arg("--lazy").arg(mountpoint)).unwrap();
+        unmount_lazily(mountpoint);
     }
 }
 
@@ -222,23 +211,21 @@ struct Bed {
 
 impl Bed {
     /// `None`, with the reason printed, where there can be none.
-    fn new(test: &str, file_system: &'static FileSystem) -> Option<Self> {
-        let places = Places::new(test)?;
+    fn new(file_system: &'static FileSystem) -> Option<Self> {
+        let places = Places::new()?;
         // The kernel may have it as a module that is not loaded.
-        let _ = Command::new("modprobe").arg(file_system.kind).output();
+        let kind = file_system.made.kind;
+        let _ = Command::new("modprobe").arg(kind).output();
         let known = fs::read_to_string("/proc/filesystems").unwrap();
-        if !known.split_whitespace().any(|kind| kind == file_system.kind) {
-            return skip(test, &format!("the kernel has no {}", file_system.kind));
+        if !known.split_whitespace().any(|known| known == kind) {
+            return skip(format_args!("the kernel has no {kind}"));
         }
-        for program in [file_system.mkfs[0], file_system.fsck[0]] {
-            if Command::new(program).arg("-V").stdin(Stdio::null()).output().is_err() {
-                return skip(test, &format!("{program} is not installed"));
+        for program in [&*file_system.made.mkfs(), file_system.fsck[0]] {
+            if !has(program) {
+                return skip(format_args!("{program} is not installed"));
             }
         }
-        let ram = ["-t", "tmpfs", "-o", "mode=755", "tmpfs"];
-        if let Err(why) = output(Command::new("mount").args(ram).arg(places.folder())) {
-            return skip(test, &why);
-        }
+        or_skip(mount(&["-t", "tmpfs", "-o", "mode=755"], "tmpfs", places.folder()))?;
         places.create_directories();
         Some(Self { places, file_system })
     }
@@ -252,29 +239,21 @@ impl Bed {
     }
 
     fn mount(&self, disk: &Path, options: &str) -> Result<(), String> {
-        mount_image(disk, self.file_system.kind, options, &self.backing())
+        mount(&["-t", self.file_system.made.kind, "-o", options], disk, &self.backing())
     }
 
     /// Makes a disk without a log and mounts it.
     fn mount_new(&self) {
         let image = self.places.path("image");
-        make_image(&image, self.file_system.bytes, self.file_system.mkfs).unwrap();
+        self.file_system.made.make(&image).unwrap();
         self.mount(&image, "loop").unwrap();
     }
 
     /// Returns when the file system is unmounted in every mount namespace. Another process may have
     /// copied our mounts; a new mount of the disk would fail meanwhile.
     fn unmount(&self, image: &Path) -> Result<(), String> {
-        const PATIENCE: Duration = Duration::from_secs(120);
-        output(Command::new("umount").arg(self.backing()))?;
-        let begun = Instant::now();
-        while !output(Command::new("losetup").arg("-j").arg(image))?.is_empty() {
-            if begun.elapsed() > PATIENCE {
-                return Err("another process keeps the file system mounted".to_owned());
-            }
-            thread::yield_now();
-        }
-        Ok(())
+        unmount(&self.backing())?;
+        until("no other process keeps the file system mounted", || loop_of(image).is_none())
     }
 
     fn start(&self, options: &[&str]) -> Result<Daemon, String> {
@@ -284,8 +263,7 @@ impl Bed {
     /// Lets applications work. The history begins when the folders of the applications are durable,
     /// and ends with the end of the mount.
     fn history(&self, above: Above, mount_options: &str, seed: u64) -> History {
-        let FileSystem { bytes, sector, mkfs, .. } = self.file_system;
-        let device = Device::new(&self.places.path("disk"), *bytes, *sector, mkfs).unwrap();
+        let device = Device::new(&self.places.path("disk"), self.file_system).unwrap();
         self.mount(Path::new(device.node()), mount_options).unwrap();
         let backing = self.backing();
         let (daemon, top, in_place) = match above {
@@ -320,7 +298,7 @@ impl Bed {
         }
         let positions = start..position();
         let ops = applications.into_iter().map(|application| application.ops).collect();
-        output(Command::new("umount").arg(&backing)).unwrap();
+        unmount(&backing).unwrap();
         History { seed, positions, above, ops, databases, log: device.ended() }
     }
 
@@ -336,7 +314,7 @@ impl Bed {
             let image = self.places.path(&format!("cut {number}"));
             disk.save(&image, log.disk_bytes());
             let kept = env::var_os("FLASHSIFT_KEEP").map(|folder| {
-                let kind = self.file_system.kind;
+                let kind = self.file_system.made.kind;
                 Path::new(&folder).join(format!("{kind}-{}-{number}", history.seed))
             });
             let result = self.check(&image, cut.position, history);
@@ -355,9 +333,7 @@ impl Bed {
     /// After an error something may still be mounted.
     fn clean_up(&self) {
         for place in [self.mountpoint(), self.backing()] {
-            if is_mounted(&place) {
-                let _ = output(Command::new("umount").arg("--lazy").arg(place));
-            }
+            unmount_lazily(&place);
         }
     }
 
@@ -370,7 +346,7 @@ impl Bed {
         let mut found = read(&self.backing())?;
         // Copies that the next start removes.
         found.retain(|path, _| !is_temporary(path));
-        let in_place = self.file_system.kind == F2FS.kind;
+        let in_place = self.file_system.made.kind == F2FS.made.kind;
         for (number, ops) in history.ops.iter().enumerate() {
             let own = found
                 .iter()
@@ -465,9 +441,9 @@ impl History {
     }
 }
 
-fn promises_hold(test: &'static str, file_system: &'static FileSystem) {
+fn promises_hold(file_system: &'static FileSystem) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(bed) = Bed::new(test, file_system) else { return };
+    let Some(bed) = Bed::new(file_system) else { return };
     let first = number("FLASHSIFT_SEED", 1);
     let cuts = number("FLASHSIFT_CUTS", 3) as usize;
     let mut broken = Vec::new();
@@ -480,7 +456,8 @@ fn promises_hold(test: &'static str, file_system: &'static FileSystem) {
             let history = bed.history(above, "defaults", seed);
             let found = bed.cut(&history, cuts, Flushes::Obeyed);
             println!(
-                "{test}, {name}, {}; {cuts} cuts, {} of them broke a promise",
+                "{}, {name}, {}; {cuts} cuts, {} of them broke a promise",
+                test_name(),
                 history.show(),
                 found.len()
             );
@@ -493,32 +470,32 @@ fn promises_hold(test: &'static str, file_system: &'static FileSystem) {
 // Promises: Mount 7.
 #[test]
 fn promises_hold_on_ext4() {
-    promises_hold("promises_hold_on_ext4", &EXT4);
+    promises_hold(&EXT4);
 }
 
 #[test]
 #[ignore = "ext4 with fast_commit loses synced files by itself (Linux 6.18, FLASHSIFT_ALONE=1)"]
 fn promises_hold_on_ext4_with_fast_commits() {
-    promises_hold("promises_hold_on_ext4_with_fast_commits", &EXT4_FAST_COMMIT);
+    promises_hold(&EXT4_FAST_COMMIT);
 }
 
 // Promises: Mount 7.
 #[test]
 fn promises_hold_on_xfs() {
-    promises_hold("promises_hold_on_xfs", &XFS);
+    promises_hold(&XFS);
 }
 
 // Promises: Mount 7.
 #[test]
 #[ignore = "btrfs shows old names after syncs by itself (Linux 6.18, FLASHSIFT_ALONE=1)"]
 fn promises_hold_on_btrfs() {
-    promises_hold("promises_hold_on_btrfs", &BTRFS);
+    promises_hold(&BTRFS);
 }
 
 #[test]
 #[ignore = "F2FS loses synced files by itself (Linux 6.12, FLASHSIFT_ALONE=1)"]
 fn promises_hold_on_f2fs() {
-    promises_hold("promises_hold_on_f2fs", &F2FS);
+    promises_hold(&F2FS);
 }
 
 /// The comparison asks for no more than a file system keeps: without flashsift, and with every file
@@ -526,7 +503,7 @@ fn promises_hold_on_f2fs() {
 #[test]
 fn a_file_system_alone_breaks_no_promise() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(bed) = Bed::new("a_file_system_alone_breaks_no_promise", &EXT4) else { return };
+    let Some(bed) = Bed::new(&EXT4) else { return };
     let history = bed.history(Above::Nothing { in_place: true }, "defaults", 1);
     let broken = bed.cut(&history, number("FLASHSIFT_CUTS", 3) as usize, Flushes::Obeyed);
     println!("without flashsift, {}", history.show());
@@ -537,24 +514,22 @@ fn a_file_system_alone_breaks_no_promise() {
 /// mounted with `noauto_da_alloc`.
 #[test]
 fn files_that_are_renamed_before_they_are_durable_are_found_torn() {
-    const TEST: &str = "files_that_are_renamed_before_they_are_durable_are_found_torn";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(bed) = Bed::new(TEST, &EXT4) else { return };
+    let Some(bed) = Bed::new(&EXT4) else { return };
     let history = bed.history(Above::Nothing { in_place: false }, "noauto_da_alloc", 1);
     let broken = bed.cut(&history, 6, Flushes::Obeyed);
-    println!("{TEST}, {}; found: {}", history.show(), broken.join("\n"));
+    println!("{}; found: {}", history.show(), broken.join("\n"));
     assert!(broken.iter().any(|why| why.contains("it may be one of")), "nothing was found");
 }
 
 /// The comparison finds what was acknowledged and is lost. A disk that ignores flushes loses it.
 #[test]
 fn a_disk_that_ignores_flushes_is_found_out() {
-    const TEST: &str = "a_disk_that_ignores_flushes_is_found_out";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(bed) = Bed::new(TEST, &EXT4) else { return };
+    let Some(bed) = Bed::new(&EXT4) else { return };
     let history = bed.history(Above::Flashsift(&[]), "defaults", 1);
     let broken = bed.cut(&history, 6, Flushes::Ignored);
-    println!("{TEST}, {}; found: {}", history.show(), broken.join("\n"));
+    println!("{}; found: {}", history.show(), broken.join("\n"));
     assert!(!broken.is_empty(), "nothing was found");
 }
 
@@ -562,10 +537,9 @@ fn a_disk_that_ignores_flushes_is_found_out() {
 /// an fsync: what lies before a flush in the log was written before it.
 #[test]
 fn the_device_logs_writes_and_flushes_in_order() {
-    const TEST: &str = "the_device_logs_writes_and_flushes_in_order";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(bed) = Bed::new(TEST, &EXT4) else { return };
-    let device = Device::new(&bed.places.path("disk"), MIB, 512, &["true"]).unwrap();
+    let Some(bed) = Bed::new(&EXT4) else { return };
+    let device = Device::new(&bed.places.path("disk"), &EXT4).unwrap();
     let disk = File::options().write(true).open(device.node()).unwrap();
     for (number, offset) in [8192, 0, 4096].into_iter().enumerate() {
         disk.write_all_at(&[number as u8 + 1; 4096], offset).unwrap();
@@ -583,42 +557,38 @@ fn the_device_logs_writes_and_flushes_in_order() {
 // Promises: Mount 6.
 #[test]
 fn sqlite_keeps_its_commits_when_the_daemon_is_killed() {
-    const TEST: &str = "sqlite_keeps_its_commits_when_the_daemon_is_killed";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(bed) = Bed::new(TEST, &EXT4) else { return };
-    database::killed(&bed, TEST);
+    let Some(bed) = Bed::new(&EXT4) else { return };
+    database::killed(&bed);
 }
 
-fn databases_of_a_group_belong_to_one_epoch(test: &str, file_system: &'static FileSystem) {
+fn databases_of_a_group_belong_to_one_epoch(file_system: &'static FileSystem) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(bed) = Bed::new(test, file_system) else { return };
-    delayed::one_epoch(&bed, test, 12);
+    let Some(bed) = Bed::new(file_system) else { return };
+    delayed::one_epoch(&bed, 12);
 }
 
 // Promises: Mount 72, Mount 74.
 #[test]
 fn databases_of_a_group_belong_to_one_epoch_on_ext4() {
-    let test = "databases_of_a_group_belong_to_one_epoch_on_ext4";
-    databases_of_a_group_belong_to_one_epoch(test, &EXT4);
+    databases_of_a_group_belong_to_one_epoch(&EXT4);
 }
 
 // Promises: Mount 72.
 #[test]
 fn databases_of_a_group_belong_to_one_epoch_on_f2fs() {
-    let test = "databases_of_a_group_belong_to_one_epoch_on_f2fs";
-    databases_of_a_group_belong_to_one_epoch(test, &F2FS);
+    databases_of_a_group_belong_to_one_epoch(&F2FS);
 }
 
 /// The comparison finds databases of different epochs. A disk that ignores flushes leaves them.
 // Promises: Mount 72.
 #[test]
 fn databases_of_different_epochs_are_found() {
-    const TEST: &str = "databases_of_different_epochs_are_found";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(bed) = Bed::new(TEST, &EXT4) else { return };
-    let Some(history) = delayed::GroupHistory::new(&bed, TEST, 1) else { return };
+    let Some(bed) = Bed::new(&EXT4) else { return };
+    let Some(history) = delayed::GroupHistory::new(&bed, 1) else { return };
     let (broken, _) = history.cut(&bed, 12, Flushes::Ignored);
-    println!("{TEST}, {}; found: {}", history.show(), broken.join("\n"));
+    println!("{}; found: {}", history.show(), broken.join("\n"));
     assert!(!broken.is_empty(), "nothing was found");
 }
 

@@ -10,12 +10,11 @@ use super::{
     device::{Device, Flushes},
     number,
 };
-use crate::places::output;
+use flashsift_testbed::unmount;
 use std::{
     fs::{self, File},
     io::{ErrorKind, Write},
     path::Path,
-    process::Command,
     sync::PoisonError,
     thread,
     time::{Duration, Instant},
@@ -195,8 +194,7 @@ fn count(top: &Path, file: &Written, position: u64, found: &mut Found) {
 }
 
 fn cut(setting: &'static Setting, bed: &Bed, cuts: usize, seconds: u64) -> Found {
-    let FileSystem { bytes, sector, mkfs, .. } = setting.file_system;
-    let device = Device::new(&bed.places.path("disk"), *bytes, *sector, mkfs).unwrap();
+    let device = Device::new(&bed.places.path("disk"), setting.file_system).unwrap();
     bed.mount(Path::new(device.node()), setting.options).unwrap();
     let daemon = setting.above.then(|| bed.start(&[]).unwrap());
     let top = if setting.above { bed.mountpoint() } else { bed.backing() };
@@ -205,13 +203,13 @@ fn cut(setting: &'static Setting, bed: &Bed, cuts: usize, seconds: u64) -> Found
     if let Some(daemon) = daemon {
         daemon.end(&top).unwrap();
     }
-    output(Command::new("umount").arg(bed.backing())).unwrap();
+    unmount(&bed.backing()).unwrap();
     let log = device.ended();
 
     let mut found = Found { setting: setting.name, cuts, ..Found::default() };
     let mut random = Random::new(1);
     let moments = log.cuts(&positions, cuts, &mut random);
-    let after = log.after(&moments, Flushes::Obeyed, *sector, &mut random);
+    let after = log.after(&moments, Flushes::Obeyed, setting.file_system.sector, &mut random);
     for (number, (moment, disk)) in after.enumerate() {
         let image = bed.places.path(&format!("cut {number}"));
         disk.save(&image, log.disk_bytes());
@@ -236,11 +234,10 @@ fn cut(setting: &'static Setting, bed: &Bed, cuts: usize, seconds: u64) -> Found
 #[test]
 #[ignore = "an experiment: experiments/writeback-settings/run.sh --cuts"]
 fn files_after_power_cuts_by_setting() {
-    const TEST: &str = "files_after_power_cuts_by_setting";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (cuts, seconds) = (number("FLASHSIFT_CUTS", 60), number("FLASHSIFT_SECONDS", 70));
     for setting in SETTINGS {
-        let Some(bed) = Bed::new(TEST, setting.file_system) else { continue };
+        let Some(bed) = Bed::new(setting.file_system) else { continue };
         let found = cut(setting, &bed, cuts as usize, seconds);
         println!("found {}", serde_json::to_string(&found).unwrap());
     }

@@ -2,6 +2,7 @@
 //! the devices that are refused because they are in use.
 
 use super::{Ask, MIB, SECTOR, asks, assert_holds, folder, log, model, refused, replayed, text};
+use flashsift_testbed::{FileSystem, Loop, Mapped, Mounted, or_skip, skip};
 use std::{
     fmt::Write as _,
     fs,
@@ -12,52 +13,26 @@ use std::{
 use tempfile::TempDir;
 
 const BYTES: u64 = 16 * MIB;
+const EXT4: FileSystem = FileSystem::new("ext4", BYTES);
 /// Opens a block device exclusively.
 const O_EXCL: i32 = 0o200;
 
-/// A loop device on a file of its own; gone when dropped.
-struct Loop {
+/// A loop device on a file of its own.
+struct Device {
+    device: Loop,
     path: PathBuf,
     backing: PathBuf,
     folder: TempDir,
 }
 
-impl Loop {
+impl Device {
     /// `None`, with a line on standard output, if there are no loop devices.
-    fn new(test: &str, options: &[&str]) -> Option<Self> {
+    fn new(options: &[&str]) -> Option<Self> {
         let folder = folder();
         let backing = folder.path().join("backing");
         fs::File::create(&backing).unwrap().set_len(BYTES).unwrap();
-        let mut command = Command::new("losetup");
-        command.args(["--find", "--show"]).args(options).arg(&backing);
-        let path = match command.output() {
-            Ok(output) if output.status.success() => String::from_utf8(output.stdout).unwrap(),
-            Ok(output) => {
-                println!("SKIPPED {test}: {}", String::from_utf8_lossy(&output.stderr).trim());
-                return None;
-            }
-            Err(error) => {
-                println!("SKIPPED {test}: losetup: {error}");
-                return None;
-            }
-        };
-        Some(Self { path: PathBuf::from(path.trim()), backing, folder })
-    }
-
-    fn name(&self) -> &str {
-        self.path.file_name().unwrap().to_str().unwrap()
-    }
-
-    /// `/sys/block/NAME/stat`.
-    fn stat(&self) -> Vec<u64> {
-        let text = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).unwrap();
-        text.split_ascii_whitespace().map(|number| number.parse().unwrap()).collect()
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
+        let device = or_skip(Loop::new(&backing, options))?;
+        Some(Self { path: device.node().into(), device, backing, folder })
     }
 }
 
@@ -68,18 +43,14 @@ fn run(program: &str, args: &[&str]) -> bool {
 // Promises: Replay 6.
 #[test]
 fn a_device_holds_what_the_log_says_and_the_kernel_counts_the_same() {
-    let Some(device) =
-        Loop::new("a_device_holds_what_the_log_says_and_the_kernel_counts_the_same", &[])
-    else {
-        return;
-    };
+    let Some(device) = Device::new(&[]) else { return };
     let asks = asks(7, 2000, BYTES, 512);
     let (log, model) = (log(device.folder.path(), &asks), model(&asks, u64::MAX));
     for way in [&["--queue-depth", "1"][..], &["--queue-depth", "32"], &["--engine", "sync"]] {
-        let before = device.stat();
+        let before = device.device.stat();
         let target = ["--target", text(&device.path), "--yes-destroy-data"];
         let record = replayed(&log, &[&target[..], way].concat());
-        let now = device.stat();
+        let now = device.device.stat();
         let sectors =
             |kind: fn(&Ask) -> Option<u64>| asks.iter().filter_map(kind).sum::<u64>() / SECTOR;
         let read = sectors(|ask| if let Ask::Read(_, len) = ask { Some(*len) } else { None });
@@ -104,11 +75,9 @@ fn a_device_holds_what_the_log_says_and_the_kernel_counts_the_same() {
 // Promises: Traces 27, Replay 15.
 #[test]
 fn a_systems_output_is_replayed_with_its_accesses_to_memory() {
-    const TEST: &str = "a_systems_output_is_replayed_with_its_accesses_to_memory";
-    let Some(device) = Loop::new(TEST, &[]) else { return };
+    let Some(device) = Device::new(&[]) else { return };
     if !cfg!(target_arch = "x86_64") {
-        println!("SKIPPED {TEST}: no x86-64 processor");
-        return;
+        return skip("no x86-64 processor");
     }
     let trace = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let trace = trace.join("../../testdata/days/calendar-wal.parquet");
@@ -126,10 +95,10 @@ fn a_systems_output_is_replayed_with_its_accesses_to_memory() {
         let cell: serde_json::Value = serde_json::from_str(cell).unwrap();
         let name = if cell["system"] == "storage" { "lru" } else { "fslru" };
         let log = into.join(format!("calendar-wal.{name}.32.parquet"));
-        let before = device.stat();
+        let before = device.device.stat();
         let record = replayed(&log, &[&target[..], &["--nvm", "pcm-board"]].concat());
         let moved: Vec<u64> =
-            device.stat().iter().zip(before).map(|(now, before)| now - before).collect();
+            device.device.stat().iter().zip(before).map(|(now, before)| now - before).collect();
         let number = |key: &str| cell[key].as_u64().unwrap();
         let pages = [number("device_reads"), number("device_writes")].map(|pages| pages * 8);
         assert_eq!([moved[2], moved[6]], pages, "{name}: sectors");
@@ -163,7 +132,7 @@ fn a_systems_output_is_replayed_with_its_accesses_to_memory() {
 // Promises: Replay 3.
 #[test]
 fn a_device_is_free_when_its_replay_is_over() {
-    let Some(device) = Loop::new("a_device_is_free_when_its_replay_is_over", &[]) else { return };
+    let Some(device) = Device::new(&[]) else { return };
     let log = log(device.folder.path(), &asks(3, 40, BYTES, 512));
     for round in 0..40 {
         replayed(
@@ -179,18 +148,18 @@ fn a_device_is_free_when_its_replay_is_over() {
 // Promises: Replay 6, Replay 9.
 #[test]
 fn the_kernel_issues_each_request_as_the_log_has_it() {
-    const TEST: &str = "the_kernel_issues_each_request_as_the_log_has_it";
-    let Some(device) = Loop::new(TEST, &[]) else { return };
+    let Some(device) = Device::new(&[]) else { return };
     let instance = PathBuf::from(format!(
         "/sys/kernel/tracing/instances/flashsift-test-{}",
         std::process::id()
     ));
     if let Err(error) = fs::create_dir(&instance) {
-        println!("SKIPPED {TEST}: {}: {error}", instance.display());
-        return;
+        return skip(format_args!("{}: {error}", instance.display()));
     }
-    let numbers =
-        fs::read_to_string(format!("/sys/block/{}/dev", device.name())).unwrap().trim().to_owned();
+    let numbers = fs::read_to_string(format!("/sys/block/{}/dev", device.device.name()))
+        .unwrap()
+        .trim()
+        .to_owned();
     let (major, minor) = numbers.split_once(':').unwrap();
     let dev = (major.parse::<u64>().unwrap() << 20) | minor.parse::<u64>().unwrap();
     fs::write(instance.join("events/block/block_rq_issue/filter"), format!("dev == {dev}"))
@@ -252,8 +221,7 @@ fn issued(line: &str) -> Option<(char, u64, u64)> {
 // Promises: Replay 1, Replay 2, Replay 3, Profile 1.
 #[test]
 fn a_device_needs_consent_and_must_be_unused() {
-    const TEST: &str = "a_device_needs_consent_and_must_be_unused";
-    let Some(device) = Loop::new(TEST, &[]) else { return };
+    let Some(device) = Device::new(&[]) else { return };
     let log = log(device.folder.path(), &[Ask::Write(0, 4096)]);
     let reads = device.folder.path().join("reads");
     fs::write(&reads, "fio version 3 iolog\n0 /dev/a read 0 4096\n").unwrap();
@@ -274,9 +242,9 @@ fn a_device_needs_consent_and_must_be_unused() {
 
     let point = device.folder.path().join("a point");
     fs::create_dir(&point).unwrap();
-    assert!(run("mkfs.ext4", &["-q", text(&device.path)]), "mkfs.ext4");
+    EXT4.make(&device.path).unwrap();
     let content = fs::read(&device.backing).unwrap();
-    assert!(run("mount", &["-o", "ro", text(&device.path), text(&point)]), "mount");
+    let mounted = Mounted::new(&["-o", "ro"], &device.path, &point).unwrap();
     refused(&log, &agreed, &["is mounted on", text(&point)]);
     // The same through a symbolic link.
     let link = device.folder.path().join("link");
@@ -286,7 +254,7 @@ fn a_device_needs_consent_and_must_be_unused() {
         &["--target", text(&link), "--yes-destroy-data"],
         &["is mounted on", text(&point)],
     );
-    assert!(run("umount", &[text(&point)]), "umount");
+    mounted.unmount().unwrap();
     assert_eq!(fs::read(&device.backing).unwrap(), content, "nothing was written");
 
     assert!(run("mkswap", &[text(&device.path)]), "mkswap");
@@ -295,17 +263,12 @@ fn a_device_needs_consent_and_must_be_unused() {
             refused(&log, &agreed, &[&format!("{} is swap", device.path.display())]);
             assert!(run("swapoff", &[text(&device.path)]), "swapoff");
         }
-        false => println!("SKIPPED {TEST} (swap): swap is not available"),
+        false => skip("swap: swap is not available"),
     }
 
-    let name = format!("flashsift-test-{}", std::process::id());
-    let table = format!("0 {} linear {} 0", BYTES / SECTOR, device.path.display());
-    match run("dmsetup", &["create", &name, "--table", &table]) {
-        true => {
-            refused(&log, &agreed, &["is in use: /dev/dm-", "is stacked on it"]);
-            assert!(run("dmsetup", &["remove", "--retry", &name]), "dmsetup remove");
-        }
-        false => println!("SKIPPED {TEST} (mapped devices): no device mapper here"),
+    match Mapped::new(device.device.node(), BYTES) {
+        Ok(_mapped) => refused(&log, &agreed, &["is in use: /dev/dm-", "is stacked on it"]),
+        Err(_) => skip("mapped devices: no device mapper here"),
     }
     replayed(&log, &agreed);
 }
@@ -314,37 +277,34 @@ fn a_device_needs_consent_and_must_be_unused() {
 // Promises: Replay 2.
 #[test]
 fn a_device_with_a_mounted_partition_is_refused() {
-    const TEST: &str = "a_device_with_a_mounted_partition_is_refused";
-    let Some(device) = Loop::new(TEST, &["--partscan"]) else { return };
+    let Some(device) = Device::new(&["--partscan"]) else { return };
     let part = |n: u32| PathBuf::from(format!("{}p{n}", device.path.display()));
     // Partitions are added by hand: not every kernel reads partition tables.
     for (n, first, count) in [("1", "2048", "14336"), ("2", "16384", "16384")] {
         if !run("addpart", &[text(&device.path), n, first, count]) {
-            println!("SKIPPED {TEST}: addpart adds no partition");
-            return;
+            return skip("addpart adds no partition");
         }
     }
     let log = log(device.folder.path(), &[Ask::Write(0, 4096)]);
     let refuses = |path: &Path, words: &[&str]| {
         refused(&log, &["--target", text(path), "--yes-destroy-data"], words);
     };
-    assert!(run("mkfs.ext4", &["-q", text(&part(1))]), "mkfs.ext4");
+    EXT4.make(&part(1)).unwrap();
     let point = device.folder.path().join("point");
     fs::create_dir(&point).unwrap();
-    assert!(run("mount", &[text(&part(1)), text(&point)]), "mount");
+    let mounted = Mounted::new(&[], part(1), &point).unwrap();
     refuses(&device.path, &["is mounted on", text(&point)]);
     refuses(&part(1), &["is mounted on", text(&point)]);
     // Its neighbour is free.
     replayed(&log, &["--target", text(&part(2)), "--yes-destroy-data"]);
-    assert!(run("umount", &[text(&point)]), "umount");
+    mounted.unmount().unwrap();
     replayed(&log, &["--target", text(&part(1)), "--yes-destroy-data"]);
 }
 
 // Promises: Replay 4.
 #[test]
 fn blocks_of_a_page_take_no_sectors() {
-    const TEST: &str = "blocks_of_a_page_take_no_sectors";
-    let Some(device) = Loop::new(TEST, &["--sector-size", "4096"]) else { return };
+    let Some(device) = Device::new(&["--sector-size", "4096"]) else { return };
     let log = log(device.folder.path(), &[Ask::Write(0, 4096), Ask::Write(4096, 512)]);
     let agreed = ["--target", text(&device.path), "--yes-destroy-data"];
     let words = ["blocks of 4096 bytes", "request 2", "write of 512 bytes at 4096"];
@@ -352,11 +312,11 @@ fn blocks_of_a_page_take_no_sectors() {
     // A file on the device is refused in the same way.
     let point = device.folder.path().join("point");
     fs::create_dir(&point).unwrap();
-    assert!(run("mkfs.ext4", &["-q", text(&device.path)]), "mkfs.ext4");
-    assert!(run("mount", &[text(&device.path), text(&point)]), "mount");
+    EXT4.make(&device.path).unwrap();
+    let mounted = Mounted::new(&[], &device.path, &point).unwrap();
     let file = point.join("file");
     refused(&log, &["--target", text(&file)], &words);
     let left = file.exists();
-    assert!(run("umount", &[text(&point)]), "umount");
+    mounted.unmount().unwrap();
     assert!(!left, "a file that was refused is gone");
 }

@@ -3,7 +3,7 @@
 
 mod devices;
 
-use crate::started::started;
+use flashsift_testbed::started;
 use serde_json::Value;
 use std::{
     collections::HashMap,

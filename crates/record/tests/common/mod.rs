@@ -1,9 +1,8 @@
 //! A file system for a test, and a description of the events recorded on it.
 
-#![allow(dead_code, unused_imports, reason = "each test program uses its part")]
-
 use flashsift_events::event::{Action, Event, FileId};
 use flashsift_record::{Options, Recorded, Stop, Subject, record};
+use flashsift_testbed::{Disk, FileSystem, is_root, or_skip, output};
 use flashsift_traces::events::Kept;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,84 +10,20 @@ use std::{
     process::Command,
 };
 
-/// A file system on a loop device; unmounted when dropped.
-pub(crate) struct FileSystem {
-    folder: tempfile::TempDir,
+/// A file system that can be recorded; `None`, with a line on standard output, where that is not
+/// permitted.
+pub(crate) fn mounted(kind: &str) -> Option<Disk> {
+    if !is_root("recording") {
+        return None;
+    }
+    // ext4 would fill its tables of inodes with zeros in the background.
+    let options = if kind == "ext4" { "noinit_itable" } else { "defaults" };
+    or_skip(Disk::mounted(&FileSystem::new(kind, 1 << 30), options))
 }
 
-/// ext4, as [`FileSystem`].
-pub(crate) struct Ext4;
-
-impl Ext4 {
-    #[allow(clippy::new_ret_no_self, reason = "it is a file system of a kind")]
-    pub(crate) fn new(test: &str) -> Option<FileSystem> {
-        FileSystem::new("ext4", test)
-    }
-}
-
-impl FileSystem {
-    /// Mounts the file system; `None`, with a line on standard output, where that is not permitted.
-    pub(crate) fn new(kind: &str, test: &str) -> Option<Self> {
-        let skip = |why: &str| {
-            println!("SKIPPED {test}: {why}");
-            None
-        };
-        if !rustix::process::geteuid().is_root() {
-            return skip("recording needs root");
-        }
-        let make = format!("mkfs.{kind}");
-        if !has(&make) {
-            return skip(&format!("{make} is not installed (Debian: e2fsprogs, xfsprogs)"));
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
-        std::fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
-        run(Command::new(make).arg("-q").arg(&image));
-        let mounted = folder.path().join("mounted");
-        std::fs::create_dir(&mounted).unwrap();
-        // ext4 would fill its tables of inodes with zeros in the background.
-        let options = if kind == "ext4" { "loop,noinit_itable" } else { "loop" };
-        let mount =
-            Command::new("mount").args(["-o", options]).arg(&image).arg(&mounted).output().unwrap();
-        if !mount.status.success() {
-            return skip(&format!(
-                "mounting is not allowed here: {}",
-                String::from_utf8_lossy(&mount.stderr).trim()
-            ));
-        }
-        Some(Self { folder })
-    }
-
-    pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("mounted")
-    }
-
-    /// Creates a directory on it.
-    pub(crate) fn folder(&self, name: &str) -> PathBuf {
-        let folder = self.path().join(name);
-        std::fs::create_dir(&folder).unwrap();
-        folder
-    }
-}
-
-impl Drop for FileSystem {
-    fn drop(&mut self) {
-        // The recorder of another test may be reading it.
-        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
-    }
-}
-
-pub(crate) fn has(program: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths)
-        .chain(["/usr/sbin".into(), "/sbin".into()])
-        .any(|path| path.join(program).exists())
-}
-
+/// Standard output of a program that succeeds.
 pub(crate) fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    output(command).unwrap()
 }
 
 /// Builds the C program of this name, which lies next to the tests, into `folder`.
