@@ -597,8 +597,7 @@ fn var_log_is_a_mount_from_boot_on() {
     {
         let installed = Path::new("/usr/sbin").join(program);
         if !installed.exists() && !fetched.join(package).exists() {
-            println!("SKIPPED guest::{TEST}: there is no {program}");
-            return;
+            return skip(format_args!("there is no {program}"));
         }
     }
     let cuts = std::env::var("FLASHSIFT_CUTS").map_or(2, |cuts| cuts.parse().unwrap());
