@@ -285,7 +285,8 @@ impl Fs {
         status.read_only = self.backing.is_read_only();
         let table = self.table();
         status.files_in_ram = table.named_in_ram().len() as u64;
-        status.failures = self.mover.failures(&table);
+        status.directories_in_ram = table.new_directories().len() as u64;
+        (status.failures, status.failing_directories) = self.mover.failures(&table);
         drop(table);
         (status.waiting_files, status.waiting_bytes) = self.mover.waiting_bytes();
         status.failing_files = status.failures.len() as u64;

@@ -210,8 +210,8 @@ impl Mover {
         self.names.lock()
     }
 
-    /// Current failures, with the paths of their files.
-    pub(crate) fn failures(&self, table: &Table) -> Vec<Failure> {
+    /// Current failures, with the paths of their files, and how many are those of directories.
+    pub(crate) fn failures(&self, table: &Table) -> (Vec<Failure>, u64) {
         self.failing.lock().now(table)
     }
 
