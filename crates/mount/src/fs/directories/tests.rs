@@ -1,9 +1,7 @@
 //! New directories that wait in RAM with their files.
 
 use super::*;
-use crate::fs::backing::Backing;
 use crate::fs::types::{Changes, Clock, Time};
-use crate::fs::volume::Kind;
 use crate::{Access, Config, Store};
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -39,12 +37,11 @@ impl Bed {
         let store = store(folder.path())?;
         std::fs::create_dir(folder.path().join("backing")).unwrap();
         let backing = File::open(folder.path().join("backing")).unwrap();
-        let mut backing = Backing::new(backing.into(), false).unwrap();
-        backing.volume.kind = Kind::Ext4 { fast_commit: false };
         let now_us = Arc::new(AtomicU64::new(0));
         let clock = Clock::Manual(now_us.clone());
         let config = Config { lose_at_most_us: WINDOW_US, clock, ..Config::default() };
-        Some(Bed { fs: Fs::over(backing, store, config).unwrap(), now_us, folder })
+        let fs = Fs::as_on_ext4(backing.into(), store, config).unwrap();
+        Some(Bed { fs, now_us, folder })
     }
 
     fn mkdir(&self, parent: Ino, name: &str) -> Ino {
