@@ -99,13 +99,19 @@ pub(crate) struct OpenDir {
     /// Whether copies may have a temporary name here: it takes names away again, and its files
     /// inherit no access control list.
     pub(crate) takes_temps: bool,
-    /// Changes in it are durable when they return (`chattr +S` and `+D`).
+    /// Changes in it are durable when they return (`chattr +S` and `+D`, a mount with `dirsync`).
     pub(crate) synchronous: bool,
     /// Files in it inherit flags that a copy would not have, such as `chattr +A` or `+C`.
     pub(crate) inherits: bool,
 }
 
 impl OpenDir {
+    /// Whether only BACKING can give a file a name here: it may refuse, or the name has to be
+    /// durable at once.
+    pub(crate) fn decides(&self) -> bool {
+        self.apart || self.synchronous
+    }
+
     /// Whether names may be added to this directory; or removed, if `removes`.
     ///
     /// # Errors
@@ -477,7 +483,8 @@ impl Backing {
         // Where the directory for copies is apart, renames out of it fail everywhere.
         let of_temps = self.flags_of_temps();
         let apart = !is_apart(of_temps) && is_apart(flags);
-        let synchronous = flags.intersects(IFlags::SYNC | IFlags::DIRSYNC);
+        let synchronous =
+            flags.intersects(IFlags::SYNC | IFlags::DIRSYNC) || self.volume.has_synchronous_names;
         let inherits = flags & INHERITED != of_temps & INHERITED;
         let takes_temps = !default_acl && !flags.intersects(IFlags::APPEND | IFlags::IMMUTABLE);
         Ok((OpenDir { fd, gid, default_acl, apart, takes_temps, synchronous, inherits }, stat))
