@@ -2,6 +2,7 @@
 //! names in them.
 
 use super::beneath::{HIDDEN, LOCK, MARK, open_beneath, proc_path};
+use super::copying::xattr_names;
 use super::flash_state::FlashState;
 use super::recovery;
 use super::temporary::{is_temporary, temporary};
@@ -103,6 +104,8 @@ pub(crate) struct OpenDir {
     pub(crate) synchronous: bool,
     /// Files in it inherit flags that a copy would not have, such as `chattr +A` or `+C`.
     pub(crate) inherits: bool,
+    /// An overlay has it as its upper or work directory, or a directory in one.
+    pub(crate) of_overlay: bool,
 }
 
 impl OpenDir {
@@ -139,6 +142,12 @@ impl OpenDir {
             false => Ok(()),
         }
     }
+}
+
+/// Whether a directory with this attribute is one that an overlay writes to: the kernel marks it at
+/// the first mount of the overlay, or at the first change.
+pub(crate) fn is_of_overlay(attribute: &[u8]) -> bool {
+    [&b"trusted.overlay."[..], b"user.overlay."].iter().any(|begin| attribute.starts_with(begin))
 }
 
 /// The flags of a file that `statx` shows.
@@ -487,7 +496,11 @@ impl Backing {
             flags.intersects(IFlags::SYNC | IFlags::DIRSYNC) || self.volume.has_synchronous_names;
         let inherits = flags & INHERITED != of_temps & INHERITED;
         let takes_temps = !default_acl && !flags.intersects(IFlags::APPEND | IFlags::IMMUTABLE);
-        Ok((OpenDir { fd, gid, default_acl, apart, takes_temps, synchronous, inherits }, stat))
+        let names = xattr_names(&proc_path(&fd)).unwrap_or_default();
+        let of_overlay = names.iter().any(|name| is_of_overlay(name.as_bytes()));
+        let dir =
+            OpenDir { fd, gid, default_acl, apart, takes_temps, synchronous, inherits, of_overlay };
+        Ok((dir, stat))
     }
 
     /// Opens a name with `O_PATH`, through which the attributes of its file can be read and
