@@ -49,6 +49,7 @@ use self::reservation::Reservation;
 use self::store::Store;
 use self::table::Table;
 use self::types::{Attr, Config, Ino, Status};
+use self::volume::Kind;
 use self::writes::{BlockDevice, figures};
 use flashsift_events::event::Event;
 use flashsift_events::names::Patterns;
@@ -109,7 +110,20 @@ impl Fs {
         Fs::over(Backing::new(backing, config.noatime)?, store, config)
     }
 
-    /// The same; if `.flashsift` is not there, the first change has it made.
+    /// The same as if BACKING were on an ext4 with a journal, where new directories wait in RAM:
+    /// for tests, which run on any file system.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Fs::new`].
+    #[doc(hidden)]
+    pub fn as_on_ext4(backing: OwnedFd, store: Store, config: Config) -> Result<Fs> {
+        let mut backing = Backing::new(backing, config.noatime)?;
+        backing.volume.kind = Kind::Ext4 { fast_commit: false };
+        Fs::over(backing, store, config)
+    }
+
+    /// As [`Fs::new`]; if `.flashsift` is not there, the first change has it made.
     pub(crate) fn lazy(
         backing: OwnedFd,
         make_hidden: MakeHidden,
@@ -285,7 +299,8 @@ impl Fs {
         status.read_only = self.backing.is_read_only();
         let table = self.table();
         status.files_in_ram = table.named_in_ram().len() as u64;
-        status.failures = self.mover.failures(&table);
+        status.directories_in_ram = table.new_directories().len() as u64;
+        (status.failures, status.failing_directories) = self.mover.failures(&table);
         drop(table);
         (status.waiting_files, status.waiting_bytes) = self.mover.waiting_bytes();
         status.failing_files = status.failures.len() as u64;

@@ -163,7 +163,9 @@ metrics! {
         |_| labelled("version", env!("CARGO_PKG_VERSION").to_owned(), true);
     gauge writes mounted_seconds: "Time since the mount began.", |w| w.mounted_s;
     gauge status files_in_ram: "Files that live in RAM.", |s| s.files_in_ram;
-    gauge status ram_bytes: "RAM that files take.", |s| s.ram_bytes;
+    gauge status directories_in_ram: "New directories that live in RAM.",
+        |s| s.directories_in_ram;
+    gauge status ram_bytes: "RAM that files and directories take.", |s| s.ram_bytes;
     gauge status ram_budget_bytes: "Limit of the RAM that files take.", |s| s.budget_bytes;
     counter status files_created_in_ram_total: "Files that were created in RAM.", |s| s.born;
     counter status files_created_write_through_total: "Files that were created on flash.",
@@ -174,8 +176,11 @@ metrics! {
     counter status written_back_bytes_total: "Bytes that write-back copied.", |s| s.settled_bytes;
     counter status write_back_restarts_total:
         "Copies that were repeated because the file had changed meanwhile.", |s| s.restarts;
-    gauge status failing_files: "Files that could not be written back when it was last tried.",
+    gauge status failing_files:
+        "Files and directories that could not be written back when it was last tried.",
         |s| s.failing_files;
+    gauge status failing_directories: "The directories of flashsift_failing_files.",
+        |s| s.failing_directories;
     gauge status read_only: "1: BACKING takes no changes at the moment.", |s| s.read_only;
     gauge status passthrough: "1: the kernel reads and writes files on flash without the daemon.",
         |s| s.passthrough;

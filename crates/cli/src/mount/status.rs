@@ -19,7 +19,7 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
     let mut text = format!("{}, {on}{since}\n", show::name(&mountpoint.display().to_string()));
     let mut line = |label: &str, value: String| push_line(&mut text, label, &value);
     let (used, budget) = (size::bytes(status.ram_bytes), size::bytes(status.budget_bytes));
-    line("in RAM", format!("{}, {used} of {budget}", files(status.files_in_ram)));
+    line("in RAM", format!("{}, {used} of {budget}", status.counted_new()));
     if let Some(allowed) = status.allowed_bytes {
         line("", format!("memory is short: at most {} for now", size::bytes(allowed)));
     }
@@ -27,11 +27,18 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
         let (waiting, bytes) = (files(status.waiting_files), size::bytes(status.waiting_bytes));
         line("waiting", format!("{bytes} of changes in RAM, of {waiting} on flash"));
     }
-    let lost = match status.files_in_ram + status.waiting_files {
-        0 => "now loses nothing that was in RAM".to_owned(),
-        lost => format!("now loses at most what is new in {}, {used}", files(lost)),
-    };
-    line("power cut", lost);
+    let changed = status.files_in_ram + status.waiting_files;
+    let new_in = |what: String| format!("now loses at most what is new in {what}, {used}");
+    match (changed, status.counted_directories()) {
+        (0, None) => line("power cut", "now loses nothing that was in RAM".to_owned()),
+        (0, Some(directories)) => line("power cut", format!("now loses at most {directories}")),
+        (changed, directories) => {
+            line("power cut", new_in(files(changed)));
+            if let Some(directories) = directories {
+                line("", format!("and {directories}"));
+            }
+        }
+    }
     if !status.foreground.is_empty() {
         line("foreground", status.foreground.clone());
     }
@@ -45,7 +52,7 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
     if status.read_only {
         line(
             "READ-ONLY",
-            "BACKING takes no changes: files in RAM cannot be written back".to_owned(),
+            "BACKING takes no changes: what is in RAM cannot be written back".to_owned(),
         );
     }
     if status.faults > 0 {
@@ -58,13 +65,13 @@ pub(crate) fn in_words(mountpoint: &Path, backing: &Path, status: &Status) -> St
         );
     }
     if !status.failing.is_empty() {
-        line("FAILING", format!("{} cannot be written back", files(status.failing_files)));
+        line("FAILING", format!("{} cannot be written back", status.counted_failing()));
         for Failure { path, step, error, .. } in &status.failures {
             line("", format!("{path}: {step}: {error}"));
         }
         let more = status.failing_files.saturating_sub(status.failures.len() as u64);
         if more > 0 {
-            line("", format!("and {}", size::counted(more, "more file")));
+            line("", format!("and {} more", size::count(more)));
         }
     }
     if let Some(delayed) = &status.delayed {
@@ -320,6 +327,41 @@ mod tests {
 ";
         assert_eq!(text, wanted);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    /// Where only new directories were in RAM, the status said that a power cut loses nothing.
+    // Promises: Mount 19, Mount 86.
+    #[test]
+    fn directories_are_counted_beside_files() {
+        let lines = |status: &Status| {
+            let text = in_words(Path::new("/a"), Path::new("/a"), status);
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            let wanted = ["in RAM ", "power cut ", "FAILING ", "and 2 "];
+            let is_wanted = |line: &&str| wanted.iter().any(|it| line.trim_start().starts_with(it));
+            text.lines().filter(is_wanted).map(|line| line[17..].to_owned()).collect::<Vec<_>>()
+        };
+        let mut status = Status {
+            directories_in_ram: 2,
+            budget_bytes: 1 << 20,
+            failing: "/a: making the directory: File exists".to_owned(),
+            failing_files: 1,
+            failing_directories: 1,
+            ..Status::default()
+        };
+        let wanted = [
+            "2 directories, 0 B of 1 MiB",
+            "now loses at most 2 directories",
+            "1 directory cannot be written back",
+        ];
+        assert_eq!(lines(&status), wanted);
+        (status.files_in_ram, status.waiting_files, status.failing_files) = (1, 3, 3);
+        let wanted = [
+            "1 file and 2 directories, 0 B of 1 MiB",
+            "now loses at most what is new in 4 files, 0 B",
+            "and 2 directories",
+            "2 files and 1 directory cannot be written back",
+        ];
+        assert_eq!(lines(&status), wanted);
     }
 
     // Promises: Mount 57.

@@ -168,6 +168,42 @@ fn a_synchronous_backing_makes_files_write_through() {
     mounted.ended();
 }
 
+/// With BACKING mounted `dirsync`, or in a directory with `chattr +D`, a name is durable when the
+/// call returns that makes it. New directories waited in RAM all the same, and so did files that
+/// were renamed and linked to there.
+// Promises: Mount 10, Mount 86.
+#[test]
+fn names_that_have_to_be_durable_at_once_do_not_wait() {
+    let test = "names_that_have_to_be_durable_at_once_do_not_wait";
+    for option in ["dirsync", ""] {
+        let Some(ext4) = Ext4::made(test, &[], option) else { return };
+        fs::create_dir(ext4.backing().join("at once")).unwrap();
+        if option.is_empty() {
+            chattr("+D", &ext4.backing().join("at once"));
+        }
+        let mut mounted = Mounted::over(ext4, &LATE);
+        let elsewhere = mounted.at("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        assert_eq!(mounted.below("elsewhere").exists(), !option.is_empty(), "{option}");
+        fs::create_dir_all(mounted.at("at once/made/inside")).unwrap();
+        assert!(mounted.below("at once/made/inside").is_dir(), "{option}: mkdir");
+        create(&mounted.at("at once/file"), b"content");
+        assert!(mounted.below("at once/file").is_file(), "{option}: create");
+        for name in ["renamed", "linked"] {
+            create(&elsewhere.join(name), b"content");
+        }
+        fs::create_dir_all(elsewhere.join("directory/inside")).unwrap();
+        fs::hard_link(elsewhere.join("linked"), mounted.at("at once/linked")).unwrap();
+        for name in ["renamed", "directory"] {
+            fs::rename(elsewhere.join(name), mounted.at("at once").join(name)).unwrap();
+        }
+        for name in ["linked", "renamed", "directory"] {
+            assert!(mounted.below("at once").join(name).exists(), "{option}: {name}");
+        }
+        mounted.ended();
+    }
+}
+
 /// An ext4 with inodes of 128 bytes keeps times in whole seconds. A file in RAM showed nanoseconds,
 /// which its write-back took away: programs that compare times believed that it had changed.
 // Promises: Mount 27.

@@ -120,6 +120,75 @@ fn until_announced(mounted: &Mounted, watch: &OwnedFd, all: &BTreeSet<String>) -
     dropped
 }
 
+/// A container's layer of changes lay in a directory of the sifter. The kernel's overlay remembers
+/// the names that it saw there, so that each dropped file was one that could be neither read nor
+/// made again (`ESTALE`).
+// Promises: Mount 87.
+#[test]
+fn files_of_an_overlay_are_not_dropped() {
+    let test = "files_of_an_overlay_are_not_dropped";
+    // Files that are dropped meanwhile: more would be refused in the end.
+    const OTHERS: usize = MANY * 2 / 3;
+    let Some(ext4) = Ext4::new(test) else { return };
+    let earlier = ext4.backing().join("cache/earlier");
+    fs::create_dir_all(&earlier).unwrap();
+    let none = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&earlier, "trusted.overlay.impure", b"y", none).unwrap();
+    let mut mounted = Mounted::over(ext4, &SIFTING);
+    let [lower, seen] = ["lower", "seen"].map(|name| mounted.below("..").join(name));
+    let upper = mounted.at("cache/upper");
+    for dir in [&lower, &seen, &upper, &mounted.at("cache/work")] {
+        fs::create_dir(dir).unwrap();
+    }
+    create(&lower.join("old"), b"old");
+    // In the sifter's RAM before it is an overlay's.
+    create(&upper.join("before"), b"before");
+    // At the second mount of the overlay, nothing is new to the kernel.
+    for round in 0..2_u64 {
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            lower.display(),
+            upper.display(),
+            mounted.at("cache/work").display()
+        );
+        let done = Command::new("mount")
+            .args(["-t", "overlay", "overlay", "-o", &options])
+            .arg(&seen)
+            .output()
+            .unwrap();
+        if !done.status.success() {
+            println!("SKIPPED: {test}: {}", text(done.stderr));
+            return;
+        }
+        let name = |n: usize| format!("{round} {n}");
+        for n in 0..MANY {
+            create(&seen.join(name(n)), &content(&name(n)));
+        }
+        fs::create_dir(seen.join(format!("inside {round}"))).unwrap();
+        create(&seen.join(format!("inside {round}/file")), b"inside");
+        fs::OpenOptions::new().append(true).open(seen.join("old")).unwrap();
+        fill(&mounted, &format!("dropped {round} "), OTHERS);
+        until_calm(&mounted, (round + 1) * OTHERS as u64);
+        assert!(count(&mounted, "dropped") > OTHERS as u64 / 2, "others are dropped");
+        for n in 0..MANY {
+            assert_eq!(fs::read(seen.join(name(n))).unwrap(), content(&name(n)));
+        }
+        assert_eq!(fs::read(seen.join(format!("inside {round}/file"))).unwrap(), b"inside");
+        assert_eq!(fs::read(seen.join("before")).unwrap(), b"before");
+        assert_eq!(fs::read(seen.join("old")).unwrap(), b"old");
+        let done = Command::new("umount").arg(&seen).status().unwrap();
+        assert!(done.success());
+    }
+    // An overlay that was used before this mount.
+    for n in 0..MANY {
+        create(&mounted.at(&format!("cache/earlier/{n}")), b"stays");
+    }
+    fill(&mounted, "dropped last ", OTHERS);
+    until_calm(&mounted, 3 * OTHERS as u64);
+    assert_eq!(names(&mounted.at("cache/earlier")).len(), MANY);
+    mounted.ended();
+}
+
 /// A watcher of the directory sees IN_DELETE for each dropped name, the directory has another
 /// time, and the name is gone for everyone: also for processes that had looked it up before.
 // Promises: Mount 60.

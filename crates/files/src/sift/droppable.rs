@@ -3,6 +3,8 @@
 use super::profile::CacheProfile;
 use flashsift_events::names::{UserPattern, file_name, in_cache, is_synced_database};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
 use wildmatch::WildMatch;
 
 /// Files in cache directories whose loss costs more than their own bytes, as
@@ -33,12 +35,31 @@ const INDEXES: [&str; 9] = [
     "0?????.log",
 ];
 
+/// Directories in which no file is dropped, whatever its name. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct KeptDirectories(Arc<RwLock<BTreeSet<String>>>);
+
+impl KeptDirectories {
+    /// Adds a directory, by its path as events have it; empty: every one. Returns whether that is
+    /// new, and the directory lies in none of the others.
+    pub fn add(&self, directory: &str) -> bool {
+        !self.have(directory)
+            && self.0.write().unwrap_or_else(PoisonError::into_inner).insert(directory.to_owned())
+    }
+
+    fn have(&self, path: &str) -> bool {
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().any(|it| path.strip_prefix(&**it).is_some_and(|below| below.starts_with('/')))
+    }
+}
+
 /// Decides by its name whether a file may be dropped.
 #[derive(Clone, Debug)]
 pub struct Droppable {
     choice: Choice,
     no_cache: Vec<WildMatch>,
     pinned: Vec<WildMatch>,
+    kept: KeptDirectories,
     /// Put before each path: empty, or a directory without a slash at its end.
     root: String,
 }
@@ -119,6 +140,13 @@ impl Droppable {
         self
     }
 
+    /// Takes away the files in these directories, and in those that are added later.
+    #[must_use]
+    pub fn but_for(mut self, kept: KeptDirectories) -> Self {
+        self.kept = kept;
+        self
+    }
+
     /// Returns whether the file with this path may be dropped. Databases of SQLite and indexes of
     /// caches may not, whatever the patterns say.
     pub fn has(&self, path: &str) -> bool {
@@ -147,7 +175,8 @@ impl Droppable {
                 profile.or_else(|| is_named.then_some("pattern"))
             }
         };
-        chosen.filter(|_| !is_synced_database(path) && !any(&self.pinned, file_name(path)))
+        let stays = || is_synced_database(path) || any(&self.pinned, file_name(path));
+        chosen.filter(|_| !stays() && !self.kept.have(below))
     }
 
     fn choosing(choice: Choice) -> Self {
@@ -156,6 +185,7 @@ impl Droppable {
             choice,
             no_cache: compiled(&NO_CACHE),
             pinned: compiled(&INDEXES),
+            kept: KeptDirectories::default(),
             root: String::new(),
         }
     }
@@ -176,6 +206,18 @@ fn any(patterns: &[WildMatch], text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_in_a_kept_directory_is_droppable() {
+        let kept = KeptDirectories::default();
+        let all = Droppable::matching(&["*".to_owned()]).but_for(kept.clone()).below("/home");
+        assert!(all.has("/up/a") && all.has("/upper/a"));
+        assert!(kept.add("/up") && !kept.add("/up") && !kept.add("/up/b"));
+        let clone = all.clone();
+        assert!(!clone.has("/up/a") && !clone.has("/up/b/a"));
+        assert!(clone.has("/upper/a") && clone.has("/a/up/a") && clone.has("/up"));
+        assert!(kept.add("") && !clone.has("/a"), "all of the mount");
+    }
 
     // Promises: Sift 1.
     #[test]

@@ -73,7 +73,7 @@ mod tmpfs;
 mod touch;
 mod uses;
 
-pub use droppable::Droppable;
+pub use droppable::{Droppable, KeptDirectories};
 pub use explanation::{Criterion, Explanation, Feature, Intent};
 pub use keep::{Config as KeepConfig, FILE_COST_BYTES, Keep};
 pub use none::NoSifter;

@@ -70,11 +70,7 @@ impl Daemon {
 
     fn in_ram(&self) -> String {
         let status = self.fs.status();
-        format!(
-            "{} ({})",
-            show::counted(status.files_in_ram + status.waiting_files, "file"),
-            show::bytes(status.ram_bytes)
-        )
+        format!("{} ({})", status.counted_in_ram(), show::bytes(status.ram_bytes))
     }
 
     /// Tells other daemons and systemd why this one does not end. Returns the message for the user.
@@ -94,7 +90,7 @@ impl Daemon {
         format!(
             "CANNOT END: {} of {} in RAM: {}. Nothing is lost while this process lives, and it \
              tries again in {}. If {} is full, free some space. Only a SIGTERM from now on gives \
-             up the files in RAM",
+             up what is in RAM",
             self.in_ram(),
             self.mount.point.display(),
             why.chain(),

@@ -2,6 +2,7 @@
 //! names in them.
 
 use super::beneath::{HIDDEN, LOCK, MARK, open_beneath, proc_path};
+use super::copying::xattr_names;
 use super::flash_state::FlashState;
 use super::recovery;
 use super::temporary::{is_temporary, temporary};
@@ -99,13 +100,21 @@ pub(crate) struct OpenDir {
     /// Whether copies may have a temporary name here: it takes names away again, and its files
     /// inherit no access control list.
     pub(crate) takes_temps: bool,
-    /// Changes in it are durable when they return (`chattr +S` and `+D`).
+    /// Changes in it are durable when they return (`chattr +S` and `+D`, a mount with `dirsync`).
     pub(crate) synchronous: bool,
     /// Files in it inherit flags that a copy would not have, such as `chattr +A` or `+C`.
     pub(crate) inherits: bool,
+    /// An overlay has it as its upper or work directory, or a directory in one.
+    pub(crate) of_overlay: bool,
 }
 
 impl OpenDir {
+    /// Whether only BACKING can give a file a name here: it may refuse, or the name has to be
+    /// durable at once.
+    pub(crate) fn decides(&self) -> bool {
+        self.apart || self.synchronous
+    }
+
     /// Whether names may be added to this directory; or removed, if `removes`.
     ///
     /// # Errors
@@ -133,6 +142,12 @@ impl OpenDir {
             false => Ok(()),
         }
     }
+}
+
+/// Whether a directory with this attribute is one that an overlay writes to: the kernel marks it at
+/// the first mount of the overlay, or at the first change.
+pub(crate) fn is_of_overlay(attribute: &[u8]) -> bool {
+    [&b"trusted.overlay."[..], b"user.overlay."].iter().any(|begin| attribute.starts_with(begin))
 }
 
 /// The flags of a file that `statx` shows.
@@ -477,10 +492,15 @@ impl Backing {
         // Where the directory for copies is apart, renames out of it fail everywhere.
         let of_temps = self.flags_of_temps();
         let apart = !is_apart(of_temps) && is_apart(flags);
-        let synchronous = flags.intersects(IFlags::SYNC | IFlags::DIRSYNC);
+        let synchronous =
+            flags.intersects(IFlags::SYNC | IFlags::DIRSYNC) || self.volume.has_synchronous_names;
         let inherits = flags & INHERITED != of_temps & INHERITED;
         let takes_temps = !default_acl && !flags.intersects(IFlags::APPEND | IFlags::IMMUTABLE);
-        Ok((OpenDir { fd, gid, default_acl, apart, takes_temps, synchronous, inherits }, stat))
+        let names = xattr_names(&proc_path(&fd)).unwrap_or_default();
+        let of_overlay = names.iter().any(|name| is_of_overlay(name.as_bytes()));
+        let dir =
+            OpenDir { fd, gid, default_acl, apart, takes_temps, synchronous, inherits, of_overlay };
+        Ok((dir, stat))
     }
 
     /// Opens a name with `O_PATH`, through which the attributes of its file can be read and

@@ -24,7 +24,7 @@ use flashsift_events::event::{Action, Create, Event, FileId, MaybeOwned, Micros,
 use flashsift_files::flusher::FlusherSettings;
 use flashsift_files::rehearsal::Rehearsal;
 use flashsift_files::sift::account::Account;
-use flashsift_files::sift::{Birth, Sift, live::Live};
+use flashsift_files::sift::{Birth, KeptDirectories, Sift, live::Live};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashSet;
@@ -48,6 +48,8 @@ pub(crate) struct Decider {
     pub(super) processes: Processes,
     /// The sifter drops files, and wants to know the content of files that are closed.
     sifts: AtomicBool,
+    /// Directories in which the sifter drops nothing.
+    kept: KeptDirectories,
     /// Events tell the meaning of files that are closed.
     pub(super) tells_meaning: bool,
     /// The program in the foreground, as far as it is known.
@@ -151,6 +153,7 @@ impl Decider {
             waits: Waits::default(),
             processes: Processes::default(),
             sifts: AtomicBool::new(false),
+            kept: KeptDirectories::default(),
             tells_meaning,
             foreground: Mutex::default(),
         }

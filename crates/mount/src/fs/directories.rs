@@ -59,6 +59,7 @@ fn replaces_while_waiting(
     }
     let [source, target] = [from, to].map(|(dir, name)| match table.in_ram(dir, name) {
         Some(in_ram) => Some(in_ram.ino),
+        None if table.new_directory(dir, name).is_some() => None,
         None => {
             let stat = table.in_backing(dir, name).ok()??;
             Some(table.known_as(stat.st_ino))
@@ -330,7 +331,6 @@ impl Fs {
             && self.backing.volume.directories_may_wait()
             && !self.backing.is_synchronous()
             && !self.delayed.is_used()
-            && !self.write_through.matches(&table.path(parent, name))
             && (table.new_directories().len() as u64) < self.mover.directories_in_ram()
             && self.has_room_for_file();
         if !may_wait {
@@ -345,14 +345,10 @@ impl Fs {
             Err(error) => return Err(error),
         }
         self.backing.refuse_if_read_only()?;
-        if let Some(dir) = table.made_dir(parent)? {
-            let special = dir.default_acl || dir.apart || dir.inherits || dir.synchronous;
-            // Only BACKING knows how many directories another may have in it.
-            if special || dir.gid.is_some() || table.attr_of(parent)?.nlink >= LINKS_IN_RAM {
-                return Ok(None);
-            }
-            dir.permits(false)?;
+        if !self.takes_new_directory(table, parent, name)? {
+            return Ok(None);
         }
+        table.permits(parent, false)?;
         let space = table.space_for_directory(name);
         match self.reservation.take_file(table.inodes_in_ram(), space) {
             Err(Errno::NOSPC) => return Ok(None),
@@ -372,6 +368,17 @@ impl Fs {
         table.dir_changed(parent);
         self.mover.directory_waits(ino);
         Ok(Some(ino))
+    }
+
+    /// Whether a directory may wait in RAM under this name.
+    fn takes_new_directory(&self, table: &mut Namespace, into: Ino, name: &OsStr) -> Result<bool> {
+        if self.write_through.matches(&table.path(into, name)) {
+            return Ok(false);
+        }
+        let Some(dir) = table.made_dir(into)? else { return Ok(true) };
+        let special = dir.default_acl || dir.apart || dir.inherits || dir.synchronous;
+        // Only BACKING knows how many directories another may have in it.
+        Ok(!special && dir.gid.is_none() && table.attr_of(into)?.nlink < LINKS_IN_RAM)
     }
 
     /// Creates a symbolic link.
@@ -450,7 +457,7 @@ impl Fs {
         loop {
             let mut table = self.table();
             table.make_directory(ino)?;
-            let dir = table.dir(parent)?;
+            let dir = table.made_dir(parent)?;
             if table.in_ram(parent, name).is_some() || table.in_backing(parent, name)?.is_some() {
                 return Err(Errno::EXIST);
             }
@@ -470,14 +477,14 @@ impl Fs {
                     return self.link_in_backing(&mut table, at, ino, (parent, name));
                 }
                 _ if node.names.is_empty() => return Err(Errno::NOENT),
-                _ if node.names.len() >= LINKS || dir.apart => {
+                _ if node.names.len() >= LINKS || dir.is_some_and(|dir| dir.decides()) => {
                     drop(table);
                     self.mover.settle_now(&[ino])?;
                     continue;
                 }
                 _ => {
                     self.backing.refuse_if_read_only()?;
-                    dir.permits(false)?;
+                    table.permits(parent, false)?;
                     self.reserve_name(&table, (parent, name))?;
                     table.name_delayed(ino, (parent, name))?;
                     if let Some(file) = table.delayed_file(ino) {
@@ -643,8 +650,13 @@ impl Fs {
                 }
                 return done;
             }
+            if let Some(ino) = table.new_directory(from.0, from.1)
+                && self.rename_new_directory(&mut table, at, ino, from, to, flags)?
+            {
+                return Ok(());
+            }
             let (source, target) = (table.in_ram(from.0, from.1), table.in_ram(to.0, to.1));
-            let apart = source.is_some() && table.made_dir(to.0)?.is_some_and(|dir| dir.apart);
+            let apart = source.is_some() && table.made_dir(to.0)?.is_some_and(|dir| dir.decides());
             let mut first = Vec::new();
             if flags.intersects(RenameFlags::EXCHANGE | RenameFlags::WHITEOUT) {
                 first.extend(source.iter().chain(&target).map(|in_ram| in_ram.ino));
@@ -667,6 +679,49 @@ impl Fs {
             drop(table);
             self.mover.settle_now(&first)?;
         }
+    }
+
+    /// Renames a directory that waits in RAM, where it stays with all that is in it. `false`:
+    /// BACKING has to rename it.
+    fn rename_new_directory(
+        &self,
+        table: &mut Namespace,
+        at: At,
+        ino: Ino,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<bool> {
+        let no_replace = flags == RenameFlags::NOREPLACE;
+        if !(flags.is_empty() || no_replace) || !self.takes_new_directory(table, to.0, to.1)? {
+            return Ok(false);
+        }
+        let replaced = table.new_directory(to.0, to.1);
+        let is_taken = replaced.is_some()
+            || table.in_ram(to.0, to.1).is_some()
+            || table.in_backing(to.0, to.1)?.is_some();
+        match replaced {
+            _ if is_taken && no_replace => return Err(Errno::EXIST),
+            Some(replaced) if replaced == ino => return Ok(true),
+            Some(replaced) if table.has_names_in_ram(replaced) => return Err(Errno::NOTEMPTY),
+            None if is_taken => return Ok(false),
+            _ => {}
+        }
+        self.backing.refuse_if_read_only()?;
+        table.permits(from.0, true)?;
+        table.permits(to.0, replaced.is_some())?;
+        if self.reservation.take_exactly(table.space_for_directory(to.1)).is_err() {
+            return Ok(false);
+        }
+        if let Some(replaced) = replaced {
+            self.rmdir_in_ram(table, to.0, replaced)?;
+        }
+        self.decider.emit_rename(at, None, table.writes(from), table.writes(to));
+        table.move_new_directory(ino, (to.0, &Name::from(to.1)));
+        table.dir_changed(from.0);
+        table.dir_changed(to.0);
+        self.store.touch(ino)?;
+        Ok(true)
     }
 
     fn rename_in_ram(

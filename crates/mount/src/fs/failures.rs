@@ -193,16 +193,20 @@ impl Failing {
         self.0.get(&ino).map(|error| error.errno)
     }
 
-    /// Current failures, with the paths of their files.
-    pub(crate) fn now(&mut self, table: &Table) -> Vec<Failure> {
+    /// Current failures, with the paths of their files, and how many are those of directories.
+    pub(crate) fn now(&mut self, table: &Table) -> (Vec<Failure>, u64) {
         self.prune(table);
+        let of_directory = |error: &&WriteBackError| {
+            matches!(error.step, Step::MakeDirectory | Step::SyncDirectory)
+        };
+        let directories = self.0.values().filter(of_directory).count() as u64;
         let failure = |error: &WriteBackError| Failure {
             path: error.path.clone(),
             step: error.step.to_string(),
             errno: error.errno.raw_os_error(),
             error: error.errno.to_string(),
         };
-        self.0.values().map(failure).collect()
+        (self.0.values().map(failure).collect(), directories)
     }
 
     /// A file that has gone since, or reached flash, fails no longer.

@@ -210,8 +210,8 @@ impl Mover {
         self.names.lock()
     }
 
-    /// Current failures, with the paths of their files.
-    pub(crate) fn failures(&self, table: &Table) -> Vec<Failure> {
+    /// Current failures, with the paths of their files, and how many are those of directories.
+    pub(crate) fn failures(&self, table: &Table) -> (Vec<Failure>, u64) {
         self.failing.lock().now(table)
     }
 
@@ -386,6 +386,9 @@ impl Mover {
         {
             failed.extend(delayed.iter().map(|job| (job.ino, Failed { step: Step::Epoch, errno })));
         }
+        // Where one sync makes all earlier names durable, it follows the last batch: each commit
+        // writes blocks of directories and inodes that the next one changes again.
+        let mut waiting_for_sync = Vec::new();
         for jobs in jobs.chunks(BATCH) {
             let mut batch = Batch::default();
             let mut again = jobs.to_vec();
@@ -436,15 +439,20 @@ impl Mover {
                     batch.failed.push((job.ino, CHANGED));
                 }
             }
-            match self.backing.volume.is_ordered() {
-                true => self.sync_placed(&mut batch),
-                false => self.sync_directories(&mut batch),
+            if self.backing.volume.one_sync_covers_earlier() {
+                let last = batch.placed.last().map(|placed| placed.file.clone());
+                for placed in std::mem::take(&mut batch.placed) {
+                    // The others are closed: only the last one is synced.
+                    let file = last.clone().unwrap_or(placed.file);
+                    waiting_for_sync.push(Placed { file, ..placed });
+                }
+            } else if self.backing.volume.is_ordered() {
+                self.sync_placed(&batch.placed, &mut batch.failed);
+            } else {
+                self.sync_directories(&mut batch);
             }
-            let mut table = self.table();
-            for placed in batch.placed {
-                table.release(placed.job.ino, placed.file_state);
-                table.drop_unused(placed.job.ino);
-            }
+            self.release_placed(batch.placed);
+            let table = &mut self.table();
             let committed =
                 self.backing.committed_after().and_then(|after| Instant::now().checked_sub(after));
             if let Some(committed) = committed {
@@ -453,8 +461,18 @@ impl Mover {
             tried.extend(batch.tried);
             failed.extend(batch.failed);
         }
+        self.sync_placed(&waiting_for_sync, &mut failed);
+        self.release_placed(waiting_for_sync);
         let table = self.table();
         self.failing.lock().tried(&table, &tried, &failed)
+    }
+
+    fn release_placed(&self, all: Vec<Placed>) {
+        let mut table = self.table();
+        for placed in all {
+            table.release(placed.job.ino, placed.file_state);
+            table.drop_unused(placed.job.ino);
+        }
     }
 
     /// Writes back one file while its writers wait.
@@ -515,10 +533,9 @@ impl Mover {
         flushed
     }
 
-    /// Makes the files of a batch durable for which an application waits.
-    fn sync_placed(&self, batch: &mut Batch) {
-        let waited: Vec<&Placed> =
-            batch.placed.iter().filter(|placed| placed.job.durable).collect();
+    /// Makes the files durable for which an application waits.
+    fn sync_placed(&self, all: &[Placed], failed: &mut Vec<(Ino, Failed)>) {
+        let waited: Vec<&Placed> = all.iter().filter(|placed| placed.job.durable).collect();
         let Some(last) = waited.last() else { return };
         let last = self
             .backing
@@ -530,7 +547,7 @@ impl Mover {
             placed.file_state.set_synced(done);
             match done.step(Step::Sync) {
                 Ok(()) => self.table().names_last(placed.backing_ino),
-                Err(error) => batch.failed.push((placed.job.ino, error)),
+                Err(error) => failed.push((placed.job.ino, error)),
             }
         }
     }

@@ -301,7 +301,29 @@ impl Namespace {
         }
         let dir = Arc::new(dir);
         self.keep_open(ino, &dir);
+        if dir.of_overlay {
+            self.keep_below(ino);
+        }
         Ok(dir)
+    }
+
+    /// Lets no file in this directory be dropped, which an overlay uses: its kernel remembers the
+    /// names that it saw, and answers `ESTALE` for those that another program removed.
+    pub(crate) fn keep_below(&mut self, ino: Ino) {
+        let name = self.node(ino).and_then(|node| node.names.first());
+        let path = name.map(|(dir, name)| self.path(*dir, name)).unwrap_or_default();
+        if self.decider.keep_below(&path) {
+            tracing::info!("{path}/: an overlay writes there: no file in it is dropped");
+        }
+    }
+
+    /// Files in RAM with a name in or below this directory.
+    pub(crate) fn in_ram_below(&self, above: Ino) -> Vec<Ino> {
+        let is_below = |ino: &Ino| {
+            let names = self.node(*ino).map(|node| &node.names[..]).unwrap_or_default();
+            names.iter().any(|(dir, _)| self.names_between(above, *dir).is_some())
+        };
+        self.named_in_ram().iter().copied().filter(is_below).collect()
     }
 
     /// Opens an object of BACKING (file, directory, link …) with `O_PATH`, to change its

@@ -249,21 +249,36 @@ impl Table {
         self.name(ino, dir, name);
     }
 
+    /// Gives a directory in RAM another name.
+    pub(crate) fn move_new_directory(&mut self, ino: Ino, (dir, name): (Ino, &Name)) {
+        let Some((from, old)) = self.node(ino).and_then(|node| node.names.first()).cloned() else {
+            return;
+        };
+        self.remove_new_name(from, &old);
+        self.new_directories_in.entry(dir).or_default().insert(name.clone(), ino);
+        self.metadata.add(self.space_for_directory(name));
+        self.name(ino, dir, name);
+        self.unname(ino, from, &old);
+    }
+
     /// A directory is no longer in RAM alone. Its node keeps its name.
     pub(crate) fn remove_new_directory(&mut self, ino: Ino) {
         let Some((dir, name)) = self.node(ino).and_then(|node| node.names.first()).cloned() else {
             return;
         };
-        if !self.new_directories.remove(&ino) {
-            return;
+        if self.new_directories.remove(&ino) {
+            self.remove_new_name(dir, &name);
         }
+    }
+
+    fn remove_new_name(&mut self, dir: Ino, name: &Name) {
         if let Some(names) = self.new_directories_in.get_mut(&dir) {
-            names.remove(&name);
+            names.remove(name);
             if names.is_empty() {
                 self.new_directories_in.remove(&dir);
             }
         }
-        self.metadata.subtract(self.space_for_directory(&name));
+        self.metadata.subtract(self.space_for_directory(name));
     }
 
     /// BACKING has just made this directory. `was` and `is` are its attributes in RAM and there.

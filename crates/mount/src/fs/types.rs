@@ -1,5 +1,6 @@
 //! Arguments and results of the file system's operations.
 
+use flashsift_events::show;
 use flashsift_files::flusher::FlusherSettings;
 use flashsift_files::sift::live::{LiveCounts, LiveMode, SiftedBy};
 use rustix::fs::{FileType, Mode, OFlags, RawMode, Stat};
@@ -255,7 +256,10 @@ pub struct Status {
     pub schema: u32,
     /// Files that live in RAM.
     pub files_in_ram: u64,
-    /// RAM that the files take, bytes: their content, and a fixed number for each.
+    /// New directories that live in RAM.
+    #[serde(default)]
+    pub directories_in_ram: u64,
+    /// RAM that they take, bytes: the files' content, and a fixed number for each of both.
     pub ram_bytes: u64,
     /// Limit of `ram_bytes`.
     pub budget_bytes: u64,
@@ -285,10 +289,13 @@ pub struct Status {
     pub restarts: u64,
     /// The first of `failures`, in one line; empty where nothing fails.
     pub failing: String,
-    /// Files that could not be written back when it was last tried, and directories whose names
-    /// could not be made durable.
+    /// Files that could not be written back when it was last tried, new directories that could not
+    /// be made, and directories whose names could not be made durable.
     #[serde(default)]
     pub failing_files: u64,
+    /// The directories among them.
+    #[serde(default)]
+    pub failing_directories: u64,
     /// The first hundred of these failures.
     #[serde(default)]
     pub failures: Vec<Failure>,
@@ -308,6 +315,45 @@ pub struct Status {
     /// Data written since the mount began; `None` of a daemon that does not count it.
     #[serde(default)]
     pub writes: Option<Writes>,
+}
+
+impl Status {
+    /// The new directories in RAM, in words: `2 directories`; `None`: there is none.
+    pub fn counted_directories(&self) -> Option<String> {
+        directories(self.directories_in_ram)
+    }
+
+    /// How much is in RAM, in words: `2 files and 1 directory`. A file on flash with changes that
+    /// wait counts.
+    pub fn counted_in_ram(&self) -> String {
+        files_and_directories(self.files_in_ram + self.waiting_files, self.directories_in_ram)
+    }
+
+    /// How much lives in RAM alone, in words.
+    pub fn counted_new(&self) -> String {
+        files_and_directories(self.files_in_ram, self.directories_in_ram)
+    }
+
+    /// How much could not be written back, in words.
+    pub fn counted_failing(&self) -> String {
+        let files = self.failing_files.saturating_sub(self.failing_directories);
+        files_and_directories(files, self.failing_directories)
+    }
+}
+
+fn directories(count: u64) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 directory".to_owned()),
+        more => Some(format!("{} directories", show::count(more))),
+    }
+}
+
+/// `2 files and 1 directory`, without directories if there are none.
+fn files_and_directories(files: u64, of_directories: u64) -> String {
+    let directories = directories(of_directories);
+    let files = (files > 0 || directories.is_none()).then(|| show::counted(files, "file"));
+    files.into_iter().chain(directories).collect::<Vec<_>>().join(" and ")
 }
 
 /// The loss by a crash, of the files whose syncs are delayed.

@@ -5,7 +5,8 @@
 //! gets its name is therefore found whole or not at all after a power cut, although nothing was
 //! committed by then.
 
-use rustix::fs::{Mode, OFlags};
+use flashsift_host::mounts::Mount;
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, Result};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -50,6 +51,8 @@ pub(crate) struct Volume {
     committed: Duration,
     /// Whether new directories get the group of the one that they are in.
     passes_group: bool,
+    /// It is mounted with `dirsync`, which no remount changes: names are durable at once.
+    pub(crate) has_synchronous_names: bool,
     /// The options of an ext4, as the kernel shows them at the moment.
     options: Option<File>,
 }
@@ -75,7 +78,8 @@ impl Volume {
         }
         let unnamed = !matches!(kind, Kind::Ext4 { fast_commit: true } | Kind::Other);
         let unnamed = AtomicBool::new(unnamed);
-        Ok(Volume { kind, unnamed, committed, passes_group, options })
+        let has_synchronous_names = has_synchronous_names(dir)?;
+        Ok(Volume { kind, unnamed, committed, passes_group, has_synchronous_names, options })
     }
 
     /// Whether [`Volume::has_failed`] tells of every error that made the file system read-only and
@@ -194,6 +198,17 @@ fn wait_for_blocks(file: &File) -> Result<()> {
     };
     // SAFETY: FS_IOC_FIEMAP reads and writes this structure, which has space for no extent.
     unsafe { rustix::ioctl::ioctl(file, rustix::ioctl::Updater::<FIEMAP, Fiemap>::new(&mut map)) }
+}
+
+/// Whether the file system of this directory is mounted with `dirsync`. `statfs` does not tell.
+fn has_synchronous_names(dir: BorrowedFd<'_>) -> Result<bool> {
+    let about = rustix::fs::statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    let device = rustix::fs::makedev(about.stx_dev_major, about.stx_dev_minor);
+    // A mount without a place is not listed, another one of the file system may be.
+    let is_ours = |mount: &&Mount| mount.id == about.stx_mnt_id || mount.dev == device;
+    let all = flashsift_host::mounts::all().map_err(|error| super::types::errno(&error))?;
+    let mut ours = all.iter().filter(is_ours);
+    Ok(ours.any(|mount| mount.options.iter().any(|option| option == "dirsync")))
 }
 
 /// The properties of an ext4 with a journal, as the kernel shows them.

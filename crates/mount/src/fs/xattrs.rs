@@ -1,6 +1,7 @@
 //! Extended attributes, access control lists among them.
 
 use super::Fs;
+use super::backing::is_of_overlay;
 use super::beneath::{MARK, proc_path};
 use super::caller::{User, as_user, keeps_setgid};
 use super::copying::{XATTR_BYTES, xattr_names, xattr_value};
@@ -8,12 +9,13 @@ use super::mover::Job;
 use super::reservation::ATTRIBUTES_BYTES;
 use super::table::Node;
 use super::types::{Caller, Changes, Ino, ROOT};
-use rustix::fs::{Mode, XattrFlags};
+use rustix::fs::{FileType, Mode, XattrFlags};
 use rustix::io::{Errno, Result};
 use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -125,6 +127,13 @@ impl Fs {
     ) -> Result<()> {
         let user = User { uid: caller.uid, gid: caller.gid };
         self.set_any_xattr(user, ino, name, value, flags)?;
+        if is_of_overlay(name.as_bytes()) && self.attr(ino)?.kind() == FileType::Directory {
+            let mut table = self.table();
+            table.keep_below(ino);
+            let held = table.in_ram_below(ino);
+            drop(table);
+            self.mover.settle_now(&held)?;
+        }
         if name == "system.posix_acl_access" {
             let attr = self.attr(ino)?;
             if attr.permissions().contains(Mode::SGID) && !keeps_setgid(caller, attr.gid) {

@@ -59,8 +59,10 @@ pub(super) fn full() -> Status {
         counts,
         ..SiftStatus::default()
     };
+    let (directories_in_ram, failing_directories) = (of(), of());
     Status {
         files_in_ram,
+        directories_in_ram,
         ram_bytes,
         budget_bytes,
         born,
@@ -70,6 +72,7 @@ pub(super) fn full() -> Status {
         settled_bytes,
         restarts,
         failing_files,
+        failing_directories,
         read_only: true,
         faults,
         sift: Some(sift),

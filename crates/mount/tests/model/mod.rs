@@ -187,11 +187,13 @@ fn open_fs(backing: &Path, store: &Path, delayed: bool) -> Fs {
     std::fs::create_dir(store).unwrap();
     let dir = OwnedFd::from(std::fs::File::open(backing).unwrap());
     const HOUR_US: u64 = 3_600_000_000;
-    let config = match delayed {
-        true => Config { delayed: vec![("*".to_owned(), HOUR_US)], ..Config::default() },
-        false => Config { lose_at_most_us: 0, ..Config::default() },
-    };
-    Fs::new(dir, Store::in_dir(store).unwrap(), config).unwrap()
+    let store = Store::in_dir(store).unwrap();
+    if delayed {
+        let delayed = vec![("*".to_owned(), HOUR_US)];
+        return Fs::new(dir, store, Config { delayed, ..Config::default() }).unwrap();
+    }
+    // New directories wait in RAM as well.
+    Fs::as_on_ext4(dir, store, Config { lose_at_most_us: 0, ..Config::default() }).unwrap()
 }
 
 impl Both {

@@ -210,11 +210,7 @@ fn details(row: &Row, has_colour: bool) -> Vec<Line<'static>> {
     };
     let plain = Style::default();
     let (used, budget) = (size::bytes(status.ram_bytes), size::bytes(status.budget_bytes));
-    line(
-        "in RAM",
-        format!("{}, {used} of {budget}", size::counted(status.files_in_ram, "file")),
-        plain,
-    );
+    line("in RAM", format!("{}, {used} of {budget}", status.counted_new()), plain);
     if let Some(saved) = status.writes.as_ref().and_then(|writes| writes.saved_bytes) {
         let sign = if saved < 0 { "−" } else { "" };
         let bytes = size::bytes(saved.unsigned_abs());
@@ -268,7 +264,7 @@ fn failures(status: &Status, has_colour: bool) -> Vec<Line<'static>> {
     if status.failing_files == 0 {
         return Vec::new();
     }
-    let count = size::counted(status.failing_files, "file");
+    let count = status.counted_failing();
     let head = format!("  {:<10}{count} cannot be written back", "FAILING");
     let first = Line::styled(head, alarm(Color::Red, has_colour));
     let each = status.failures.iter().take(3).map(|failure| {

@@ -58,8 +58,14 @@ impl Decider {
     /// # Errors
     ///
     /// It cannot be built, and nothing has changed.
-    pub(crate) fn choose(&self, chosen: LiveSifter) -> Result<(), SetupError> {
+    pub(crate) fn choose(&self, mut chosen: LiveSifter) -> Result<(), SetupError> {
+        chosen.droppable = chosen.droppable.but_for(self.kept.clone());
         self.with_stream(|known, now| known.call(|sift| sift.choose(now, chosen)))
+    }
+
+    /// Drops no file in this directory from now on. Returns whether it is new.
+    pub(crate) fn keep_below(&self, directory: &str) -> bool {
+        self.kept.add(directory)
     }
 
     /// Sets what the sifter does from now on. `false`: there is none.

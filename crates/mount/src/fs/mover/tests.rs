@@ -87,6 +87,32 @@ fn a_forgotten_file_leaves_the_table_after_its_write_back() {
     bed.fs.check();
 }
 
+/// The sync of a directory with many files in RAM had a commit for each batch of them, which wrote
+/// blocks of the directory and of inodes again that the one before had.
+// Promises: Mount 3.
+#[test]
+fn one_sync_is_enough_for_many_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["backing", "store"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let backing = std::fs::File::open(folder.path().join("backing")).unwrap();
+    let store = Store::in_dir(&folder.path().join("store")).unwrap();
+    let fs = Fs::as_on_ext4(backing.into(), store, Config::default()).unwrap();
+    let bed = Bed { fs, folder };
+    for file in 0..2 * super::BATCH + 10 {
+        let (_, open) = bed.create(&file.to_string(), b"content");
+        bed.fs.release(0, open);
+    }
+    bed.fs.fsync_dir(1, ROOT).unwrap();
+    let status = bed.fs.status();
+    assert_eq!((status.files_in_ram, status.settled), (0, 2 * super::BATCH as u64 + 10));
+    // That of the last file, and that of the directory.
+    assert_eq!(status.writes.unwrap().sync_flushes, 2);
+    assert!(!bed.fs.table().has_new_names(), "all are durable");
+    bed.fs.check();
+}
+
 /// A file that is too large for RAM takes none there, and is used as before: it has no name in
 /// BACKING, so its deletion leaves nothing. Its write-back is no second copy.
 // Promises: Mount 29.
