@@ -174,9 +174,8 @@ fn a_synchronous_backing_makes_files_write_through() {
 // Promises: Mount 10, Mount 86.
 #[test]
 fn names_that_have_to_be_durable_at_once_do_not_wait() {
-    let test = "names_that_have_to_be_durable_at_once_do_not_wait";
     for option in ["dirsync", ""] {
-        let Some(ext4) = Ext4::made(test, &[], option) else { return };
+        let Some(ext4) = Ext4::made(&[], option) else { return };
         fs::create_dir(ext4.backing().join("at once")).unwrap();
         if option.is_empty() {
             chattr("+D", &ext4.backing().join("at once"));

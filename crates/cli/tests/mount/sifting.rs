@@ -126,10 +126,9 @@ fn until_announced(mounted: &Mounted, watch: &OwnedFd, all: &BTreeSet<String>) -
 // Promises: Mount 87.
 #[test]
 fn files_of_an_overlay_are_not_dropped() {
-    let test = "files_of_an_overlay_are_not_dropped";
     // Files that are dropped meanwhile: more would be refused in the end.
     const OTHERS: usize = MANY * 2 / 3;
-    let Some(ext4) = Ext4::new(test) else { return };
+    let Some(ext4) = Ext4::new() else { return };
     let earlier = ext4.backing().join("cache/earlier");
     fs::create_dir_all(&earlier).unwrap();
     let none = rustix::fs::XattrFlags::empty();
@@ -151,15 +150,11 @@ fn files_of_an_overlay_are_not_dropped() {
             upper.display(),
             mounted.at("cache/work").display()
         );
-        let done = Command::new("mount")
-            .args(["-t", "overlay", "overlay", "-o", &options])
-            .arg(&seen)
-            .output()
-            .unwrap();
-        if !done.status.success() {
-            println!("SKIPPED: {test}: {}", text(done.stderr));
-            return;
-        }
+        let overlay = ["-t", "overlay", "-o", &options];
+        let overlay = match flashsift_testbed::Mounted::new(&overlay, "overlay", &seen) {
+            Ok(overlay) => overlay,
+            Err(why) => return flashsift_testbed::skip(why),
+        };
         let name = |n: usize| format!("{round} {n}");
         for n in 0..MANY {
             create(&seen.join(name(n)), &content(&name(n)));
@@ -176,8 +171,7 @@ fn files_of_an_overlay_are_not_dropped() {
         assert_eq!(fs::read(seen.join(format!("inside {round}/file"))).unwrap(), b"inside");
         assert_eq!(fs::read(seen.join("before")).unwrap(), b"before");
         assert_eq!(fs::read(seen.join("old")).unwrap(), b"old");
-        let done = Command::new("umount").arg(&seen).status().unwrap();
-        assert!(done.success());
+        overlay.unmount().unwrap();
     }
     // An overlay that was used before this mount.
     for n in 0..MANY {
