@@ -616,6 +616,7 @@ fn var_log_is_a_mount_from_boot_on() {
             mount --bind /flash/log /var/log
             printf '[Journal]\nForwardToSyslog=yes\n' > /etc/systemd/journald.conf.d/syslog.conf
             ln -sf /lib/systemd/system/rsyslog.service /etc/systemd/system/syslog.service
+            echo 'server {{ listen 80; return 200 yes; }}' > /etc/nginx/conf.d/probe.conf
             echo 0123456789abcdef0123456789abcdef > /etc/machine-id
             {FLASHSIFT} mount --enable --system /var/log --lose-at-most 1h
             cat > /etc/systemd/system/logs.service << 'END'
@@ -632,6 +633,7 @@ END
     let script = |at_end: &str| {
         format!(
             "set -eu
+            trap 'echo \"failed: $BASH_COMMAND\"' ERR
             grep ' /var/log fuse.flashsift ' /proc/mounts
             journals=(/var/log/journal/*/system.journal)
             [ -e ${{journals[0]}} ]
@@ -652,6 +654,7 @@ END
             echo \"boot $boot\" | systemd-cat -t synced
             journalctl --sync
             echo \"boot $boot\" >> /var/log/app
+            systemctl is-active rsyslog nginx || systemctl status --no-pager rsyslog nginx
             exec 3<> /dev/tcp/127.0.0.1/80
             printf \"GET /boot-$boot HTTP/1.0\r\n\r\n\" >&3
             cat <&3 > /dev/null
