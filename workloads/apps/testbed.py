@@ -188,23 +188,42 @@ def file_system(path, size_bytes, point, kind="ext4", options="noatime", make=No
 
 
 @contextlib.contextmanager
-def memory_group(limit_bytes):
-    """A cgroup whose processes share this much memory with their page cache. Gives its folder."""
-    old = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists()
-    root = Path("/sys/fs/cgroup/memory" if old else "/sys/fs/cgroup")
-    if not old:
-        (root / "cgroup.subtree_control").write_text("+memory")
+def _group(controller):
+    """A cgroup, below this controller's root if it has one. Gives that root and the folder."""
+    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    root = Path("/sys/fs/cgroup" if unified else f"/sys/fs/cgroup/{controller}")
     group = root / f"flashsift-{os.getpid()}"
     group.mkdir()
     try:
-        (group / ("memory.limit_in_bytes" if old else "memory.max")).write_text(str(limit_bytes))
-        yield group
+        yield unified, root, group
     finally:
         for _ in range(40):
             with contextlib.suppress(OSError):
                 group.rmdir()
                 break
             time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def memory_group(limit_bytes):
+    """A cgroup whose processes share this much memory with their page cache. Gives its folder."""
+    with _group("memory") as (unified, root, group):
+        if unified:
+            (root / "cgroup.subtree_control").write_text("+memory")
+        (group / ("memory.max" if unified else "memory.limit_in_bytes")).write_text(str(limit_bytes))
+        yield group
+
+
+@contextlib.contextmanager
+def counted_group():
+    """A cgroup whose processor time is counted. Gives its folder, and a function: its seconds."""
+    with _group("cpuacct") as (unified, _, group):
+        def seconds():
+            if unified:
+                return int((group / "cpu.stat").read_text().split()[1]) / 1e6
+            return int((group / "cpuacct.usage").read_text()) / 1e9
+
+        yield group, seconds
 
 
 def join(group):

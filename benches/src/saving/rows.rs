@@ -324,6 +324,22 @@ pub(super) const ROWS: &[Row] = &[
         ..DELAYED
     },
     Row {
+        name: "delayed-records",
+        what: "100 bytes in each of 20 pages a second, at random, of a file of 16 MiB that was there \
+               before, synced every 5 s in 2 minutes, `delayed:60s`",
+        prepare: |dir| Ok(fs::write(dir.join("pages"), content(1, PAGES as usize * PAGE))?),
+        perform: records,
+        ..DELAYED
+    },
+    Row {
+        name: "delayed-records-5s",
+        what: "the same with `delayed:5s`",
+        options: "--delay-sync *=5s",
+        prepare: |dir| Ok(fs::write(dir.join("pages"), content(1, PAGES as usize * PAGE))?),
+        perform: records,
+        ..DELAYED
+    },
+    Row {
         name: "delayed-browser",
         what: "Chromium with profile and cache, four people in 30 minutes, `delayed:5m`",
         required: 0.42,
@@ -691,11 +707,21 @@ fn saved(stage: &Stage) -> anyhow::Result<()> {
 }
 
 /// A file in which a program changes pages.
+const PAGE: usize = 4096;
+const PAGES: u32 = 4096;
+
 fn pages(stage: &Stage) -> anyhow::Result<()> {
-    const PAGE: usize = 4096;
-    const PAGES: u32 = 4096;
     let file = File::create(stage.dir.join("pages"))?;
     file.set_len(u64::from(PAGES) * PAGE as u64)?;
+    changes(&file, PAGE)
+}
+
+fn records(stage: &Stage) -> anyhow::Result<()> {
+    changes(&File::options().write(true).open(stage.dir.join("pages"))?, 100)
+}
+
+/// Changes so many bytes of 20 pages a second.
+fn changes(file: &File, bytes: usize) -> anyhow::Result<()> {
     let (clock, mut random) = (Clock::start(), 1_u32);
     for second in 1..=120 {
         for _ in 0..20 {
@@ -703,7 +729,9 @@ fn pages(stage: &Stage) -> anyhow::Result<()> {
             random ^= random << 13;
             random ^= random >> 17;
             random ^= random << 5;
-            file.write_all_at(&content(random, PAGE), u64::from(random % PAGES) * PAGE as u64)?;
+            let within = random as usize / PAGES as usize % (PAGE - bytes + 1);
+            let at = (random % PAGES) as usize * PAGE + within;
+            file.write_all_at(&content(random, bytes), at as u64)?;
         }
         if second % 5 == 0 {
             file.sync_data()?;

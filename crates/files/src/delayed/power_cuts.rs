@@ -13,8 +13,8 @@ use super::{
     changes::Changes,
     plan::{DeferredPages, EpochFile, EpochPlan, EpochStep, KnownFile, Log, Standing},
     record::{
-        Attributes, EntryHead, FileChange, FileRef, InPlace, InodeId, Loss, Path, Record, Recovery,
-        Removal, recovery,
+        Attributes, EntryHead, FileChange, FileRef, HeldPages, InPlace, InodeId, Loss, PIECE_BYTES,
+        Path, Pieces, Record, Recovery, Removal, recovery,
     },
 };
 use flashsift_events::{page::PAGE_BYTES, structure::Extents};
@@ -23,7 +23,6 @@ use rand_pcg::Pcg64Mcg;
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
-    ops::Range,
 };
 
 /// A file is a sequence of cells, four a page. A cell of the log is filled with its value.
@@ -33,7 +32,7 @@ const SECTOR_BYTES: usize = 512;
 const PATHS: u8 = 6;
 const LARGEST_CELLS: u64 = 5 * CELLS as u64;
 /// The log begins anew that early, bytes: every few epochs.
-const LOG_BYTES: u64 = 16 * PAGE_BYTES;
+const LOG_BYTES: u64 = 8 * PAGE_BYTES;
 
 type Ino = u64;
 type PageCells = [u8; CELLS];
@@ -93,11 +92,13 @@ pub enum Fault {
     OldPaths,
     /// Recovery takes a new file for the deleted one whose number it has.
     NumbersReused,
+    /// An entry holds only what differs from the page in place, and not what older entries hold.
+    PiecesForgotten,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::NoCommit,
         Self::HeadBeforeCommit,
         Self::NoFlushLog,
@@ -124,6 +125,7 @@ impl Fault {
         Self::CutOverlooked,
         Self::OldPaths,
         Self::NumbersReused,
+        Self::PiecesForgotten,
     ];
 }
 
@@ -237,18 +239,25 @@ impl Disk {
         })
     }
 
-    /// A page of the log, as cells.
-    fn logged(&self, at: u64) -> PageCells {
-        let cell = |cell: usize| self.log.get(at as usize + cell * CELL_BYTES as usize).copied();
-        std::array::from_fn(|number| cell(number).unwrap_or(0))
-    }
-
     /// Writes pages of the log to their place, with zeros behind the end of the file.
-    fn write_pages(&mut self, all: &mut Vec<Request>, ino: Ino, runs: &[(Range<u64>, u64)]) {
+    fn write_pages<'a>(
+        &mut self,
+        all: &mut Vec<Request>,
+        ino: Ino,
+        runs: impl IntoIterator<Item = &'a HeldPages>,
+    ) {
         let size = self.inodes[&ino].cells;
-        for (run, at) in runs {
-            for page in run.clone() {
-                let mut cells = self.logged(at + (page - run.start) * PAGE_BYTES);
+        for held in runs {
+            let mut pages: BTreeMap<u64, PageCells> = BTreeMap::new();
+            for (range, at) in held.parts() {
+                for piece in (range.start..range.end).step_by(PIECE_BYTES as usize) {
+                    let (page, cell) = (piece / PAGE_BYTES, piece % PAGE_BYTES / CELL_BYTES);
+                    let cells = pages.entry(page).or_insert_with(|| self.in_place(ino, page));
+                    let at = (at + piece - range.start) as usize;
+                    cells[cell as usize] = self.log.get(at).copied().unwrap_or(0);
+                }
+            }
+            for (page, mut cells) in pages {
                 let left = size.saturating_sub(page * CELLS as u64);
                 cells[left.min(CELLS as u64) as usize..].fill(0);
                 if left > 0 {
@@ -256,6 +265,10 @@ impl Disk {
                 }
             }
         }
+    }
+
+    fn in_place(&self, ino: Ino, page: u64) -> PageCells {
+        self.inodes.get(&ino).and_then(|inode| inode.pages.get(&page)).copied().unwrap_or_default()
     }
 
     /// The requests by which a record is applied; the disk has their effect. `pages_at`: with the
@@ -280,9 +293,9 @@ impl Disk {
                 self.request(&mut all, Request::Resize(ino, cells));
             }
             if let Some(pages_at) = pages_at {
-                let of_file = |(of, ..): &(&FileChange, _, _)| of.file.id == change.file.id;
+                let of_file = |(of, _): &(&FileChange, _)| of.file.id == change.file.id;
                 let runs = record.runs(pages_at).filter(of_file);
-                let runs: Vec<_> = runs.map(|(_, run, at)| (run, at)).collect();
+                let runs: Vec<HeldPages> = runs.map(|(_, held)| held).collect();
                 self.write_pages(&mut all, ino, &runs);
             }
             self.request(&mut all, Request::Resize(ino, cells));
@@ -515,7 +528,9 @@ impl Group {
     fn write(&mut self, key: u64) {
         let at = self.random.random_range(0..LARGEST_CELLS);
         let len = self.random.random_range(1..=6).min(LARGEST_CELLS - at);
-        let value = self.random.random_range(1..=u8::MAX);
+        // At times what was there before.
+        let last = if self.random.random() { u8::MAX } else { 2 };
+        let value = self.random.random_range(1..=last);
         let Some(file) = self.files.get_mut(&key) else { return };
         file.changes.wrote(at * CELL_BYTES, len * CELL_BYTES);
         let end = (at + len) as usize;
@@ -563,7 +578,7 @@ impl Group {
                 file.names.insert(other);
             }
             18 | 19 => {
-                let (whole, fails) = (self.random.random(), self.random.random_range(0..10) == 0);
+                let (whole, fails) = (self.random.random(), self.random.random_range(0..5) == 0);
                 self.end_epoch(whole, fails);
             }
             _ => {}
@@ -663,6 +678,7 @@ impl Group {
                     key: *key,
                     base: base.map(|ino| self.base_of(ino)),
                     changes: file.changes.clone(),
+                    partial: base.map_or_else(BTreeMap::new, |ino| self.differences(*key, ino)),
                     attributes: Attributes::default(),
                     names: file.names.iter().filter(missing).map(|name| path(*name)).collect(),
                 }
@@ -675,6 +691,9 @@ impl Group {
             _ => None,
         };
         let removals: Vec<Removal> = self.disk.names.iter().filter_map(gone).collect();
+        if fault == Some(Fault::PiecesForgotten) {
+            self.log.forget_held();
+        }
         let next_hidden = &mut self.next_hidden;
         let mut plan = self.log.plan(&files, removals, false, || {
             *next_hidden += 1;
@@ -737,16 +756,30 @@ impl Group {
             let file = self.files.iter().find(|(_, file)| file.base == Some(ino));
             if let Some((key, _)) = file.filter(|_| self.fault == Some(Fault::CheckpointFromRam)) {
                 let key = *key;
-                for page in run.pages.clone() {
+                for page in run.held.pages.clone() {
                     let cells = self.page(key, page);
                     self.send(Request::Data(ino, page, cells));
                 }
                 continue;
             }
             let mut all = Vec::new();
-            self.disk.write_pages(&mut all, ino, &[(run.pages.clone(), run.at)]);
+            self.disk.write_pages(&mut all, ino, [&run.held]);
             self.requests.extend(all);
         }
+    }
+
+    /// The pieces in which its pages differ from those in place, where the page cache has them.
+    fn differences(&self, key: u64, ino: Ino) -> BTreeMap<u64, Pieces> {
+        let differ = |page: u64| {
+            let bytes = |cells: PageCells| cells.map(|cell| [cell; CELL_BYTES as usize]).concat();
+            let new = bytes(self.page(key, page));
+            (page, Pieces::that_differ(&new, &bytes(self.disk.in_place(ino, page))))
+        };
+        let changes = &self.files[&key].changes;
+        let pages = changes.pages().parts(0..changes.below() / PAGE_BYTES).flatten();
+        // Some pages are not in the page cache.
+        let is_cached = |page: &u64| !(page + self.next_hidden).is_multiple_of(4);
+        pages.filter(is_cached).map(differ).collect()
     }
 
     /// A file as the preparation of an epoch has to know it.
@@ -770,9 +803,10 @@ impl Group {
     fn entry(&mut self, plan: &EpochPlan, late: Vec<u64>, fails: bool) {
         let epoch = self.expected.len() - 1;
         let mut head = Some(EntryHead::new(plan.numbers, &plan.record));
+        let mut held_bytes = Vec::new();
         let mut created: BTreeMap<u64, Ino> = BTreeMap::new();
         let commit: &[EpochStep] = if fails { &[] } else { &plan.commit };
-        for step in plan.capture.iter().chain(commit) {
+        for step in &plan.capture {
             if self.fault == Some(Fault::WritersGoOn) && matches!(step, EpochStep::Append { .. }) {
                 for key in &late {
                     self.write(*key);
@@ -805,20 +839,25 @@ impl Group {
                         self.send(Request::Data(ino, page, cells));
                     }
                 }
-                EpochStep::Append { file, pages, at } => {
-                    for page in pages.clone() {
-                        let cells = self.page(*file, page);
-                        let bytes: Box<[u8]> = cells
-                            .iter()
-                            .flat_map(|cell| vec![*cell; CELL_BYTES as usize])
-                            .collect();
-                        if let Some(head) = &mut head {
-                            head.add(&bytes);
-                        }
-                        let at = at / PAGE_BYTES + page - pages.start;
-                        self.send(Request::LogPage(at, bytes));
-                    }
+                EpochStep::Append { file, held } => {
+                    let cells = &self.files[file].cells;
+                    let cell = |at| cells.get((at / CELL_BYTES) as usize).copied().unwrap_or(0);
+                    let bytes = held.parts().flat_map(|(range, _)| range).map(cell);
+                    held_bytes.extend(bytes);
                 }
+                EpochStep::Commit | EpochStep::Head | EpochStep::FlushLog => {}
+            }
+        }
+        if let Some(head) = &mut head {
+            let rest = head.add(&held_bytes).chunks(PAGE_BYTES as usize);
+            for (page, bytes) in (plan.rest_at / PAGE_BYTES..).zip(rest) {
+                let mut bytes = bytes.to_vec();
+                bytes.resize(PAGE_BYTES as usize, 0);
+                self.send(Request::LogPage(page, bytes.into()));
+            }
+        }
+        for step in commit {
+            match step {
                 EpochStep::Commit => self.send(Request::Commit),
                 EpochStep::Head => {
                     if self.fault == Some(Fault::ApplyBeforeHead) {
@@ -837,6 +876,7 @@ impl Group {
                     }
                     self.send(Request::Durable(epoch));
                 }
+                _ => unreachable!("no step of a commit"),
             }
         }
         if fails {
@@ -893,8 +933,15 @@ fn lose(disk: &mut Disk, requests: &[Request], random: &mut Pcg64Mcg) {
                 }
                 disk.perform(&Request::LogPage(*page, torn));
             }
-            _ if random.random_range(0..8) < of_eight => disk.perform(request),
-            _ => {}
+            _ if random.random_range(0..8) >= of_eight => {}
+            // Of a page that was under way, any part may be new.
+            Request::Data(ino, page, cells) if random.random_range(0..4) == 0 => {
+                let old = disk.in_place(*ino, *page);
+                let torn = |cell| if random.random() { cells[cell] } else { old[cell] };
+                let torn = std::array::from_fn(torn);
+                disk.perform(&Request::Data(*ino, *page, torn));
+            }
+            _ => disk.perform(request),
         }
     }
 }
@@ -1011,7 +1058,7 @@ mod tests {
     #[test]
     fn every_planted_fault_is_found() {
         for fault in Fault::ALL {
-            let is_found = (0..3000).any(|seed| history(seed, 20, Some(fault)).is_err());
+            let is_found = (0..10_000).any(|seed| history(seed, 20, Some(fault)).is_err());
             assert!(is_found, "{fault:?} was not found");
         }
     }

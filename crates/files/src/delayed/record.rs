@@ -1,10 +1,13 @@
 //! The log: one entry an epoch, each with a record of its changes and the pages that it overwrites.
 //!
-//! An entry begins at a page: a head, the record, zeros up to the next page, then the pages in the
-//! order in which the record names them. Its checksum covers all of it, so that one flush makes an
-//! entry durable. Entries follow one another from the beginning of the file. The first one after
-//! the beginning was reused names its own epoch as the first; those after it name the same one. So
-//! what is left of older entries is not taken for newer ones.
+//! An entry begins at a page: a head, the record, the pages in the order in which the record names
+//! them, and zeros up to the next one. Of a page that differs in part from what flash has in its
+//! place, the entry holds the pieces alone that differ, or that older entries hold of it: so the
+//! newest entry with a page tells all of it, whatever a power cut left of it in its place. The
+//! checksum covers all of an entry, so that one flush makes it durable. Entries follow one another
+//! from the beginning of the file. The first one after the beginning was reused names its own epoch
+//! as the first; those after it name the same one. So what is left of older entries is not taken
+//! for newer ones.
 //!
 //! A power cut leaves at most the last entry torn, since each is flushed before the next one
 //! begins. A whole entry behind one that is not whole shows that flash lost bytes since
@@ -15,13 +18,85 @@ use flashsift_events::{page::PAGE_BYTES, structure::Extents};
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, ops::Range};
 
-const MAGIC: &[u8; 8] = b"fsepoch2";
+const MAGIC: &[u8; 8] = b"fsepoch3";
 /// Bytes of an entry before its record.
 const HEAD_BYTES: u64 = 8 + 4 * 8 + 32;
 /// Bytes of the checksum behind a record.
 const SEAL_BYTES: usize = 8;
 /// Records are not larger than this, bytes: what is longer is no record.
 const RECORD_BYTES: u64 = 1 << 28;
+/// Neither are the pages of an entry.
+const LARGEST_BYTES: u64 = 1 << 40;
+
+/// Bytes of a piece of a page.
+pub const PIECE_BYTES: u64 = PAGE_BYTES / u64::BITS as u64;
+
+/// Some of the 64 pieces of a page: a bit for each, the lowest for the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces(pub u64);
+
+impl Pieces {
+    /// The page as a whole.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// Returns the pieces in which two pages differ.
+    pub fn that_differ(one: &[u8], other: &[u8]) -> Self {
+        let pieces = one.chunks(PIECE_BYTES as usize).zip(other.chunks(PIECE_BYTES as usize));
+        Self(pieces.rev().fold(0, |bits, (one, other)| bits << 1 | u64::from(one != other)))
+    }
+
+    /// Returns the number of their bytes.
+    pub fn bytes(self) -> u64 {
+        u64::from(self.0.count_ones()) * PIECE_BYTES
+    }
+
+    /// Returns their ranges of bytes within the page.
+    fn ranges(self) -> impl Iterator<Item = Range<u64>> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let rest = self.0.checked_shr(at).filter(|rest| *rest != 0)?;
+            let start = at + rest.trailing_zeros();
+            at = start + (self.0 >> start).trailing_ones();
+            Some(u64::from(start) * PIECE_BYTES..u64::from(at) * PIECE_BYTES)
+        })
+    }
+}
+
+/// Pages of a file that the log holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldPages {
+    /// The pages; a single one unless they are held as a whole.
+    pub pages: Range<u64>,
+    /// The pieces of each.
+    pub pieces: Pieces,
+    /// Offset of the first piece in the log, bytes.
+    pub at: u64,
+}
+
+impl HeldPages {
+    /// Returns the bytes that the log holds.
+    pub fn bytes(&self) -> u64 {
+        (self.pages.end - self.pages.start) * self.pieces.bytes()
+    }
+
+    /// Returns the pages one by one, each with its pieces and their offset in the log, bytes.
+    pub(super) fn each(&self) -> impl Iterator<Item = (u64, (Pieces, u64))> {
+        let (start, pieces, at) = (self.pages.start, self.pieces, self.at);
+        self.pages.clone().map(move |page| (page, (pieces, at + (page - start) * pieces.bytes())))
+    }
+
+    /// Returns the ranges of the file, bytes, each with its offset in the log.
+    pub fn parts(&self) -> impl Iterator<Item = (Range<u64>, u64)> {
+        let (from, mut at) = (self.pages.start * PAGE_BYTES, self.at);
+        let whole = (self.pieces == Pieces::ALL).then(|| 0..self.bytes());
+        let pieces = if whole.is_some() { Pieces(0) } else { self.pieces };
+        whole.into_iter().chain(pieces.ranges()).map(move |range| {
+            let here = at;
+            at += range.end - range.start;
+            (from + range.start..from + range.end, here)
+        })
+    }
+}
 
 /// A path from BACKING on, without a slash at its beginning.
 pub type Path = Box<[u8]>;
@@ -70,6 +145,8 @@ pub struct FileChange {
     pub attributes: Option<Attributes>,
     /// The pages that the entry holds.
     pub pages: Extents,
+    /// Those of which it holds some pieces alone.
+    pub partial: BTreeMap<u64, Pieces>,
     /// Pages that are zeros in place, which later epochs may write there: a recovery zeroes them
     /// again.
     pub blank: Extents,
@@ -131,7 +208,10 @@ pub struct EntryNumbers {
 pub struct EntryHead {
     numbers: EntryNumbers,
     record: Vec<u8>,
-    pages: u64,
+    /// Bytes of its pages, before the zeros behind them.
+    held_bytes: u64,
+    /// Those that are in the last page of the record.
+    lead: Vec<u8>,
     digest: Sha256,
 }
 
@@ -179,8 +259,8 @@ pub struct LoggedPages {
     pub file: FileRef,
     /// Its attributes, which the writing of pages changes.
     pub attributes: Option<Attributes>,
-    /// Runs of pages, each with the offset of its first one in the log, bytes.
-    pub runs: Vec<(Range<u64>, u64)>,
+    /// Runs of pages.
+    pub runs: Vec<HeldPages>,
 }
 
 /// The work of a recovery: first the pages, then the entries, each in their order.
@@ -208,23 +288,20 @@ impl Record {
         self.changes.is_empty() && self.places.is_empty() && self.removals.is_empty()
     }
 
-    /// Returns the number of pages that its entry holds.
-    pub fn pages(&self) -> u64 {
-        self.changes.iter().map(|change| change.pages.covered()).sum()
+    /// Returns the bytes that its entry holds of pages.
+    pub fn held_bytes(&self) -> u64 {
+        self.runs(0).map(|(_, held)| held.bytes()).sum()
     }
 
-    /// Returns the parts of files that its entry holds, with their offsets in the log, bytes, if
-    /// the first page is at this one.
-    pub fn runs(&self, pages_at: u64) -> impl Iterator<Item = (&FileChange, Range<u64>, u64)> {
+    /// Returns the pages that its entry holds, if the first one is at this offset of the log.
+    pub fn runs(&self, pages_at: u64) -> impl Iterator<Item = (&FileChange, HeldPages)> {
         let mut at = pages_at;
-        self.changes
-            .iter()
-            .flat_map(|change| change.pages.iter().map(move |run| (change, run)))
-            .map(move |(change, run)| {
-                let here = at;
-                at += (run.end - run.start) * PAGE_BYTES;
-                (change, run, here)
-            })
+        let of_change = |change| FileChange::runs(change).map(move |run| (change, run));
+        self.changes.iter().flat_map(of_change).map(move |(change, (pages, pieces))| {
+            let held = HeldPages { pages, pieces, at };
+            at += held.bytes();
+            (change, held)
+        })
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -268,8 +345,9 @@ impl Record {
             put(&mut to, removal.ino);
             put_bytes(&mut to, &removal.path);
         }
-        if self.changes.iter().any(|change| !change.blank.is_empty()) {
-            self.changes.iter().for_each(|change| put_runs(&mut to, &change.blank));
+        for change in &self.changes {
+            put_runs(&mut to, &change.blank);
+            put_partial(&mut to, &change.partial);
         }
         to
     }
@@ -277,13 +355,14 @@ impl Record {
     /// The record of these bytes, which are as they were written.
     fn decode(mut bytes: &[u8]) -> Option<Self> {
         let mut record = Self::decode_from(&mut bytes)?;
-        if bytes.len() > SEAL_BYTES {
-            for change in &mut record.changes {
-                change.blank = take_runs(&mut bytes)?;
+        for change in &mut record.changes {
+            change.blank = take_runs(&mut bytes)?;
+            change.partial = take_partial(&mut bytes)?;
+            if !change.partial.keys().all(|page| change.pages.missing(*page..page + 1) == 0) {
+                return None;
             }
         }
-        // Earlier records have no seal.
-        matches!(bytes.len(), 0 | SEAL_BYTES).then_some(record)
+        (bytes.len() == SEAL_BYTES).then_some(record)
     }
 
     fn decode_from(from: &mut &[u8]) -> Option<Self> {
@@ -320,8 +399,9 @@ impl Record {
                 }
                 pages.insert(start..end);
             }
-            let (file, blank) = (FileRef { id, paths }, Extents::default());
-            record.changes.push(FileChange { file, cut, size, attributes, pages, blank });
+            let file = FileRef { id, paths };
+            let (partial, blank) = (BTreeMap::new(), Extents::default());
+            record.changes.push(FileChange { file, cut, size, attributes, pages, partial, blank });
         }
         for _ in 0..take(from)? {
             record.places.push(Placement { hidden: take(from)?, path: take_bytes(from)? });
@@ -330,6 +410,24 @@ impl Record {
             record.removals.push(Removal { ino: take(from)?, path: take_bytes(from)? });
         }
         Some(record)
+    }
+}
+
+impl FileChange {
+    /// Runs of pages with the pieces of each.
+    fn runs(&self) -> impl Iterator<Item = (Range<u64>, Pieces)> {
+        self.pages.iter().flat_map(|run| {
+            let (end, mut whole_from) = (run.end, run.start);
+            let mut runs = Vec::new();
+            for (page, pieces) in self.partial.range(run) {
+                runs.push((whole_from..*page, Pieces::ALL));
+                runs.push((*page..page + 1, *pieces));
+                whole_from = page + 1;
+            }
+            runs.push((whole_from..end, Pieces::ALL));
+            runs.retain(|(run, _)| !run.is_empty());
+            runs
+        })
     }
 }
 
@@ -354,6 +452,17 @@ fn put_runs(to: &mut Vec<u8>, runs: &Extents) {
         put_short(to, run.start - last);
         put_short(to, run.end - run.start);
         last = run.end;
+    }
+}
+
+/// Pages as gaps, with their pieces.
+fn put_partial(to: &mut Vec<u8>, partial: &BTreeMap<u64, Pieces>) {
+    put_short(to, partial.len() as u64);
+    let mut last = 0;
+    for (page, pieces) in partial {
+        put_short(to, page - last);
+        put(to, pieces.0);
+        last = *page;
     }
 }
 
@@ -391,6 +500,15 @@ fn take_runs(from: &mut &[u8]) -> Option<Extents> {
     Some(runs)
 }
 
+fn take_partial(from: &mut &[u8]) -> Option<BTreeMap<u64, Pieces>> {
+    let (mut partial, mut last) = (BTreeMap::new(), 0_u64);
+    for _ in 0..take_short(from)? {
+        last = last.checked_add(take_short(from)?)?;
+        partial.insert(last, Pieces(take(from)?));
+    }
+    Some(partial)
+}
+
 fn take_bytes(from: &mut &[u8]) -> Option<Path> {
     let len = usize::try_from(take(from)?).ok()?;
     let (bytes, rest) = from.split_at_checked(len)?;
@@ -398,9 +516,9 @@ fn take_bytes(from: &mut &[u8]) -> Option<Path> {
     Some(bytes.into())
 }
 
-fn digest_of(numbers: EntryNumbers, record: &[u8], pages: u64) -> Sha256 {
+fn digest_of(numbers: EntryNumbers, record: &[u8], held_bytes: u64) -> Sha256 {
     let mut digest = Sha256::new();
-    for word in [numbers.first, numbers.epoch, record.len() as u64, pages] {
+    for word in [numbers.first, numbers.epoch, record.len() as u64, held_bytes] {
         digest.update(word.to_le_bytes());
     }
     digest.update(record);
@@ -408,46 +526,57 @@ fn digest_of(numbers: EntryNumbers, record: &[u8], pages: u64) -> Sha256 {
 }
 
 /// The checksum of a record alone.
-fn seal(numbers: EntryNumbers, record: &[u8], pages: u64) -> u64 {
-    let digest = digest_of(numbers, record, pages).finalize();
+fn seal(numbers: EntryNumbers, record: &[u8], held_bytes: u64) -> u64 {
+    let digest = digest_of(numbers, record, held_bytes).finalize();
     digest.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
 impl EntryHead {
     /// Begins an entry.
     pub fn new(numbers: EntryNumbers, record: &Record) -> Self {
-        let (pages, mut record) = (record.pages(), record.encode());
-        let seal = seal(numbers, &record, pages);
+        let (held_bytes, mut record) = (record.held_bytes(), record.encode());
+        let seal = seal(numbers, &record, held_bytes);
         put(&mut record, seal);
-        Self { numbers, digest: digest_of(numbers, &record, pages), record, pages }
+        let digest = digest_of(numbers, &record, held_bytes);
+        Self { numbers, record, held_bytes, lead: Vec::new(), digest }
     }
 
     /// Returns the bytes before the entry's pages.
+    pub fn bytes_before(&self) -> u64 {
+        HEAD_BYTES + self.record.len() as u64
+    }
+
+    /// Returns the bytes of the log's pages that end with the record, or behind it.
     pub fn head_bytes(&self) -> u64 {
-        whole_pages(HEAD_BYTES + self.record.len() as u64)
+        whole_pages(self.bytes_before())
     }
 
     /// Returns the bytes of the whole entry.
     pub fn bytes(&self) -> u64 {
-        self.head_bytes() + self.pages * PAGE_BYTES
+        whole_pages(self.bytes_before() + self.held_bytes)
     }
 
-    /// Adds the next pages.
-    pub fn add(&mut self, pages: &[u8]) {
-        self.digest.update(pages);
+    /// Adds the next bytes of its pages. Returns those that do not stand in its head.
+    pub fn add<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        self.digest.update(bytes);
+        let left = (self.head_bytes() - self.bytes_before()) as usize - self.lead.len();
+        let (lead, rest) = bytes.split_at(left.min(bytes.len()));
+        self.lead.extend(lead);
+        rest
     }
 
-    /// Ends the entry: returns what stands before its pages.
+    /// Ends the entry: returns its head.
     pub fn end(self) -> Vec<u8> {
         let len = self.head_bytes() as usize;
         let mut to = Vec::with_capacity(len);
         to.extend(MAGIC);
         let EntryNumbers { first, epoch } = self.numbers;
-        for word in [first, epoch, self.record.len() as u64, self.pages] {
+        for word in [first, epoch, self.record.len() as u64, self.held_bytes] {
             put(&mut to, word);
         }
         to.extend(self.digest.finalize());
         to.extend(&self.record);
+        to.extend(&self.lead);
         to.resize(len, 0);
         to
     }
@@ -479,9 +608,8 @@ pub fn recovery<E>(mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>) -> R
         found.iter().filter(|entry| entry.damaged).map(|it| it.pages_at..it.end).collect();
     let recovery = Recovery::new(found);
     let mut used = recovery.pages.iter().flat_map(|file| &file.runs);
-    let needs = used.any(|(run, at)| {
-        let end = at + (run.end - run.start) * PAGE_BYTES;
-        spans.iter().any(|span| *at < span.end && span.start < end)
+    let needs = used.any(|held| {
+        spans.iter().any(|span| held.at < span.end && span.start < held.at + held.bytes())
     });
     let mixes = needs
         || (0..recovery.entries.len()).any(|entry| recovery.needs_pages_of(entry))
@@ -490,8 +618,8 @@ pub fn recovery<E>(mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>) -> R
     Ok(Recovery { damage: Some(Damage { at, later: number, loss }), ..recovery })
 }
 
-/// Pages by number, with their offsets in the log, bytes.
-type Offsets = BTreeMap<u64, u64>;
+/// Pages by number, with their pieces and the offset of these in the log, bytes.
+pub(super) type Offsets = BTreeMap<u64, (Pieces, u64)>;
 
 impl Recovery {
     /// Entries whose names and sizes are durable are not applied again: newer ones may have written
@@ -550,14 +678,14 @@ impl Recovery {
                     pages.retain(|page, _| page * PAGE_BYTES < cut);
                 }
             }
-            for (change, run, at) in entry.record.runs(entry.pages_at) {
+            for (change, held) in entry.record.runs(entry.pages_at) {
                 let Some((_, pages)) = files.get_mut(&change.file.id) else { continue };
-                for page in run.clone() {
-                    // Entries that are applied as a whole have their own.
+                // Entries that are applied as a whole have their own.
+                for page in held.pages.clone() {
                     pages.remove(&page);
-                    if number < applied {
-                        pages.insert(page, at + (page - run.start) * PAGE_BYTES);
-                    }
+                }
+                if number < applied {
+                    pages.extend(held.each());
                 }
             }
         }
@@ -571,16 +699,18 @@ impl Recovery {
 }
 
 /// Returns runs of pages that follow one another in the file and in the log.
-pub(super) fn consecutive(pages: &Offsets) -> Vec<(Range<u64>, u64)> {
-    let mut runs: Vec<(Range<u64>, u64)> = Vec::new();
-    for (page, at) in pages {
+pub(super) fn consecutive(pages: &Offsets) -> Vec<HeldPages> {
+    let mut runs: Vec<HeldPages> = Vec::new();
+    for (page, &(pieces, at)) in pages {
         match runs.last_mut() {
-            Some((run, start))
-                if run.end == *page && *start + (page - run.start) * PAGE_BYTES == *at =>
+            Some(run)
+                if run.pages.end == *page
+                    && run.at + run.bytes() == at
+                    && [run.pieces, pieces] == [Pieces::ALL; 2] =>
             {
-                run.end += 1;
+                run.pages.end += 1;
             }
-            _ => runs.push((*page..page + 1, *at)),
+            _ => runs.push(HeldPages { pages: *page..page + 1, pieces, at }),
         }
     }
     runs
@@ -717,35 +847,38 @@ fn entry<E>(
     for word in &mut words {
         *word = take(&mut rest).unwrap_or_default();
     }
-    let [first, epoch, len, pages] = words;
+    let [first, epoch, len, held_bytes] = words;
     let numbers = EntryNumbers { first, epoch };
-    if !fits(numbers) || len > RECORD_BYTES {
+    if !fits(numbers) || len > RECORD_BYTES || held_bytes > LARGEST_BYTES {
         return Ok(None);
     }
     let mut record = vec![0; len as usize];
     if !read(at + HEAD_BYTES, &mut record)? {
         return Ok(None);
     }
-    let mut digest = digest_of(numbers, &record, pages);
-    let pages_at = at + whole_pages(HEAD_BYTES + len);
-    let mut page = vec![0; PAGE_BYTES as usize];
-    let mut end = pages_at;
-    for _ in 0..pages {
-        if !read(end, &mut page)? {
+    let mut digest = digest_of(numbers, &record, held_bytes);
+    let pages_at = at + HEAD_BYTES + len;
+    let held_end = pages_at + held_bytes;
+    let mut part = [0; PAGE_BYTES as usize];
+    for from in (pages_at..held_end).step_by(part.len()) {
+        let part = &mut part[..PAGE_BYTES.min(held_end - from) as usize];
+        if !read(from, part)? {
             return Ok(None);
         }
-        digest.update(&page);
-        end += PAGE_BYTES;
+        digest.update(&*part);
     }
     let damaged = checks && *digest.finalize() != *rest;
     let is_sealed = || {
         let parts = record.split_last_chunk::<SEAL_BYTES>();
-        parts.is_some_and(|(record, found)| *found == seal(numbers, record, pages).to_le_bytes())
+        parts.is_some_and(|(record, found)| {
+            *found == seal(numbers, record, held_bytes).to_le_bytes()
+        })
     };
     if damaged && !is_sealed() {
         return Ok(None);
     }
-    let record = Record::decode(&record).filter(|record| record.pages() == pages);
+    let record = Record::decode(&record).filter(|record| record.held_bytes() == held_bytes);
+    let end = held_end.next_multiple_of(PAGE_BYTES);
     Ok(record.map(|record| FoundEntry { numbers, record, pages_at, end, damaged }))
 }
 
@@ -773,6 +906,7 @@ mod tests {
                 size: 40_000,
                 attributes,
                 pages,
+                partial: [(3, Pieces(1 << 63 | 0b110)), (9, Pieces(1))].into(),
                 blank,
             }],
             places: vec![Placement { hidden: 3, path: Path::from(*b"new\xff") }],
@@ -782,10 +916,10 @@ mod tests {
 
     fn written(numbers: EntryNumbers, record: &Record, fill: u8) -> Vec<u8> {
         let mut head = EntryHead::new(numbers, record);
-        let pages = vec![fill; (record.pages() * PAGE_BYTES) as usize];
-        head.add(&pages);
-        let mut all = head.end();
-        all.extend(pages);
+        let pages = vec![fill; record.held_bytes() as usize];
+        let mut all = head.add(&pages).to_vec();
+        all.resize(all.len().next_multiple_of(PAGE_BYTES as usize), 0);
+        all.splice(0..0, head.end());
         all
     }
 
@@ -803,10 +937,17 @@ mod tests {
         assert_eq!(found.len(), 3);
         assert_eq!(found[2].record, record());
         assert_eq!(found[2].end as usize, log.len());
-        let runs: Vec<_> =
-            found[2].record.runs(found[2].pages_at).map(|(_, run, at)| (run, at)).collect();
         let at = found[2].pages_at;
-        assert_eq!(runs, [(2..4, at), (9..10, at + 2 * PAGE_BYTES)]);
+        let runs: Vec<_> = found[2].record.runs(at).map(|(_, held)| held).collect();
+        let held = |pages, pieces, at| HeldPages { pages, pieces, at };
+        let second = held(3..4, Pieces(1 << 63 | 0b110), at + PAGE_BYTES);
+        let third = held(9..10, Pieces(1), at + PAGE_BYTES + 3 * PIECE_BYTES);
+        assert_eq!(runs, [held(2..3, Pieces::ALL, at), second.clone(), third]);
+        let from = 3 * PAGE_BYTES;
+        let parts =
+            [(from + 64..from + 192, second.at), (from + 4032..from + 4096, second.at + 128)];
+        assert!(second.parts().eq(parts));
+        assert!(runs[0].parts().eq([(2 * PAGE_BYTES..3 * PAGE_BYTES, at)]));
     }
 
     /// An entry counts as a whole or not at all, and so do those after it.
@@ -818,12 +959,13 @@ mod tests {
         log.extend(written(EntryNumbers { first: 1, epoch: 2 }, &record(), 3));
         let used = first + HEAD_BYTES as usize + record().encode().len();
         let pages_at = found(&log)[1].pages_at as usize;
-        for at in (first..used).chain((pages_at..log.len()).step_by(97)) {
+        let pages = pages_at..pages_at + record().held_bytes() as usize;
+        for at in (first..used).chain(pages.step_by(97)) {
             let mut torn = log.clone();
             torn[at] ^= 1;
             assert_eq!(found(&torn).len(), 1, "byte {at}");
         }
-        assert_eq!(found(&log[..log.len() - 1]).len(), 1);
+        assert_eq!(found(&log[..log.len() - PAGE_BYTES as usize]).len(), 1);
     }
 
     fn read(log: &[u8]) -> impl FnMut(u64, &mut [u8]) -> Result<bool, ()> + '_ {

@@ -111,6 +111,17 @@ impl DirectoryLock {
     }
 }
 
+/// A child that another thread makes has the descriptor until it runs its program.
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        if let Err(error) = self.release() {
+            tracing::debug!(
+                "the records of a directory stay until their descriptor is closed: {error}"
+            );
+        }
+    }
+}
+
 impl AsFd for DirectoryLock {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.as_fd()
@@ -207,6 +218,18 @@ mod tests {
         drop(other);
         assert!(DirectoryLock::take(&dir).unwrap().is_some());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file was made");
+    }
+
+    /// Once a lock stayed as long as a child had its descriptor that another thread had just made:
+    /// no thread got it in one of a few thousand runs of the next test.
+    #[test]
+    fn a_lock_ends_though_a_child_has_its_descriptor() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = File::open(folder.path()).unwrap();
+        let lock = DirectoryLock::take(&dir).unwrap().unwrap();
+        let _in_a_child = lock.0.try_clone().unwrap();
+        drop(lock);
+        assert!(DirectoryLock::take(&dir).unwrap().is_some());
     }
 
     /// Of many that take a lock at once, one gets it.

@@ -596,6 +596,12 @@ impl Backing {
         Ok(File::from(file))
     }
 
+    /// Opens a file of the hidden directory for a sync.
+    pub(crate) fn open_hidden(&self, name: &str) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        rustix::fs::openat(self.temps()?, name, flags, Mode::empty())
+    }
+
     /// Gives an open file this name in the hidden directory as well.
     pub(crate) fn link_hidden(&self, file: &File, name: &str) -> Result<()> {
         self.link_file(file, self.temps()?, OsStr::new(name))

@@ -6,11 +6,13 @@ use flashsift_events::event::Micros;
 use flashsift_events::page::PAGE_BYTES;
 use flashsift_events::structure::{Extents, extents::pages_touched};
 use flashsift_files::delayed::changes::Changes;
-use flashsift_files::delayed::record::InodeId;
+use flashsift_files::delayed::record::{InodeId, Pieces};
 use parking_lot::RwLock;
 use rustix::fs::FallocateFlags;
-use rustix::io::Result;
+use rustix::io::{ReadWriteFlags, Result};
+use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -28,6 +30,8 @@ pub(super) struct Base {
     pub(super) file: Arc<File>,
     pub(super) ino: u64,
     pub(super) born_ns: u64,
+    /// Its content is durable, but for pages that the log has.
+    pub(super) durable: bool,
     /// Its names there.
     pub(super) names: Names,
     /// As the mount left it: no other process may change it.
@@ -319,6 +323,28 @@ impl Pages {
         let read = base.map_or(Ok(0), |base| read_all(&base.file, offset, bytes))?;
         bytes[read..].fill(0);
         Ok(())
+    }
+
+    /// The pieces in which changed pages differ from those of the base, as far as it is durable and
+    /// in the page cache: applications wait meanwhile.
+    pub(super) fn differences(&self, base: &Base, ram: &File) -> Result<BTreeMap<u64, Pieces>> {
+        let mut differences = BTreeMap::new();
+        if !base.durable {
+            return Ok(differences);
+        }
+        let size =
+            io(base.file.metadata())?.len().min(self.changes.below()).min(self.changes.size());
+        let [mut new, mut old] = [[0; PAGE_BYTES as usize]; 2];
+        for page in self.changes.pages().parts(0..size / PAGE_BYTES).flatten() {
+            let at = page * PAGE_BYTES;
+            let into = &mut [IoSliceMut::new(&mut old)];
+            let read = rustix::io::preadv2(&base.file, into, at, ReadWriteFlags::NOWAIT);
+            if read == Ok(old.len()) {
+                io(ram.read_exact_at(&mut new, at))?;
+                differences.insert(page, Pieces::that_differ(&new, &old));
+            }
+        }
+        Ok(differences)
     }
 
     /// Brings a page into RAM. The file has this size.

@@ -6,7 +6,8 @@ use super::types::io;
 use flashsift_events::page::PAGE_BYTES;
 use flashsift_events::structure::Extents;
 use flashsift_files::delayed::record::{
-    Attributes, FileChange, FileRef, InodeId, Loss, Record, is_of_other_version, recovery,
+    Attributes, FileChange, FileRef, HeldPages, InodeId, Loss, Record, is_of_other_version,
+    recovery,
 };
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, StatxFlags, Timespec,
@@ -15,7 +16,6 @@ use rustix::fs::{
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -126,7 +126,7 @@ fn apply(dirs: Directories<'_>, log: &File, record: &Record, pages_at: u64) -> R
             apply_change(&file, change, || {
                 let runs = record.runs(pages_at);
                 let of_file = runs.filter(|(of, ..)| of.file.id == change.file.id);
-                let runs: Vec<_> = of_file.map(|(_, run, at)| (run, at)).collect();
+                let runs: Vec<HeldPages> = of_file.map(|(_, held)| held).collect();
                 // The new pages may lie behind the end of the file as it is now.
                 if io(file.metadata())?.len() < change.size {
                     rustix::fs::ftruncate(&file, change.size)?;
@@ -193,12 +193,16 @@ pub(super) fn apply_change(
     change.attributes.map_or(Ok(()), |wanted| set_attributes(file, wanted))
 }
 
-/// Writes runs of pages that are in the log at these offsets, except what is behind the end.
-pub(super) fn write_pages(file: &File, log: &File, runs: &[(Range<u64>, u64)]) -> Result<()> {
+/// Writes pages that the log holds, except what is behind the end of the file.
+pub(super) fn write_pages<'a>(
+    file: &File,
+    log: &File,
+    runs: impl IntoIterator<Item = &'a HeldPages>,
+) -> Result<()> {
     let size = io(file.metadata())?.len();
-    for (run, at) in runs {
-        let from = run.start * PAGE_BYTES;
-        in_parts(from..(run.end * PAGE_BYTES).min(size), |to, bytes| {
+    for (range, at) in runs.into_iter().flat_map(HeldPages::parts) {
+        let from = range.start;
+        in_parts(from..range.end.min(size), |to, bytes| {
             io(log.read_exact_at(bytes, at + (to - from)))?;
             io(file.write_all_at(bytes, to))
         })?;

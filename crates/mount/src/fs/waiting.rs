@@ -141,6 +141,7 @@ fn base_of(file: &Arc<File>, stat: &Stat) -> Base {
         file: file.clone(),
         ino: stat.st_ino,
         born_ns: 0,
+        durable: false,
         names: Names::new(),
         left: Left::new(stat),
         counted: Arc::default(),

@@ -93,7 +93,8 @@ impl Delayed {
         }
         let (born_ns, left) = (born_ns(&file), Left::new(&stat));
         let counted = self.open_files.clone();
-        let base = Base { file, ino: backing_ino, born_ns, names, left, counted };
+        let durable = false;
+        let base = Base { file, ino: backing_ino, born_ns, durable, names, left, counted };
         let adopted = Arc::new(DelayedFile::with_base(delay_us, base, stat.st_size as u64));
         table.adopt(ino, place.as_deref_mut(), adopted, Arc::new(ram));
         self.decider.ignore(id);

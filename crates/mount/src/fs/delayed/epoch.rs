@@ -25,7 +25,7 @@ use flashsift_files::delayed::schedule::{Ending, Schedule};
 use parking_lot::{MutexGuard, RwLockWriteGuard};
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::{Errno, Result};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -58,11 +58,53 @@ pub(super) struct Captured {
     places: Vec<(Ino, Name)>,
     removals: Vec<(Ino, Name)>,
     before: Schedule,
+    /// A name that the epoch depends on may not be durable.
+    uncommitted: bool,
     /// The bytes before the pages of the entry.
     head: Vec<u8>,
     /// Bytes of new files and new parts.
     new_bytes: u64,
 }
+
+/// Bytes that are written to the log at a time.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// The pages of an entry on their way to the log.
+struct Entry<'a> {
+    log: &'a File,
+    head: EntryHead,
+    /// Where the bytes go.
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Entry<'_> {
+    /// Writes what there is, if it is much or `all`.
+    fn write(&mut self, all: bool) -> Result<()> {
+        if !all && self.bytes.len() < WRITE_BYTES {
+            return Ok(());
+        }
+        let rest = self.head.add(&self.bytes).len() as u64;
+        self.bytes.drain(..self.bytes.len() - rest as usize);
+        if all {
+            // To write a part of a page may need a read.
+            let end = (self.at + rest).next_multiple_of(PAGE_BYTES);
+            self.bytes.resize((end - self.at) as usize, 0);
+        }
+        io(self.log.write_all_at(&self.bytes, self.at))?;
+        self.at += self.bytes.len() as u64;
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+/// Entries of at most so many pages are small.
+const SMALL_PAGES: u64 = 2;
+/// Pages that the log gets ahead of time behind a small one.
+const AHEAD_PAGES: u64 = 4;
+
+/// Changes in place of an epoch that are made durable one by one.
+const FEW: usize = 8;
 
 /// Files of an epoch for which applications wait at once while it is put in place.
 const AT_ONCE: usize = 64;
@@ -254,6 +296,7 @@ impl Delayed {
             io(log.write_all_at(&[0; PAGE_BYTES as usize], at))?;
             self.flush_log(log)?;
         }
+        self.make_bases_durable()?;
         let known = self.known_files(&closer.log)?;
         let prepared = closer.log.prepare(known, closer.held.len() > HELD);
         self.checkpoint(closer, &prepared.checkpoint)?;
@@ -264,6 +307,26 @@ impl Delayed {
             self.write_entry(closer, plan)?;
         }
         closer.log = prepared.log;
+        Ok(())
+    }
+
+    /// Makes durable the content of BACKING's files from before they were adopted, since entries
+    /// tell how their pages differ from it. A program may have synced it, too.
+    fn make_bases_durable(&self) -> Result<()> {
+        let is_news = |file: &&Arc<DelayedFile>| {
+            let pages = file.pages.read();
+            pages.changes.any() && pages.base.as_ref().is_some_and(|base| !base.durable)
+        };
+        let all: Vec<_> = self.table().delayed().values().filter(is_news).cloned().collect();
+        for file in all {
+            let Some(base) = file.base_file() else { continue };
+            self.backing.flushes.issued(false);
+            rustix::fs::fdatasync(&base)?;
+            // The closer alone changes it.
+            if let Some(base) = &mut file.pages.write().base {
+                base.durable = true;
+            }
+        }
         Ok(())
     }
 
@@ -314,10 +377,9 @@ impl Delayed {
             if stat.st_nlink == 0 {
                 continue;
             }
-            let runs: Vec<_> = of_file.iter().map(|run| (run.pages.clone(), run.at)).collect();
-            write_pages(file, log, &runs)?;
+            write_pages(file, log, of_file.iter().map(|run| &run.held))?;
             set_attributes(file, attributes(&stat))?;
-            pages += runs.iter().map(|(run, _)| run.end - run.start).sum::<u64>();
+            pages += of_file.iter().map(|run| run.held.pages.clone().count() as u64).sum::<u64>();
         }
         self.wrote_below(pages * PAGE_BYTES);
         closer.log.checkpointed();
@@ -341,6 +403,8 @@ impl Delayed {
     /// Writes an entry without pages, durably.
     fn write_entry(&self, closer: &mut Closer, plan: &EpochPlan) -> Result<()> {
         let head = EntryHead::new(plan.numbers, &plan.record).end();
+        self.log_file(closer)?;
+        closer.extend_log(plan)?;
         let log = self.log_file(closer)?;
         io(log.write_all_at(&head, plan.at))?;
         self.flush_log(log)?;
@@ -352,7 +416,9 @@ impl Delayed {
         if closer.file.is_none() {
             closer.file = Some(open_log(&self.backing)?);
             // The name of the log has to be durable with its first entry.
-            self.backing.sync_all(false)?;
+            if !self.backing.volume.one_sync_covers_earlier() {
+                self.backing.sync_all(false)?;
+            }
         }
         closer.file.as_ref().ok_or(Errno::IO)
     }
@@ -559,6 +625,12 @@ impl Delayed {
                 key: candidate.ino,
                 base: base.map(|base| reference(table, base)),
                 changes: pages.changes.clone(),
+                partial: match base {
+                    Some(base) => {
+                        pages.differences(base, &self.store.open_to_copy(candidate.ino)?)?
+                    }
+                    None => BTreeMap::new(),
+                },
                 // The copy of a new file has them.
                 attributes: match base {
                     Some(_) => attributes(&self.store.stat(candidate.ino)?),
@@ -573,10 +645,15 @@ impl Delayed {
         let plan = closer.log.plan(&files, removals, uncommitted, next);
         let mut new_bytes = 0;
         let mut made = Made::default();
-        let mut head = EntryHead::new(plan.numbers, &plan.record);
+        let mut entry = Entry {
+            log: closer.file.as_ref().ok_or(Errno::IO)?,
+            head: EntryHead::new(plan.numbers, &plan.record),
+            at: plan.rest_at,
+            bytes: Vec::new(),
+        };
         let mut run = || -> Result<()> {
             self.new_files_fit(&plan, &candidates, staged)?;
-            closer.allocate_head(&plan)?;
+            closer.extend_log(&plan)?;
             for step in &plan.capture {
                 if let EpochStep::Create { file, hidden } = step
                     && staged.get(file).is_some_and(|copied| copied.hidden == *hidden)
@@ -587,9 +664,9 @@ impl Delayed {
                     new_bytes += copied.bytes;
                     continue;
                 }
-                new_bytes += self.capture_step(closer, step, &candidates, &mut made, &mut head)?;
+                new_bytes += self.capture_step(step, &candidates, &mut made, &mut entry)?;
             }
-            Ok(())
+            entry.write(true)
         };
         let done = run();
         if let Err(error) = done {
@@ -609,8 +686,9 @@ impl Delayed {
             let base = made.new.remove(&ino).map_or_else(|| file.base_file(), |(_, open)| open);
             members.push(Member { file, taken, ino, base, names });
         }
-        let (before, head) = (Schedule::new(0), head.end());
-        Ok(Captured { plan, members, places, removals: removed, before, head, new_bytes })
+        let (before, head) = (Schedule::new(0), entry.head.end());
+        let removals = removed;
+        Ok(Captured { plan, members, places, removals, before, uncommitted, head, new_bytes })
     }
 
     /// Checks that flash has space for the content of the new files, before any of it is written:
@@ -651,11 +729,10 @@ impl Delayed {
     /// Performs one step of a capture. Returns the bytes that were written to their place.
     fn capture_step(
         &self,
-        closer: &Closer,
         step: &EpochStep,
         candidates: &[Candidate],
         made: &mut Made,
-        head: &mut EntryHead,
+        entry: &mut Entry<'_>,
     ) -> Result<u64> {
         let open = |ino: Ino| self.store.open_to_copy(ino);
         match step {
@@ -700,17 +777,18 @@ impl Delayed {
                 set_modified(&base, attributes(&self.store.stat(*file)?))?;
                 Ok(written)
             }
-            EpochStep::Append { file, pages, at } => {
-                let (ram, log) = (open(*file)?, closer.file.as_ref().ok_or(Errno::IO)?);
+            EpochStep::Append { file, held } => {
+                let ram = open(*file)?;
                 let size = io(ram.metadata())?.len();
-                let start = pages.start * PAGE_BYTES;
-                in_parts(start..pages.end * PAGE_BYTES, |from, bytes| {
-                    let len = size.saturating_sub(from).min(bytes.len() as u64) as usize;
-                    io(ram.read_exact_at(&mut bytes[..len], from))?;
-                    bytes[len..].fill(0);
-                    head.add(bytes);
-                    io(log.write_all_at(bytes, at + (from - start)))
-                })?;
+                for (range, _) in held.parts() {
+                    in_parts(range, |from, bytes| {
+                        let len = size.saturating_sub(from).min(bytes.len() as u64) as usize;
+                        io(ram.read_exact_at(&mut bytes[..len], from))?;
+                        bytes[len..].fill(0);
+                        entry.bytes.extend_from_slice(bytes);
+                        entry.write(false)
+                    })?;
+                }
                 Ok(0)
             }
             EpochStep::Commit | EpochStep::Head | EpochStep::FlushLog => Ok(0),
@@ -722,7 +800,7 @@ impl Delayed {
         let log = closer.file.as_ref().ok_or(Errno::IO)?;
         for step in &captured.plan.commit {
             match step {
-                EpochStep::Commit => self.backing.sync_all(false)?,
+                EpochStep::Commit => self.commit_places(closer, captured)?,
                 EpochStep::Head => {
                     *begun = true;
                     io(log.write_all_at(&captured.head, captured.plan.at))?;
@@ -732,6 +810,30 @@ impl Delayed {
             }
         }
         Ok(())
+    }
+
+    /// Makes durable what a capture did in BACKING, and every earlier change of names and sizes.
+    fn commit_places(&self, closer: &Closer, captured: &Captured) -> Result<()> {
+        let in_place = |step: &&EpochStep| !matches!(step, EpochStep::Append { .. });
+        let steps: Vec<_> = captured.plan.capture.iter().filter(in_place).collect();
+        let one_by_one = steps.len() <= FEW && !captured.uncommitted;
+        if !one_by_one || !self.backing.volume.one_sync_covers_earlier() {
+            return self.backing.sync_all(false);
+        }
+        // `syncfs` would also write the blocks of ext4's metadata to their place. The log first:
+        // its flush then needs no commit of its own.
+        self.backing.volume.flush(closer.file.as_ref().ok_or(Errno::IO)?)?;
+        steps.into_iter().try_for_each(|step| match step {
+            EpochStep::Create { hidden, .. } | EpochStep::Link { hidden, .. } => {
+                self.backing.fsync(self.backing.open_hidden(&hidden_name(*hidden))?, false)
+            }
+            EpochStep::Place { file, .. } => {
+                let member = captured.members.iter().find(|member| member.ino == *file);
+                let base = member.and_then(|member| member.base.as_ref()).ok_or(Errno::IO)?;
+                self.backing.fsync(base, false)
+            }
+            _ => Ok(()),
+        })
     }
 
     /// Makes an epoch that failed part of the next one. `unseen`: its record is not on flash.
@@ -845,7 +947,8 @@ impl Delayed {
 
     /// Files that BACKING has now need no RAM.
     fn epoch_is_applied(&self, closer: &mut Closer, captured: Captured) {
-        self.wrote_below(captured.new_bytes + captured.plan.record.pages() * PAGE_BYTES);
+        let plan = &captured.plan;
+        self.wrote_below(captured.new_bytes + plan.log.bytes() - plan.rest_at);
         self.state.lock().epochs += 1;
         let mut gate = self.gate.write();
         let mut table = self.table();
@@ -883,10 +986,19 @@ impl Delayed {
                 closer.deferred.insert(id, file.clone());
             }
             pages.deferred = deferred;
+            // A new file is durable with its epoch.
+            let durable = old.is_some() || pages.base.as_ref().is_none_or(|base| base.durable);
             let left = Left::new(&stat);
             let counted = self.open_files.clone();
-            pages.base =
-                Some(Base { file, ino: id.ino, born_ns: id.born_ns, names, left, counted });
+            pages.base = Some(Base {
+                file,
+                ino: id.ino,
+                born_ns: id.born_ns,
+                durable,
+                names,
+                left,
+                counted,
+            });
             drop(pages);
             // At once: so it takes a descriptor for a moment only.
             if member.base.is_none() {
@@ -954,15 +1066,18 @@ impl Closer {
         self.log.is_written_anew(base.id(), changes) && !has_flags(&base.file)
     }
 
-    /// Gives the head of an entry its blocks before the commit that it waits for: otherwise the
-    /// flush of the log is a second commit.
-    fn allocate_head(&self, plan: &EpochPlan) -> Result<()> {
+    /// Gives an entry blocks whose allocation costs no commit of its own: its head has them before
+    /// the commit that it waits for. With a small one the next ones get theirs, too: their zeros
+    /// cost less than a commit for each.
+    fn extend_log(&self, plan: &EpochPlan) -> Result<()> {
         let log = self.file.as_ref().ok_or(Errno::IO)?;
-        let len = io(log.metadata())?.len();
-        if len >= plan.pages_at || !plan.commit.contains(&EpochStep::Commit) {
-            return Ok(());
-        }
-        in_parts(len..plan.pages_at, |at, zeros| io(log.write_all_at(zeros, at)))
+        let (len, end) = (io(log.metadata())?.len(), plan.log.bytes());
+        let to = match end - plan.at <= SMALL_PAGES * PAGE_BYTES {
+            true if len < end => end + AHEAD_PAGES * PAGE_BYTES,
+            false if plan.commit.contains(&EpochStep::Commit) => plan.rest_at,
+            _ => return Ok(()),
+        };
+        in_parts(len..to, |at, zeros| io(log.write_all_at(zeros, at)))
     }
 
     /// An entry is durable.
