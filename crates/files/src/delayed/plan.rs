@@ -38,6 +38,9 @@ pub const LOG_BYTES: u64 = 16 << 20;
 /// free.
 const NEW_FILE_PAGES: u64 = 16;
 
+/// Changes in place that are made durable file by file.
+const FEW: usize = 8;
+
 /// The log has at most so many runs of zeros a file: each costs two or three bytes in every entry.
 const BLANK_RUNS: usize = 1024;
 
@@ -109,6 +112,9 @@ pub enum EpochStep {
     },
     /// Make everything durable that was done in BACKING so far, names as well.
     Commit,
+    /// The same, where only names, sizes, attributes and the files of this capture are not durable
+    /// yet.
+    SyncFiles,
     /// Write the head of the entry.
     Head,
     /// Make the log durable.
@@ -173,6 +179,8 @@ pub struct Log {
     blank: HashMap<InodeId, Extents, FixedState>,
     /// Parts of an epoch that failed may be in place.
     failed: bool,
+    /// A checkpoint wrote pages that may not be durable in their place.
+    unsynced: bool,
     /// By file, pages whose newest version only the log has.
     deferred: BTreeMap<InodeId, Offsets>,
     /// By file, the pieces of its pages that the log has: they may differ in place after a crash.
@@ -210,6 +218,7 @@ impl Log {
 
     /// All pages were written to their place.
     pub fn checkpointed(&mut self) {
+        self.unsynced |= !self.deferred.is_empty();
         self.deferred.clear();
     }
 
@@ -365,6 +374,7 @@ impl Log {
             logged.push(file);
         }
         let commits = uncommitted || !capture.is_empty();
+        let all = uncommitted || self.unsynced || capture.len() > FEW;
         record.in_place = match (self.end, commits) {
             (0, _) => InPlace::Everything,
             (_, true) if self.deferred.is_empty() => InPlace::Everything,
@@ -384,7 +394,8 @@ impl Log {
         }
         plan.capture = capture;
         if commits {
-            plan.commit.insert(0, EpochStep::Commit);
+            plan.commit.insert(0, if all { EpochStep::Commit } else { EpochStep::SyncFiles });
+            plan.log.unsynced &= !all;
         }
         plan
     }

@@ -94,11 +94,13 @@ pub enum Fault {
     NumbersReused,
     /// An entry holds only what differs from the page in place, and not what older entries hold.
     PiecesForgotten,
+    /// The files of a capture alone are synced, although a checkpoint wrote pages of others.
+    CheckpointNotSynced,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::NoCommit,
         Self::HeadBeforeCommit,
         Self::NoFlushLog,
@@ -126,6 +128,7 @@ impl Fault {
         Self::OldPaths,
         Self::NumbersReused,
         Self::PiecesForgotten,
+        Self::CheckpointNotSynced,
     ];
 }
 
@@ -146,10 +149,24 @@ enum Request {
     Data(Ino, u64, PageCells),
     LogPage(u64, Box<[u8]>),
     Commit,
+    /// Of all files names and sizes, and the data of these.
+    SyncFiles(BTreeSet<Ino>),
     FlushLog,
     /// From here on a recovery may or has to find this epoch.
     Begun(usize),
     Durable(usize),
+}
+
+impl Request {
+    /// The file has so many cells.
+    fn cut(&mut self, cut: Ino, cells: usize) {
+        if let Self::Data(ino, page, data) = self
+            && *ino == cut
+        {
+            let left = cells.saturating_sub(*page as usize * CELLS).min(CELLS);
+            data[left..].fill(0);
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -208,7 +225,11 @@ impl Disk {
                 }
                 self.log[at..at + bytes.len()].copy_from_slice(bytes);
             }
-            Request::Commit | Request::FlushLog | Request::Begun(_) | Request::Durable(_) => {}
+            Request::Commit
+            | Request::SyncFiles(_)
+            | Request::FlushLog
+            | Request::Begun(_)
+            | Request::Durable(_) => {}
         }
     }
 
@@ -719,9 +740,14 @@ impl Group {
         }
         self.expected.push(tree);
         match fault {
-            Some(Fault::NoCommit) => plan.commit.retain(|step| *step != EpochStep::Commit),
-            Some(Fault::HeadBeforeCommit) if plan.commit[0] == EpochStep::Commit => {
-                plan.commit = vec![EpochStep::Head, EpochStep::Commit, EpochStep::FlushLog];
+            Some(Fault::NoCommit) if plan.commit[0] != EpochStep::Head => {
+                plan.commit.remove(0);
+            }
+            Some(Fault::HeadBeforeCommit) if plan.commit[0] != EpochStep::Head => {
+                plan.commit.swap(0, 1);
+            }
+            Some(Fault::CheckpointNotSynced) if plan.commit[0] == EpochStep::Commit => {
+                plan.commit[0] = EpochStep::SyncFiles;
             }
             Some(Fault::SecondFileLeftOut) if plan.record.changes.len() > 1 => {
                 let second = plan.record.changes[1].file.id.ino;
@@ -803,7 +829,7 @@ impl Group {
     fn entry(&mut self, plan: &EpochPlan, late: Vec<u64>, fails: bool) {
         let epoch = self.expected.len() - 1;
         let mut head = Some(EntryHead::new(plan.numbers, &plan.record));
-        let mut held_bytes = Vec::new();
+        let (mut held_bytes, mut changed) = (Vec::new(), BTreeSet::new());
         let mut created: BTreeMap<u64, Ino> = BTreeMap::new();
         let commit: &[EpochStep] = if fails { &[] } else { &plan.commit };
         for step in &plan.capture {
@@ -824,6 +850,7 @@ impl Group {
                         self.send(Request::Data(ino, page, cells));
                     }
                     created.insert(*file, ino);
+                    changed.insert(ino);
                 }
                 EpochStep::Link { file, hidden } => {
                     let created = created.get(file).copied();
@@ -833,6 +860,7 @@ impl Group {
                 EpochStep::Place { file, pages } => {
                     let ram = &self.files[file];
                     let (ino, cells) = (ram.base.expect("it is known"), ram.cells.len() as u64);
+                    changed.insert(ino);
                     self.send(Request::Resize(ino, cells));
                     for page in pages.iter().flatten() {
                         let cells = self.page(*file, page);
@@ -845,7 +873,7 @@ impl Group {
                     let bytes = held.parts().flat_map(|(range, _)| range).map(cell);
                     held_bytes.extend(bytes);
                 }
-                EpochStep::Commit | EpochStep::Head | EpochStep::FlushLog => {}
+                _ => {}
             }
         }
         if let Some(head) = &mut head {
@@ -859,6 +887,7 @@ impl Group {
         for step in commit {
             match step {
                 EpochStep::Commit => self.send(Request::Commit),
+                EpochStep::SyncFiles => self.send(Request::SyncFiles(changed.clone())),
                 EpochStep::Head => {
                     if self.fault == Some(Fault::ApplyBeforeHead) {
                         self.apply(plan);
@@ -898,12 +927,13 @@ impl Group {
     }
 }
 
+fn is_ordered(request: &Request) -> bool {
+    matches!(request, Request::Names(_) | Request::Create(..) | Request::Resize(..))
+}
+
 /// Applies those of the requests that reach the disk: of names and sizes a beginning, of data any.
 fn lose(disk: &mut Disk, requests: &[Request], random: &mut Pcg64Mcg) {
-    let is_ordered = |request: &Request| {
-        matches!(request, Request::Names(_) | Request::Create(..) | Request::Resize(..))
-    };
-    let ordered = requests.iter().filter(|request| is_ordered(request)).count();
+    let ordered = requests.iter().filter(|it| is_ordered(it)).count();
     let (of_eight, mut left) = match random.random_range(0..4) {
         0 => (0, 0),
         1 => (8, ordered),
@@ -950,6 +980,24 @@ fn lose(disk: &mut Disk, requests: &[Request], random: &mut Pcg64Mcg) {
 fn settle(durable: &mut Disk, pending: &mut Vec<Request>, by: &Request) {
     match by {
         Request::Commit => pending.drain(..).for_each(|request| durable.perform(&request)),
+        Request::SyncFiles(files) => {
+            for request in std::mem::take(pending) {
+                // What was cut off, or is of a file that is gone, is not written any more.
+                let left = match &request {
+                    Request::Create(ino, _) => Some((*ino, 0)),
+                    Request::Resize(ino, cells) => Some((*ino, *cells as usize)),
+                    _ => None,
+                };
+                if let Some((ino, cells)) = left {
+                    pending.iter_mut().for_each(|other| other.cut(ino, cells));
+                }
+                match &request {
+                    Request::Data(ino, ..) if files.contains(ino) => durable.perform(&request),
+                    other if is_ordered(other) => durable.perform(other),
+                    _ => pending.push(request),
+                }
+            }
+        }
         Request::FlushLog => pending.retain(|request| {
             let stays = !matches!(request, Request::LogPage(..));
             if !stays {

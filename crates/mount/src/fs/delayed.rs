@@ -77,6 +77,8 @@ pub(crate) struct Closer {
     placed: HashMap<(Ino, Name), u64>,
     /// The files of which only the log has some pages.
     deferred: HashMap<InodeId, Arc<File>>,
+    /// Files that a checkpoint wrote and that may not be durable; `None`: there are many.
+    unsynced: Option<HashMap<InodeId, Arc<File>>>,
     /// The log has changes of a file that others changed, too. It is to be emptied: writes of that
     /// file go past it from now on, and a recovery must not undo them.
     is_to_be_emptied: bool,
@@ -127,6 +129,7 @@ impl Delayed {
                 placed: HashMap::new(),
                 held: Vec::new(),
                 deferred: HashMap::new(),
+                unsynced: Some(HashMap::new()),
                 is_to_be_emptied: false,
                 unapplied: None,
             }),

@@ -58,8 +58,6 @@ pub(super) struct Captured {
     places: Vec<(Ino, Name)>,
     removals: Vec<(Ino, Name)>,
     before: Schedule,
-    /// A name that the epoch depends on may not be durable.
-    uncommitted: bool,
     /// The bytes before the pages of the entry.
     head: Vec<u8>,
     /// Bytes of new files and new parts.
@@ -98,13 +96,13 @@ impl Entry<'_> {
     }
 }
 
+/// Files that a checkpoint wrote and that are made durable one by one.
+const FEW: usize = 8;
+
 /// Entries of at most so many pages are small.
 const SMALL_PAGES: u64 = 2;
 /// Pages that the log gets ahead of time behind a small one.
-const AHEAD_PAGES: u64 = 4;
-
-/// Changes in place of an epoch that are made durable one by one.
-const FEW: usize = 8;
+const AHEAD_PAGES: u64 = 2;
 
 /// Files of an epoch for which applications wait at once while it is put in place.
 const AT_ONCE: usize = 64;
@@ -179,7 +177,7 @@ impl Delayed {
             return Ok(());
         }
         let prepared = closer.log.prepare(Vec::new(), true);
-        self.backing.sync_all(false)?;
+        self.sync_all(closer)?;
         if let Some(plan) = &prepared.sizes {
             self.write_entry(closer, plan)?;
         }
@@ -195,7 +193,17 @@ impl Delayed {
         }
         if closer.file.take().is_some() {
             // In place first: the log may be the only place that has it.
-            self.backing.sync_all(false)?;
+            let few = closer.unsynced.as_ref();
+            match few.filter(|_| self.backing.volume.one_sync_covers_earlier()) {
+                // Names and sizes are durable before the removal is.
+                Some(files) => {
+                    for file in files.values() {
+                        self.backing.flushes.issued(false);
+                        rustix::fs::fdatasync(file)?;
+                    }
+                }
+                None => self.backing.sync_all(false)?,
+            }
             rustix::fs::unlinkat(&self.backing.hidden()?.dir, LOG, AtFlags::empty())?;
         }
         Ok(())
@@ -301,7 +309,7 @@ impl Delayed {
         let prepared = closer.log.prepare(known, closer.held.len() > HELD);
         self.checkpoint(closer, &prepared.checkpoint)?;
         if prepared.commits {
-            self.backing.sync_all(false)?;
+            self.sync_all(closer)?;
         }
         if let Some(plan) = &prepared.sizes {
             self.write_entry(closer, plan)?;
@@ -378,6 +386,10 @@ impl Delayed {
                 continue;
             }
             write_pages(file, log, of_file.iter().map(|run| &run.held))?;
+            closer.unsynced = closer.unsynced.take().filter(|all| all.len() < FEW);
+            if let Some(all) = &mut closer.unsynced {
+                all.insert(of_file[0].id, file.clone());
+            }
             set_attributes(file, attributes(&stat))?;
             pages += of_file.iter().map(|run| run.held.pages.clone().count() as u64).sum::<u64>();
         }
@@ -688,7 +700,7 @@ impl Delayed {
         }
         let (before, head) = (Schedule::new(0), entry.head.end());
         let removals = removed;
-        Ok(Captured { plan, members, places, removals, before, uncommitted, head, new_bytes })
+        Ok(Captured { plan, members, places, removals, before, head, new_bytes })
     }
 
     /// Checks that flash has space for the content of the new files, before any of it is written:
@@ -791,39 +803,50 @@ impl Delayed {
                 }
                 Ok(0)
             }
-            EpochStep::Commit | EpochStep::Head | EpochStep::FlushLog => Ok(0),
+            _ => Ok(0),
         }
     }
 
     /// Makes a captured epoch durable. `begun` is set when its head may be on flash.
-    fn commit_epoch(&self, closer: &Closer, captured: &Captured, begun: &mut bool) -> Result<()> {
-        let log = closer.file.as_ref().ok_or(Errno::IO)?;
+    fn commit_epoch(
+        &self,
+        closer: &mut Closer,
+        captured: &Captured,
+        begun: &mut bool,
+    ) -> Result<()> {
         for step in &captured.plan.commit {
             match step {
-                EpochStep::Commit => self.commit_places(closer, captured)?,
+                EpochStep::Commit => self.sync_all(closer)?,
+                EpochStep::SyncFiles => self.sync_files(closer, captured)?,
                 EpochStep::Head => {
                     *begun = true;
+                    let log = self.log_file(closer)?;
                     io(log.write_all_at(&captured.head, captured.plan.at))?;
                 }
-                EpochStep::FlushLog => self.flush_log(log)?,
+                EpochStep::FlushLog => self.flush_log(self.log_file(closer)?)?,
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Makes durable what a capture did in BACKING, and every earlier change of names and sizes.
-    fn commit_places(&self, closer: &Closer, captured: &Captured) -> Result<()> {
-        let in_place = |step: &&EpochStep| !matches!(step, EpochStep::Append { .. });
-        let steps: Vec<_> = captured.plan.capture.iter().filter(in_place).collect();
-        let one_by_one = steps.len() <= FEW && !captured.uncommitted;
-        if !one_by_one || !self.backing.volume.one_sync_covers_earlier() {
+    /// Makes everything durable in place.
+    fn sync_all(&self, closer: &mut Closer) -> Result<()> {
+        self.backing.sync_all(false)?;
+        closer.unsynced = Some(HashMap::new());
+        Ok(())
+    }
+
+    /// Makes durable the files that a capture changed in BACKING, and every earlier change of names
+    /// and sizes.
+    fn sync_files(&self, closer: &Closer, captured: &Captured) -> Result<()> {
+        if !self.backing.volume.one_sync_covers_earlier() {
             return self.backing.sync_all(false);
         }
         // `syncfs` would also write the blocks of ext4's metadata to their place. The log first:
         // its flush then needs no commit of its own.
         self.backing.volume.flush(closer.file.as_ref().ok_or(Errno::IO)?)?;
-        steps.into_iter().try_for_each(|step| match step {
+        captured.plan.capture.iter().try_for_each(|step| match step {
             EpochStep::Create { hidden, .. } | EpochStep::Link { hidden, .. } => {
                 self.backing.fsync(self.backing.open_hidden(&hidden_name(*hidden))?, false)
             }
@@ -1074,7 +1097,8 @@ impl Closer {
         let (len, end) = (io(log.metadata())?.len(), plan.log.bytes());
         let to = match end - plan.at <= SMALL_PAGES * PAGE_BYTES {
             true if len < end => end + AHEAD_PAGES * PAGE_BYTES,
-            false if plan.commit.contains(&EpochStep::Commit) => plan.rest_at,
+            // It waits for a commit.
+            false if len < plan.rest_at && plan.commit[0] != EpochStep::Head => plan.rest_at,
             _ => return Ok(()),
         };
         in_parts(len..to, |at, zeros| io(log.write_all_at(zeros, at)))
@@ -1222,7 +1246,7 @@ mod tests {
             mount.delayed.capture_epoch(&mut closer, true, &mut staged).unwrap().unwrap();
         assert_eq!(staged.len(), 3, "copies that were not used");
         assert!(captured.plan.record.places.iter().any(|place| place.hidden == same));
-        mount.delayed.commit_epoch(&closer, &captured, &mut false).unwrap();
+        mount.delayed.commit_epoch(&mut closer, &captured, &mut false).unwrap();
         closer.log = captured.plan.log.clone();
         mount.delayed.apply_epoch(&mut closer, captured).unwrap();
         drop(closer);
