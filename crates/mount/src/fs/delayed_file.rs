@@ -17,6 +17,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+/// Pages are compared with those in place if so many have changed at most: that takes 50 ms.
+const COMPARED_PAGES: u64 = 16_384;
+
 /// A file of a group in RAM.
 #[derive(Debug)]
 pub(crate) struct DelayedFile {
@@ -329,7 +332,7 @@ impl Pages {
     /// in the page cache: applications wait meanwhile.
     pub(super) fn differences(&self, base: &Base, ram: &File) -> Result<BTreeMap<u64, Pieces>> {
         let mut differences = BTreeMap::new();
-        if !base.durable {
+        if !base.durable || self.changes.pages().covered() > COMPARED_PAGES {
             return Ok(differences);
         }
         let size =

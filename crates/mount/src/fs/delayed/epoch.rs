@@ -193,14 +193,11 @@ impl Delayed {
         }
         if closer.file.take().is_some() {
             // In place first: the log may be the only place that has it.
-            let few = closer.unsynced.as_ref();
+            let few = closer.unsynced.as_ref().filter(|files| !files.is_empty());
             match few.filter(|_| self.backing.volume.one_sync_covers_earlier()) {
-                // Names and sizes are durable before the removal is.
+                // A checkpoint changed their times after all names and sizes.
                 Some(files) => {
-                    for file in files.values() {
-                        self.backing.flushes.issued(false);
-                        rustix::fs::fdatasync(file)?;
-                    }
+                    files.values().try_for_each(|file| self.backing.fsync(file, false))?;
                 }
                 None => self.backing.sync_all(false)?,
             }
