@@ -982,7 +982,7 @@ fn settle(durable: &mut Disk, pending: &mut Vec<Request>, by: &Request) {
         Request::Commit => pending.drain(..).for_each(|request| durable.perform(&request)),
         Request::SyncFiles(files) => {
             for request in std::mem::take(pending) {
-                // What was cut off, or is of a file that is gone, is not written any more.
+                // Data that was cut off, or whose file is gone, is not written any more.
                 let left = match &request {
                     Request::Create(ino, _) => Some((*ino, 0)),
                     Request::Resize(ino, cells) => Some((*ino, *cells as usize)),
