@@ -204,6 +204,15 @@ pub struct EntryNumbers {
     pub epoch: u64,
 }
 
+impl EntryNumbers {
+    /// The bytes before the pages of an entry. Those of the first one begin at a page: when the log
+    /// begins anew, its record goes away before it does, or with it.
+    fn bytes_before(self, record_bytes: u64) -> u64 {
+        let end = HEAD_BYTES + record_bytes;
+        if self.first == self.epoch { whole_pages(end) } else { end }
+    }
+}
+
 /// The beginning of an entry, while its pages are added.
 pub struct EntryHead {
     numbers: EntryNumbers,
@@ -543,7 +552,7 @@ impl EntryHead {
 
     /// Returns the bytes before the entry's pages.
     pub fn bytes_before(&self) -> u64 {
-        HEAD_BYTES + self.record.len() as u64
+        self.numbers.bytes_before(self.record.len() as u64)
     }
 
     /// Returns the bytes of the log's pages that end with the record, or behind it.
@@ -600,10 +609,12 @@ pub fn recovery<E>(mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>) -> R
         return Ok(Recovery { damage: Some(damage), ..Recovery::default() });
     }
     let number = later.whole();
+    let is_of_first = found.is_empty();
     let unreadable = later.unreadable_before.map(|entry| found.len() + entry);
     found.extend(later.entries);
     let newest = |entry: &FoundEntry| entry.record.in_place == InPlace::Everything;
     let in_place = found.iter().rposition(newest).unwrap_or(0);
+    let first_pages_at = found.first().map_or(0, |first| first.pages_at);
     let spans: Vec<_> =
         found.iter().filter(|entry| entry.damaged).map(|it| it.pages_at..it.end).collect();
     let recovery = Recovery::new(found);
@@ -614,6 +625,11 @@ pub fn recovery<E>(mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>) -> R
     let mixes = needs
         || (0..recovery.entries.len()).any(|entry| recovery.needs_pages_of(entry))
         || unreadable.is_some_and(|entry| entry > in_place);
+    if mixes && is_of_first && spans.first().is_some_and(|span| span.start == first_pages_at) {
+        // So a power cut leaves it if the record of the new first entry has several pages.
+        let damage = Damage { at, later: number, loss: Loss::Unknown };
+        return Ok(Recovery { damage: Some(damage), ..Recovery::default() });
+    }
     let loss = if mixes { Loss::Mixture } else { Loss::Nothing };
     Ok(Recovery { damage: Some(Damage { at, later: number, loss }), ..recovery })
 }
@@ -857,7 +873,7 @@ fn entry<E>(
         return Ok(None);
     }
     let mut digest = digest_of(numbers, &record, held_bytes);
-    let pages_at = at + HEAD_BYTES + len;
+    let pages_at = at + numbers.bytes_before(len);
     let held_end = pages_at + held_bytes;
     let mut part = [0; PAGE_BYTES as usize];
     for from in (pages_at..held_end).step_by(part.len()) {
@@ -1025,6 +1041,12 @@ mod tests {
             assert_eq!(damage(&log, at[2] + 60), None);
             let first = damage(&log, 80).unwrap();
             assert_eq!((first.at, first.later, first.loss), (0, 2, Loss::Unknown));
+            // A log that begins anew writes over its first pages before their record is gone.
+            let mut log = written(numbers(5), &whole(InPlace::Nothing), 5);
+            let pages_at = found(&log)[0].pages_at as usize;
+            log.extend(written(numbers(6), &Record::default(), 0));
+            let first = damage(&log, pages_at).unwrap();
+            assert_eq!((first.at, first.later, first.loss), (0, 1, Loss::Unknown));
         }
     }
 
