@@ -18,7 +18,7 @@ const CUTS: u64 = 1_000_000;
 /// Cuts of each history.
 const EACH: u64 = 20;
 /// Histories within which a planted fault has to be found.
-const TRIES: u64 = 3000;
+const TRIES: u64 = 10_000;
 
 /// Syncs of a file of a group, and of one outside.
 const SYNCS: [usize; 2] = [20_000, 300];
