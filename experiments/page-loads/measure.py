@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from datetime import date
 from pathlib import Path
@@ -37,8 +38,8 @@ TEXT = """# Page loads on a mount
 By `experiments/page-loads/run.sh {arguments}`.
 
 Chromium with profiles and caches on a fresh ext4, on the mount over one{options}, and on a second
-ext4, by turns in an order that moves; each round has a seed of its own. The machine did nothing
-else. Think time is cut to a 200th, so that one page follows the other, and every start of the
+ext4, by turns in an order that moves; each round has a seed of its own. The load average before was
+{load:.1f}. Think time is cut to a 200th, so that one page follows the other, and every start of the
 browser counts for its requests and its processor time.
 
 *Median load*: the median time of a page load of a round. *All loads*: the sum of them. *Processor*:
@@ -52,9 +53,12 @@ ROWS = """
 |---|---:|---:|---|---|
 {rows}
 
-{rounds} rounds of about {pages} pages. ext4: {load_ms:.0f} ms the median load, {cpu_ms:.0f} ms of
-processor time a page. Requests: **{total:.0f}** a page; {kinds}.
+{figures}
 """
+FIGURES = (
+    "{rounds} rounds of about {pages} pages. ext4: {load_ms:.0f} ms the median load, {cpu_ms:.0f} ms of processor time "
+    "a page. Requests: **{total:.0f}** a page; {kinds}."
+)
 
 
 @contextlib.contextmanager
@@ -177,20 +181,24 @@ def measured(args, load):
         )
 
     kinds = [(kind, number / counted["pages"]) for kind, number in counted["requests"].most_common()]
-    return ROWS.format(
-        what=LOADED[load],
+    figures = FIGURES.format(
         rounds=args.rounds,
         pages=counted["pages"],
-        rows="\n".join([row("median load", "median"), row("all loads", "sum"), row("processor", "cpu")]),
         load_ms=median(row["ext4"]["median"] for row in rounds),
         cpu_ms=median(row["ext4"]["cpu"] / row["ext4"]["pages"] for row in rounds),
         total=sum(number for _, number in kinds),
         kinds=", ".join(f"{kind} {number:.0f}" for kind, number in kinds if number >= 1),
     )
+    return ROWS.format(
+        what=LOADED[load],
+        rows="\n".join([row("median load", "median"), row("all loads", "sum"), row("processor", "cpu")]),
+        figures=textwrap.fill(figures, 100),
+    )
 
 
 def main():
     made = parser(__doc__)
+    made.add_argument("--load", choices=LOADED, action="append", help="this load alone (default: all)")
     made.add_argument("rounds", type=int, nargs="?", default=9)
     made.add_argument("options", nargs=argparse.REMAINDER)
     args = made.parse_args()
@@ -202,10 +210,11 @@ def main():
         kernel=platform.release().split("-")[0],
         day=date.today(),
         version=output(args.flashsift, "--version").strip(),
-        arguments=args.rounds,
+        arguments=" ".join([*(f"--load {load}" for load in args.load or ()), str(args.rounds)]),
+        load=os.getloadavg()[0],
         options=f" with `{' '.join(args.options)}`" if args.options else "",
     )
-    text += "".join(measured(args, load) for load in LOADED)
+    text += "".join(measured(args, load) for load in args.load or LOADED)
     if args.options:
         print(text)
     else:

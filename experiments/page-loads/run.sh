@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures how long Chromium's pages load on a mount, beside two ext4s, and writes RESULTS.md.
 #
-#   sudo run.sh [ROUNDS [MOUNT-OPTION…]]   # four minutes a round (9)
+#   sudo run.sh [--load NAME] [ROUNDS [MOUNT-OPTION…]]   # four minutes a round (9)
 #
 # It needs root, e2fsprogs, Python 3.11, Chromium and tracefs, and a machine that does nothing else:
 # the second ext4 shows how far equal runs differ. With options of `flashsift mount` it prints the

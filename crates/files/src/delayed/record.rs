@@ -18,7 +18,10 @@ use flashsift_events::{page::PAGE_BYTES, structure::Extents};
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, ops::Range};
 
-const MAGIC: &[u8; 8] = b"fsepoch3";
+const MAGIC: &[u8; 8] = b"fsepoch2";
+/// The number of this layout, which stands above the number of held bytes. Entries of earlier
+/// layouts have nothing there.
+const LAYOUT: u64 = 3 << 56;
 /// Bytes of an entry before its record.
 const HEAD_BYTES: u64 = 8 + 4 * 8 + 32;
 /// Bytes of the checksum behind a record.
@@ -580,7 +583,7 @@ impl EntryHead {
         let mut to = Vec::with_capacity(len);
         to.extend(MAGIC);
         let EntryNumbers { first, epoch } = self.numbers;
-        for word in [first, epoch, self.record.len() as u64, self.held_bytes] {
+        for word in [first, epoch, self.record.len() as u64, LAYOUT | self.held_bytes] {
             put(&mut to, word);
         }
         to.extend(self.digest.finalize());
@@ -732,10 +735,15 @@ pub(super) fn consecutive(pages: &Offsets) -> Vec<HeldPages> {
     runs
 }
 
+/// Bytes of a log that tell its version.
+pub const VERSION_BYTES: usize = 8 + 4 * 8;
+
 /// Returns whether a log that begins so is one that another version of flashsift wrote.
 pub fn is_of_other_version(beginning: &[u8]) -> bool {
     let (family, _) = MAGIC.split_at(MAGIC.len() - 1);
-    beginning.starts_with(family) && !beginning.starts_with(MAGIC)
+    let layout = beginning.get(VERSION_BYTES - 1).map(|byte| u64::from(*byte) << 56);
+    let is_ours = beginning.starts_with(MAGIC) && layout == Some(LAYOUT);
+    beginning.starts_with(family) && !is_ours
 }
 
 /// Returns the entries from the beginning of a log to the first that is not whole. `checks`: by its
@@ -864,6 +872,7 @@ fn entry<E>(
         *word = take(&mut rest).unwrap_or_default();
     }
     let [first, epoch, len, held_bytes] = words;
+    let held_bytes = held_bytes ^ LAYOUT;
     let numbers = EntryNumbers { first, epoch };
     if !fits(numbers) || len > RECORD_BYTES || held_bytes > LARGEST_BYTES {
         return Ok(None);
@@ -1058,6 +1067,9 @@ mod tests {
         let mut log = [log, written(EntryNumbers { first: 1, epoch: 2 }, &record(), 1)].concat();
         assert_eq!(found(&log).len(), 1);
         assert!(is_of_other_version(b"fsepoch1 of old") && !is_of_other_version(&log));
+        let mut of_old_layout = log.clone();
+        of_old_layout[VERSION_BYTES - 1] = 0;
+        assert!(is_of_other_version(&of_old_layout) && found(&of_old_layout).is_empty());
         assert!(!is_of_other_version(&[0; 4096]));
         log.truncate(10);
         assert!(found(&log).is_empty() && found(&[]).is_empty());

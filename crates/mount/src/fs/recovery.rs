@@ -6,8 +6,8 @@ use super::types::io;
 use flashsift_events::page::PAGE_BYTES;
 use flashsift_events::structure::Extents;
 use flashsift_files::delayed::record::{
-    Attributes, FileChange, FileRef, HeldPages, InodeId, Loss, Record, is_of_other_version,
-    recovery,
+    Attributes, FileChange, FileRef, HeldPages, InodeId, Loss, Record, VERSION_BYTES,
+    is_of_other_version, recovery,
 };
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, StatxFlags, Timespec,
@@ -40,7 +40,7 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
         Err(Errno::NOENT) => return Ok(0),
         log => File::from(log?),
     };
-    let mut beginning = [0; 8];
+    let mut beginning = [0; VERSION_BYTES];
     if log.read_exact_at(&mut beginning, 0).is_ok() && is_of_other_version(&beginning) {
         tracing::error!(
             "after a crash, {}/{LOG} can only be applied by the version of flashsift that wrote \
