@@ -236,6 +236,15 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "packages",
+        what: "1500 packages of two directories and two files, unpacked at once, \
+               `--budget 16MiB`",
+        pace: Pace::Busy,
+        options: "--budget 16MiB",
+        perform: |stage| packages(stage, stage.count(1500, 300)),
+        ..ROW
+    },
+    Row {
         name: "sqlite-delete",
         what: "SQLite, `journal_mode=DELETE`: 300 transactions of one row",
         perform: |stage| sqlite(stage, "DELETE"),
@@ -619,6 +628,16 @@ fn synced(stage: &Stage, count: u32, bytes: usize, later: bool) -> anyhow::Resul
         for number in 0..count {
             File::open(name(stage, number))?.sync_all()?;
         }
+    }
+    Ok(())
+}
+
+fn packages(stage: &Stage, count: u32) -> anyhow::Result<()> {
+    for number in 0..count {
+        let package = stage.dir.join(format!("{}/{number}", number % 40));
+        fs::create_dir_all(package.join("lib"))?;
+        fs::write(package.join("package.json"), content(number, 700))?;
+        fs::write(package.join("lib/index.js"), content(number, 3000))?;
     }
     Ok(())
 }

@@ -5,5 +5,6 @@ mod failures;
 mod model;
 mod rights;
 mod same_decisions;
+mod syncs;
 mod waiting;
 mod writes;

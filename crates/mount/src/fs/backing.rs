@@ -685,7 +685,8 @@ impl Backing {
     }
 
     /// Makes the content of a file durable for an application.
-    pub(crate) fn fdatasync(&self, file: impl AsFd) -> Result<()> {
+    pub(crate) fn fdatasync(&self, file: &File) -> Result<()> {
+        self.volume.begin_sync(file);
         self.flushes.issued(true);
         rustix::fs::fdatasync(file)
     }

@@ -366,7 +366,7 @@ impl Fs {
         }
         table.born_directory(ino, (parent, &Name::from(name)));
         table.dir_changed(parent);
-        self.mover.directory_waits(ino);
+        self.mover.directory_waits(ino, table.new_directories().len() as u64);
         Ok(Some(ino))
     }
 

@@ -165,6 +165,8 @@ pub(crate) struct Mover {
     handed_over: Mutex<VecDeque<(Micros, Ino)>>,
     /// New directories, and when each is to be made, in order.
     directories: Mutex<VecDeque<(Micros, Ino)>>,
+    /// When the oldest of them are to be made because many wait, µs; the largest number: few do.
+    many_due_us: AtomicU64,
     /// Time for which a new directory waits at most, µs.
     directory_us: Micros,
     /// Time from a file's being handed over to its name, µs.
@@ -198,6 +200,7 @@ impl Mover {
             kept: Mutex::default(),
             handed_over: Mutex::default(),
             directories: Mutex::default(),
+            many_due_us: AtomicU64::new(Micros::MAX),
             directory_us: lose_at_most_us - lose_at_most_us / directories::WINDOW,
             unnamed_us: (lose_at_most_us / WINDOW).min(UNNAMED_US),
             waits_us: lose_at_most_us - lose_at_most_us / WINDOW,
@@ -226,6 +229,7 @@ impl Mover {
         let done = self.perform();
         let done = done.and(self.settle_handed_over(self.decider.now().max(now_us)));
         let done = done.and(self.make_due(self.decider.now().max(now_us)));
+        let done = done.and(self.make_some_of_many(self.decider.now().max(now_us)));
         let done = done.and(self.write_due(self.decider.now().max(now_us)));
         // A failure is logged there, and the epoch is tried again.
         let _ = self.delayed.end_due_epoch(self.decider.now().max(now_us));
@@ -333,6 +337,7 @@ impl Mover {
 
     /// Makes content and names of a file on flash durable.
     pub(crate) fn fsync_settled(&self, ino: Ino, file: &File) -> Result<(), Errno> {
+        self.backing.volume.begin_sync(file);
         self.backing.fsync(file, true)?;
         let mut table = self.table();
         if let Some(backing_ino) = table.residence(ino).and_then(Residence::backing_ino) {

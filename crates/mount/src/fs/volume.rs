@@ -8,6 +8,7 @@
 use flashsift_host::mounts::Mount;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, Result};
+use rustix::thread::CpuSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
@@ -25,6 +26,9 @@ pub(crate) const F2FS: u32 = 0xf2f5_2010;
 const COMMITTED: Duration = Duration::from_secs(300);
 /// The same in intervals, where the interval is known.
 const INTERVALS: u32 = 2;
+
+/// Files up to this size are small for ext4's allocator (`mb_stream_req`), blocks.
+const EXT4_SMALL: u64 = 16;
 
 /// The kind of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +154,42 @@ impl Volume {
         // btrfs adds the blocks to the file some time after their writes have ended.
         if self.kind == Kind::Btrfs { wait_for_blocks(file) } else { Ok(()) }
     }
+
+    /// Begins to write the data of a file, for which an fsync follows, so that ext4 gives it blocks
+    /// from the place of those that the file has.
+    ///
+    /// ext4 takes the blocks of a small file from a part of the device that the processor has which
+    /// asks for them (`ext4_mb_group_or_file`). A log that grows from sync to sync, each by another
+    /// of our threads, got its blocks from the parts of all processors. With five of them a file
+    /// has a block of extents, which each commit then writes besides the others.
+    pub(crate) fn begin_sync(&self, file: &File) {
+        let Kind::Ext4 { .. } = self.kind else { return };
+        let Ok(about) = rustix::fs::fstat(file) else { return };
+        if about.st_size as u64 <= EXT4_SMALL * about.st_blksize as u64 {
+            // The sync that follows has the error.
+            let _ = on_processor_of(about.st_ino, || begin_flush(file));
+        }
+    }
+}
+
+/// Runs `act` on the processor that a file has, by its number, of those that may run this thread.
+fn on_processor_of<T>(number: u64, act: impl FnOnce() -> T) -> T {
+    let Ok(may) = rustix::thread::sched_getaffinity(None) else { return act() };
+    let all = u64::from(may.count()).max(1);
+    let mut theirs = (0..CpuSet::MAX_CPU).filter(|processor| may.is_set(*processor));
+    let Some(processor) = theirs.nth((number % all) as usize) else { return act() };
+    if rustix::thread::sched_getcpu() == processor {
+        return act();
+    }
+    let mut one = CpuSet::new();
+    one.set(processor);
+    let moved = rustix::thread::sched_setaffinity(None, &one).is_ok();
+    let done = act();
+    if moved {
+        // The processors may be others by now: then the kernel has corrected the set.
+        let _ = rustix::thread::sched_setaffinity(None, &may);
+    }
+    done
 }
 
 /// Begins to write the data of a file to the device.
