@@ -43,7 +43,7 @@ use self::delayed::Delayed;
 use self::drops::Drops;
 use self::failures::WriteBackFailures;
 use self::mover::Mover;
-use self::namespace::Namespace;
+use self::namespace::{Locked, Namespace};
 use self::opens::Opens;
 use self::reservation::Reservation;
 use self::store::Store;
@@ -57,7 +57,7 @@ use flashsift_events::page::PAGE_BYTES;
 use flashsift_files::delayed::groups::Groups;
 use flashsift_files::sift::account::Account;
 use flashsift_files::sift::{KeepConfig, live::Live};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::fs::StatVfs;
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
@@ -188,8 +188,8 @@ impl Fs {
         self.decider.now()
     }
 
-    pub(crate) fn table(&self) -> MutexGuard<'_, Namespace> {
-        self.names.lock()
+    pub(crate) fn table(&self) -> Locked<'_> {
+        Locked::new(&self.names)
     }
 
     /// Every event goes here from now on, one after the other. To be called before the file system

@@ -19,7 +19,7 @@ use super::backing::Backing;
 use super::beneath::LOG;
 use super::decider::Decider;
 use super::delayed_file::DelayedFile;
-use super::namespace::Namespace;
+use super::namespace::{Locked, Namespace};
 use super::residence::FileState;
 use super::store::Store;
 use super::types::{DelayedStatus, Ino, Name, Status, USED_AFTER_US};
@@ -29,7 +29,7 @@ use flashsift_files::delayed::groups::{Groups, Temporaries};
 use flashsift_files::delayed::plan::Log;
 use flashsift_files::delayed::record::InodeId;
 use flashsift_files::delayed::schedule::{Ending, Schedule};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 use rustix::io::{Errno, Result};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -149,8 +149,8 @@ impl Delayed {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Namespace> {
-        self.names.lock()
+    fn table(&self) -> Locked<'_> {
+        Locked::new(&self.names)
     }
 
     /// Whether so many files of BACKING are open that the epoch is to end early.

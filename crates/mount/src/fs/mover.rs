@@ -31,7 +31,7 @@ use super::decider::Decider;
 use super::delayed::Delayed;
 use super::drops::Drops;
 use super::failures::{Failed, Failing, In, Step, WriteBackError, WriteBackFailures};
-use super::namespace::Namespace;
+use super::namespace::{Locked, Namespace};
 use super::residence::{FileState, Residence};
 use super::store::Store;
 use super::table::{Table, file_id};
@@ -40,7 +40,7 @@ use super::types::{Failure, Ino, Status};
 use super::volume::begin_flush;
 use flashsift_events::event::{Action, FileId, Micros};
 use flashsift_files::delayed::schedule::Ending;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -209,8 +209,8 @@ impl Mover {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Namespace> {
-        self.names.lock()
+    fn table(&self) -> Locked<'_> {
+        Locked::new(&self.names)
     }
 
     /// Current failures, with the paths of their files, and how many are those of directories.

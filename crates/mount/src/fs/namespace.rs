@@ -14,6 +14,7 @@ use super::table::{InRam, LINKS, Table};
 use super::temporary::is_temporary;
 use super::types::{Attr, Ino, Name, ROOT, Time};
 use flashsift_events::event::{Action, FileId};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
 };
@@ -28,6 +29,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Namespace {
     table: Table,
+    /// Files that nobody needs any more.
+    closing: Vec<Arc<File>>,
     pub(crate) backing: Arc<Backing>,
     pub(crate) store: Arc<Store>,
     pub(crate) decider: Arc<Decider>,
@@ -47,6 +50,39 @@ impl DerefMut for Namespace {
     }
 }
 
+/// The namespace, as long as it is locked.
+pub(crate) struct Locked<'a> {
+    // The order of the fields is that of their ends.
+    names: MutexGuard<'a, Namespace>,
+    closing: Vec<Arc<File>>,
+}
+
+impl<'a> Locked<'a> {
+    pub(crate) fn new(names: &'a Mutex<Namespace>) -> Locked<'a> {
+        Locked { names: names.lock(), closing: Vec::new() }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = Namespace;
+
+    fn deref(&self) -> &Namespace {
+        &self.names
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Namespace {
+        &mut self.names
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.closing = std::mem::take(&mut self.names.closing);
+    }
+}
+
 impl Namespace {
     pub(crate) fn new(
         table: Table,
@@ -54,7 +90,13 @@ impl Namespace {
         store: Arc<Store>,
         decider: Arc<Decider>,
     ) -> Namespace {
-        Namespace { table, backing, store, decider }
+        Namespace { table, closing: Vec::new(), backing, store, decider }
+    }
+
+    /// Closes a file as soon as the namespace is not locked any more. If the kernel writes pages of
+    /// a file without a name, its last close waits for the device.
+    pub(crate) fn close_later(&mut self, file: Option<Arc<File>>) {
+        self.closing.extend(file);
     }
 
     /// The objects below it.

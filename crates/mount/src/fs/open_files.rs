@@ -275,7 +275,8 @@ impl Fs {
             return;
         }
         if let Some(file_state) = table.node(ino).and_then(Node::file_state) {
-            file_state.place_to_move().set_file(None);
+            let file = file_state.place_to_move().set_file(None);
+            table.close_later(file);
         }
         table.end_waiting(ino);
         table.release_unused(ino);

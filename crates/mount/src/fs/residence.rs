@@ -205,9 +205,9 @@ impl Place {
         self.file.as_ref()
     }
 
-    /// A process has opened the file, or all have closed it.
-    pub(crate) fn set_file(&mut self, file: Option<Arc<File>>) {
-        self.file = file;
+    /// A process has opened the file, or all have closed it. Returns the one from before.
+    pub(crate) fn set_file(&mut self, file: Option<Arc<File>>) -> Option<Arc<File>> {
+        std::mem::replace(&mut self.file, file)
     }
 }
 

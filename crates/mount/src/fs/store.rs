@@ -249,13 +249,14 @@ impl Store {
         rustix::fs::statat(&self.dir, name(ino), AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    pub(crate) fn remove(&self, ino: Ino) -> Result<()> {
-        if self.handed_over.write().remove(&ino).is_some() {
-            return Ok(());
+    /// Returns the file if it was handed over. To close it may wait for the device.
+    pub(crate) fn remove(&self, ino: Ino) -> Result<Option<Arc<File>>> {
+        if let Some(it) = self.handed_over.write().remove(&ino) {
+            return Ok(Some(it.file));
         }
         rustix::fs::unlinkat(&self.dir, name(ino), AtFlags::empty())?;
         self.files.fetch_sub(1, Ordering::Relaxed);
-        Ok(())
+        Ok(None)
     }
 
     pub(crate) fn chmod(&self, ino: Ino, mode: Mode) -> Result<()> {

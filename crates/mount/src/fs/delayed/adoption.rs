@@ -79,7 +79,7 @@ impl Delayed {
             Err(error) => return Err(error),
         };
         if let Err(error) = copy_attributes(&file, &stat, &ram) {
-            self.store.remove(ino)?;
+            table.close_later(self.store.remove(ino)?);
             return match error {
                 // Such as an attribute that RAM does not support.
                 Errno::OPNOTSUPP | Errno::PERM | Errno::NOSPC => Ok(false),
@@ -120,7 +120,7 @@ impl Delayed {
         let was = self.store.stat(ino)?;
         let settled = rustix::fs::fstat(&base.file)?;
         table.settle(ino, None, base.file, (&was, &settled));
-        self.store.remove(ino)?;
+        table.close_later(self.store.remove(ino)?);
         if let Some(id) = table.file(ino) {
             self.decider.leaves_ram(id);
             self.decider.unignore(id);

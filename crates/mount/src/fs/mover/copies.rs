@@ -89,6 +89,7 @@ impl Mover {
     pub(crate) fn forget_kept(&self, table: &mut Namespace, ino: Ino) {
         if let Some(kept) = self.kept.lock().remove(&ino) {
             table.remove_temp(&kept.temp);
+            table.close_later(Some(kept.file));
         }
     }
 

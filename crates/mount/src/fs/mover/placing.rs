@@ -84,7 +84,7 @@ impl Mover {
             table.remove_temp(&copy.temp);
             let about = rustix::fs::fstat(&copy.file).step(Step::Rename)?;
             table.vanish(ino, Some(&mut place), Attr::new(ino, &about), Some(copy.file.clone()));
-            self.has_left_ram(ino);
+            self.has_left_ram(table, ino);
         } else {
             if about.st_nlink == 0 && !matches!(copy.temp, Temp::Unnamed) {
                 // An application has removed the directory that the copy was in, or its names.
@@ -109,11 +109,11 @@ impl Mover {
     }
 
     /// Ends the file's life in RAM.
-    fn has_left_ram(&self, ino: Ino) {
+    fn has_left_ram(&self, table: &mut Namespace, ino: Ino) {
         self.decider.leaves_ram(file_id(ino));
         self.decider.is_on_flash(file_id(ino));
         // If this fails, the file is unreachable, and deleted with the mount.
-        let _ = self.store.remove(ino);
+        table.close_later(self.store.remove(ino).ok().flatten());
     }
 
     /// Lets a file live in BACKING, where this file has its names. `was` are its attributes in RAM.
@@ -133,7 +133,7 @@ impl Mover {
                 (settled.st_ino, file_state.clone(), file.clone());
             batch.placed.push(Placed { job, backing_ino, file_state, file });
         }
-        self.has_left_ram(job.ino);
+        self.has_left_ram(table, job.ino);
         Ok(())
     }
 

@@ -57,7 +57,7 @@ impl Mover {
         }
         self.counters.lock().never_written += 1;
         // If this fails, the file takes space until the next start; nothing else depends on it.
-        let _ = self.store.remove(ino);
+        table.close_later(self.store.remove(ino).ok().flatten());
         self.forget_kept(table, ino);
         table.emit_end(at, ino);
     }
