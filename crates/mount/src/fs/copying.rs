@@ -2,7 +2,9 @@
 
 use super::beneath::proc_path;
 use super::types::{errno, io};
-use rustix::fs::{Gid, Mode, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{
+    FallocateFlags, Gid, Mode, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
+};
 use rustix::io::{Errno, Result};
 use std::ffi::CString;
 use std::fs::File;
@@ -61,8 +63,9 @@ pub(crate) fn hole_from(file: &File, at: u64, size: u64) -> Result<Option<Range<
     Ok(Some(from..end.min(size)))
 }
 
-/// Copies content, owner, mode and attributes. Returns the number of bytes.
-pub(crate) fn copy(source: &File, target: &File) -> Result<u64> {
+/// Copies content, owner, mode and attributes, and reserves these parts. Returns the number of
+/// bytes.
+pub(crate) fn copy(source: &File, target: &File, reserved: &[Range<u64>]) -> Result<u64> {
     let stat = rustix::fs::fstat(source)?;
     let size = stat.st_size as u64;
     let mut bytes = vec![0; CHUNK.min(size as usize)];
@@ -74,6 +77,7 @@ pub(crate) fn copy(source: &File, target: &File) -> Result<u64> {
             Err(Errno::NXIO) => break,
             Err(error) => return Err(error),
         };
+        reserve(target, at..data, reserved)?;
         let end = rustix::fs::seek(source, SeekFrom::Hole(data))?.min(size);
         at = data;
         while at < end {
@@ -88,6 +92,7 @@ pub(crate) fn copy(source: &File, target: &File) -> Result<u64> {
             copied += read as u64;
         }
     }
+    reserve(target, at..u64::MAX, reserved)?;
     // Without a hole at the end it is long enough: ext4 would journal a block more.
     if at < size {
         rustix::fs::ftruncate(target, size)?;
@@ -101,6 +106,22 @@ pub(crate) fn copy(source: &File, target: &File) -> Result<u64> {
         rustix::fs::fsetxattr(target, &name, &value, XattrFlags::empty())?;
     }
     Ok(copied)
+}
+
+/// Reserves those parts that are in a hole, or behind the end.
+fn reserve(target: &File, hole: Range<u64>, parts: &[Range<u64>]) -> Result<()> {
+    for part in parts {
+        let (start, end) = (part.start.max(hole.start), part.end.min(hole.end));
+        if start < end {
+            let done = rustix::fs::fallocate(target, FallocateFlags::KEEP_SIZE, start, end - start);
+            match done {
+                // RAM could, and BACKING cannot.
+                Err(Errno::OPNOTSUPP) => return Ok(()),
+                done => done?,
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Gives an empty file in RAM the size and the attributes of another, but not its content.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Namespace {
     table: Table,
-    /// Files that nobody needs any more.
+    /// Files that are not needed any more.
     closing: Vec<Arc<File>>,
     pub(crate) backing: Arc<Backing>,
     pub(crate) store: Arc<Store>,

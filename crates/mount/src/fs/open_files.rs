@@ -442,6 +442,7 @@ impl Fs {
                 None => act(file),
             };
             if let Ok(done) = &done {
+                file_state.reserves(change);
                 emit(file, done);
             }
             done

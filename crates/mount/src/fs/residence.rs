@@ -15,12 +15,14 @@
 //! without the table; each transition changes both. Locks are taken in this order: a file's gate,
 //! the table, its place. A place is locked exclusively only while the table is.
 
-use super::delayed_file::DelayedFile;
+use super::delayed_file::{Change, DelayedFile};
 use super::types::Attr;
 use super::waiting::Waiting;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, Result};
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -140,9 +142,10 @@ impl Resident {
 
     /// Drops the shared state if nothing uses it any more.
     pub(super) fn release(&mut self) {
-        if self.residence.checkpoint().is_none()
-            && self.shared.as_ref().is_some_and(|shared| Arc::strong_count(shared) == 1)
-        {
+        let is_kept = self.residence.checkpoint().is_some()
+            || (self.residence.is_in_ram()
+                && self.shared.as_ref().is_some_and(|shared| !shared.reserved.lock().is_empty()));
+        if !is_kept && self.shared.as_ref().is_some_and(|shared| Arc::strong_count(shared) == 1) {
             self.shared = None;
         }
     }
@@ -228,6 +231,9 @@ pub(crate) struct FileState {
     synced: Mutex<Option<Result<()>>>,
     /// The page behind the last write.
     next_page: AtomicU64,
+    /// Bytes of a file in RAM that a program has reserved, in order. RAM knows no difference
+    /// between these and holes.
+    reserved: Mutex<Vec<Range<u64>>>,
     /// Its syncs may be delayed: it belongs to a group, or joins one at its next change. The kernel
     /// does not write to it without us.
     in_group: AtomicBool,
@@ -328,9 +334,42 @@ impl FileState {
     }
 
     /// Records a write of these pages. Whether it goes on where the last one ended.
-    pub(crate) fn goes_on(&self, pages: std::ops::Range<u64>) -> bool {
+    pub(crate) fn goes_on(&self, pages: Range<u64>) -> bool {
         let expected = self.next_page.swap(pages.end, Ordering::Relaxed);
         (expected.saturating_sub(1)..=expected).contains(&pages.start)
+    }
+
+    /// Follows a change that has been made in RAM; the order is held.
+    pub(crate) fn reserves(&self, change: Change) {
+        let (freed, reserved) = match change {
+            Change::Write { .. } => return,
+            Change::Resize(size) => (size..u64::MAX, 0..0),
+            Change::Allocate { offset, len, flags } => {
+                let range = offset..offset.saturating_add(len);
+                match flags.contains(FallocateFlags::PUNCH_HOLE) {
+                    true => (range, 0..0),
+                    false => (range.clone(), range),
+                }
+            }
+        };
+        let mut all = self.reserved.lock();
+        let left = all.iter().flat_map(|old| {
+            [old.start..old.end.min(freed.start), old.start.max(freed.end)..old.end]
+        });
+        *all = left.chain([reserved]).filter(|range| !range.is_empty()).collect();
+        all.sort_unstable_by_key(|range| range.start);
+        all.dedup_by(|next, before| {
+            let joins = before.end == next.start;
+            if joins {
+                before.end = next.end;
+            }
+            joins
+        });
+    }
+
+    /// The bytes of a file in RAM that a program has reserved.
+    pub(crate) fn reserved(&self) -> Vec<Range<u64>> {
+        self.reserved.lock().clone()
     }
 
     pub(crate) fn set_synced(&self, done: Result<()>) {

@@ -28,6 +28,7 @@ use rustix::io::{Errno, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -139,6 +140,7 @@ struct Candidate {
     /// Its names that BACKING does not have.
     missing: Names,
     names: Names,
+    reserved: Vec<Range<u64>>,
 }
 
 impl Delayed {
@@ -481,7 +483,7 @@ impl Delayed {
     ) -> Result<(u64, Option<Arc<File>>)> {
         let source = self.store.open_to_copy(candidate.ino)?;
         let target = self.backing.create_hidden(&hidden_name(hidden))?;
-        let mut bytes = copy(&source, &target)?;
+        let mut bytes = copy(&source, &target, &candidate.reserved)?;
         bytes += candidate.file.copy_missing(&target)?;
         set_times(&target, &self.store.stat(candidate.ino)?)?;
         // An epoch may have more new files than the process may open. One in place of another has
@@ -571,6 +573,7 @@ impl Delayed {
                 file: file.clone(),
                 missing,
                 names: node.names.clone(),
+                reserved: node.file_state().map(|state| state.reserved()).unwrap_or_default(),
             });
         }
         all

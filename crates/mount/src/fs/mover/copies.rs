@@ -66,7 +66,7 @@ impl Mover {
             None if job.large => return Ok(None),
             None => self.create_copy(named_in, job.durable).step(Step::Open)?,
         };
-        match copy(&source, &file).step(Step::Copy) {
+        match copy(&source, &file, &file_state.reserved()).step(Step::Copy) {
             Ok(bytes) => Ok(Some(staged(file_state, temp, Arc::new(file), bytes, false))),
             Err(error) => {
                 self.discard(staged(file_state, temp, Arc::new(file), 0, false));

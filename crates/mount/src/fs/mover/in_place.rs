@@ -57,7 +57,7 @@ impl Mover {
             Err(Errno::EXIST) => return Ok(Outcome::Nothing),
             opened => Arc::new(opened.map(File::from).step(Step::Open)?),
         };
-        let copied = copy(&source, &file).step(Step::Copy);
+        let copied = copy(&source, &file, &file_state.reserved()).step(Step::Copy);
         let done = copied.and_then(|bytes| Ok((bytes, self.copy_times(ino, &file)?)));
         if done.is_err() {
             // If it cannot be removed, the file in RAM hides it.

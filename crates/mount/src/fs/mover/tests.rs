@@ -4,7 +4,7 @@ use super::{Batch, Job, Outcome};
 use crate::fs::reservation::EXTENT_BYTES;
 use crate::{Access, Caller, Changes, Config, Fs, Ino, ROOT, Store};
 use flashsift_events::event::OpenId;
-use rustix::fs::RenameFlags;
+use rustix::fs::{FallocateFlags, RenameFlags};
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -237,6 +237,42 @@ fn a_file_without_a_name_is_closed_when_no_name_is_locked() {
     assert!(file.strong_count() > 0, "a program has it open");
     bed.fs.release(0, open);
     assert_eq!(file.strong_count(), 0);
+    bed.fs.check();
+}
+
+/// Space that a program had reserved was a hole after the write-back, since RAM shows no
+/// difference: a download that had reserved its size failed on a full card.
+// Promises: Mount 30.
+#[test]
+fn reserved_space_is_reserved_on_flash() {
+    const KIB: u64 = 1 << 10;
+    let bed = Bed::new();
+    let (ino, open) = bed.create("download", b"");
+    let reserve = |open, offset, len, flags: FallocateFlags| {
+        bed.fs.fallocate(Access::default(), open, offset, len, flags.bits()).unwrap();
+    };
+    reserve(open, 0, 1024 * KIB, FallocateFlags::empty());
+    reserve(open, 2048 * KIB, 64 * KIB, FallocateFlags::KEEP_SIZE);
+    bed.write(open, 8 * KIB, &[1; 4096]);
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    reserve(open, 256 * KIB, 256 * KIB, punch);
+    // The last close does not end it.
+    bed.fs.release(0, open);
+    bed.fs.settle_all().unwrap();
+    assert!(!bed.is_in_ram(ino));
+    let (there, held) = (std::fs::metadata(bed.below("download")).unwrap(), (768 + 64) * KIB);
+    assert_eq!(there.len(), 1024 * KIB);
+    let blocks = held..held + 64 * KIB;
+    assert!(blocks.contains(&(there.blocks() * 512)), "{} of {blocks:?}", there.blocks() * 512);
+    let bytes = std::fs::read(bed.below("download")).unwrap();
+    assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == u8::from(at / 4096 == 2)));
+    // Nothing of a file that is cut is reserved any more.
+    let (_, open) = bed.create("cut", b"");
+    reserve(open, 0, 1024 * KIB, FallocateFlags::empty());
+    let cut = Changes { size: Some(4 * KIB), ..Changes::default() };
+    bed.fs.set_attr(0, bed.fs.lookup(ROOT, OsStr::new("cut")).unwrap().ino, &cut).unwrap();
+    bed.fs.fsync(0, open, false).unwrap();
+    assert!(std::fs::metadata(bed.below("cut")).unwrap().blocks() * 512 <= 64 * KIB);
     bed.fs.check();
 }
 

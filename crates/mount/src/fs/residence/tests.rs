@@ -210,3 +210,40 @@ proptest! {
         lives_of(&steps);
     }
 }
+
+/// A change of what is reserved of a file of 40 bytes: its kind, and its range.
+fn change_of_reserved((kind, start, len): (u8, u64, u64)) -> Change {
+    let flags = match kind {
+        0 => return Change::Resize(start),
+        1 => return Change::Write { offset: start, len },
+        2 => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        3 => FallocateFlags::KEEP_SIZE,
+        _ => FallocateFlags::empty(),
+    };
+    Change::Allocate { offset: start, len, flags }
+}
+
+proptest! {
+    /// The reserved ranges are those of a plain list of bytes, and neither meet nor overlap.
+    #[test]
+    fn reserved_ranges_are_those_of_a_list_of_bytes(
+        changes in proptest::collection::vec((0_u8..6, 0_u64..32, 1_u64..8), 0..40),
+    ) {
+        let (state, mut bytes) = (FileState::default(), [false; 40]);
+        for change in changes.into_iter().map(change_of_reserved) {
+            state.reserves(change);
+            match change {
+                Change::Resize(size) => bytes[size as usize..].fill(false),
+                Change::Write { .. } => (),
+                Change::Allocate { offset, len, flags } => bytes
+                    [offset as usize..(offset + len) as usize]
+                    .fill(!flags.contains(FallocateFlags::PUNCH_HOLE)),
+            }
+            let ranges = state.reserved();
+            prop_assert!(ranges.iter().all(|range| !range.is_empty()));
+            prop_assert!(ranges.windows(2).all(|two| two[0].end < two[1].start), "{ranges:?}");
+            let listed = |at: u64| ranges.iter().any(|range| range.contains(&at));
+            prop_assert!((0..40).all(|at| listed(at) == bytes[at as usize]), "{ranges:?}");
+        }
+    }
+}
