@@ -228,13 +228,21 @@ fn compare(name: &str, history: impl Fn(&mut Player)) {
     cpu.set(0);
     rustix::thread::sched_setaffinity(None, &cpu).unwrap();
     let mut runs = Vec::new();
-    for _ in 0..RUNS {
+    for _ in 0..2 * RUNS {
+        if runs.len() == RUNS {
+            break;
+        }
         let Some(device) = or_skip(Device::new(name)) else { return };
         let root = device.disk.point();
         let mut player =
             Player { root, began: Instant::now(), events: Vec::new(), ids: BTreeMap::new() };
         history(&mut player);
-        runs.push((device.end(), modelled(&player.events).device));
+        let counted = device.end();
+        // Every history writes data. The trace of one run was empty, once in some thousand: it was
+        // taken for the least of its runs.
+        if counted.data > 0 {
+            runs.push((counted, modelled(&player.events).device));
+        }
     }
     let (counted, modelled) =
         runs.iter().min_by_key(|(counted, _)| counted.metadata).expect("there is at least one run");
