@@ -4,6 +4,8 @@
 use super::{Node, Tree};
 use std::collections::BTreeMap;
 
+const PAGE: usize = 4096;
+
 /// One moment of a file.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Moment {
@@ -48,6 +50,19 @@ pub(super) struct Model {
     anytime: bool,
     files: Vec<File>,
     names: BTreeMap<String, Name>,
+}
+
+/// Whether each page is that of one of these moments, and the last one ends there or is whole.
+fn are_pages_of(bytes: &[u8], moments: &[Moment]) -> bool {
+    let ends = |moment: &Moment| {
+        bytes.len() == moment.bytes.len()
+            || (bytes.len().is_multiple_of(PAGE) && bytes.len() < moment.bytes.len())
+    };
+    let mut pages = (0..bytes.len()).step_by(PAGE).map(|at| at..(at + PAGE).min(bytes.len()));
+    moments.iter().any(ends)
+        && pages.all(|page| {
+            moments.iter().any(|it| it.bytes.get(page.clone()) == Some(&bytes[page.clone()]))
+        })
 }
 
 impl Model {
@@ -205,9 +220,13 @@ impl Model {
         let file = &self.files[file];
         let Node::File { bytes, mode } = node else { return false };
         let unknown = self.power && file.torn || self.anytime && file.half_written;
-        file.moments[file.lasts.unwrap_or(0)..]
+        let moments = &file.moments[file.lasts.unwrap_or(0)..];
+        // The daemon may die while it writes the pages that waited (Mount 80). A kill of 550 left
+        // the first three of four.
+        let some_pages = self.anytime && file.torn && are_pages_of(bytes, moments);
+        moments
             .iter()
-            .any(|moment| moment.mode == *mode && (moment.bytes == *bytes || unknown))
+            .any(|moment| moment.mode == *mode && (moment.bytes == *bytes || unknown || some_pages))
     }
 
     fn tell(&self, entry: &Entry) -> String {
