@@ -14,6 +14,7 @@ from pathlib import Path
 import services
 from apps import packages, testbed
 from apps.device_counts import DeviceCounts
+from common.machines import CHECK, unshared
 from common.pages import markdown, paragraphs
 from common.program import parser as parser_of
 from common.program import run as run_main
@@ -212,14 +213,11 @@ def chosen(examined):
 
 
 def served(args):
-    subprocess.run([services.CHECK, "--fetch", *(name for name in services.SERVICES if name in services.CASES)],
+    subprocess.run([CHECK, "--fetch", *(name for name in services.SERVICES if name in services.CASES)],
                    check=True)
     before = set(services.remedies.groups())
-    # A mount namespace of its own, with a /run in which nspawn leaves directories. The doctor has
-    # to see this machine's processes.
-    words = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
-             'mount -t tmpfs tmpfs /run; exec "$0" -B "$@"', sys.executable, __file__, "--flashsift", args.flashsift,
-             "--services-inside"]
+    # The doctor has to see this machine's processes.
+    words = unshared(sys.executable, "-B", __file__, "--flashsift", args.flashsift, "--services-inside")
     try:
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
     finally:

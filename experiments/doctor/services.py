@@ -5,8 +5,6 @@ lands on an ext4 of its own in memory, which the doctor watches.
 """
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import json
 import os
 import re
@@ -17,12 +15,8 @@ from pathlib import Path
 
 from apps.device_counts import DeviceCounts
 from apps.testbed import call
+from common.machines import remedies
 from common.pages import MIB, markdown
-
-CHECK = Path(__file__).resolve().parents[2] / "checks" / "remedies"
-loader = importlib.machinery.SourceFileLoader("remedies", str(CHECK))
-remedies = importlib.util.module_from_spec(importlib.util.spec_from_loader("remedies", loader))
-loader.exec_module(remedies)
 
 # Operations of each service in a load, and the pause after each, s.
 OPERATIONS, PAUSE_S = 120, 0.25
