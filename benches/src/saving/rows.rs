@@ -79,6 +79,9 @@ const NEVER_ABOVE: f64 = 1.02;
 const SMALL_BYTES: usize = 20_000;
 const GIB: u64 = 1 << 30;
 
+/// It has the package python3-plyvel.
+const DEBIANS_PYTHON: &str = "/usr/bin/python3";
+
 const ROW: Row = Row {
     name: "",
     what: "",
@@ -242,6 +245,15 @@ pub(super) const ROWS: &[Row] = &[
         pace: Pace::Busy,
         options: "--budget 16MiB",
         perform: |stage| packages(stage, stage.count(1500, 300)),
+        ..ROW
+    },
+    Row {
+        name: "leveldb",
+        what: "LevelDB, 500 values of 400 bytes a second at random keys, 2 minutes",
+        // Its log has times.
+        same: false,
+        programs: &[DEBIANS_PYTHON],
+        perform: |stage| leveldb(stage, stage.count(120, 30)),
         ..ROW
     },
     Row {
@@ -639,6 +651,22 @@ fn packages(stage: &Stage, count: u32) -> anyhow::Result<()> {
         fs::write(package.join("package.json"), content(number, 700))?;
         fs::write(package.join("lib/index.js"), content(number, 3000))?;
     }
+    Ok(())
+}
+
+fn leveldb(stage: &Stage, seconds: u32) -> anyhow::Result<()> {
+    const PUTS: &str = "
+import plyvel, random, sys, time
+content, start = random.Random(1), time.monotonic()
+db = plyvel.DB(sys.argv[1], create_if_missing=True, write_buffer_size=1 << 20)
+for put in range(500 * int(sys.argv[2])):
+    db.put(b'%012d' % content.randrange(200_000), content.randbytes(400))
+    time.sleep(max(0, start + put / 500 - time.monotonic()))
+db.close()
+";
+    let mut writer = Command::new(DEBIANS_PYTHON);
+    writer.args(["-c", PUTS]).arg(stage.dir.join("leveldb")).arg(seconds.to_string());
+    ensure!(writer.status()?.success(), "LevelDB failed; it needs python3-plyvel");
     Ok(())
 }
 

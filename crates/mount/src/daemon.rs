@@ -360,6 +360,7 @@ fn start(
     let root = rustix::process::geteuid().is_root();
     process::survive_out_of_memory(root);
     process::raise_descriptor_limit(root);
+    process::outlive_limits(root)?;
     let noatime = options.kernel.iter().any(|option| option == "noatime");
     let store = store(root, options.budget_bytes, noatime)?;
     // `place` keeps the directory open as it was found: its file system stays mounted.

@@ -12,6 +12,7 @@ mod copying;
 pub(crate) mod decider;
 mod delayed;
 mod delayed_file;
+mod descriptors;
 mod directories;
 pub(crate) mod drops;
 pub(crate) mod failures;

@@ -268,8 +268,8 @@ impl Filesystem for Adapter {
             })
         };
         self.answer("setattr", || {
-            // A request without changes means that the kernel wants setuid and setgid cleared,
-            // because a process writes through passthrough.
+            // A request without changes means that the kernel wants setuid and setgid cleared: a
+            // process writes through passthrough or reserves space, or gives the file to no one.
             let asks = mode.or(uid).or(gid).is_some() || atime.or(mtime).is_some();
             let strip = match size {
                 Some(_) => request.uid() != 0,
@@ -277,7 +277,12 @@ impl Filesystem for Adapter {
             };
             let changes =
                 Changes { mode, uid, gid, size, atime: asked(atime), mtime: asked(mtime), strip };
-            match self.fs.set_attr(request.pid(), ino.0, &changes) {
+            let permitted = match strip && size.is_none() {
+                true => self.fs.permits_strip(request.uid(), ino.0),
+                false => Ok(()),
+            };
+            let set = || self.fs.set_attr(request.pid(), ino.0, &changes);
+            match permitted.and_then(|()| self.fs.with_space(set)) {
                 Ok(attr) => reply.attr(&self.passthrough.remember(attr.ino), &file_attr(&attr)),
                 Err(error) => reply.error(number(error)),
             }
@@ -302,7 +307,9 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         self.answer("mknod", || {
-            self.entry(reply, self.fs.mknod(&caller(request, umask), parent.0, name, mode, rdev));
+            let caller = caller(request, umask);
+            let make = || self.fs.mknod(&caller, parent.0, name, mode, rdev);
+            self.entry(reply, self.fs.with_space(make));
         });
     }
 
@@ -316,7 +323,8 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         self.answer("mkdir", || {
-            self.entry(reply, self.fs.mkdir(&caller(request, umask), parent.0, name, mode));
+            let make = || self.fs.mkdir(&caller(request, umask), parent.0, name, mode);
+            self.entry(reply, self.fs.with_space(make));
         });
     }
 
@@ -339,10 +347,8 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         self.answer("symlink", || {
-            self.entry(
-                reply,
-                self.fs.symlink(&caller(request, 0), parent.0, name, target.as_os_str()),
-            );
+            let make = || self.fs.symlink(&caller(request, 0), parent.0, name, target.as_os_str());
+            self.entry(reply, self.fs.with_space(make));
         });
     }
 
@@ -358,10 +364,9 @@ impl Filesystem for Adapter {
     ) {
         self.answer("rename", || {
             let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-            Adapter::empty(
-                reply,
-                self.fs.rename(request.pid(), (parent.0, name), (new_parent.0, new_name), flags),
-            );
+            let (from, to) = ((parent.0, name), (new_parent.0, new_name));
+            let rename = || self.fs.rename(request.pid(), from, to, flags);
+            Adapter::empty(reply, self.fs.with_space(rename));
         });
     }
 
@@ -374,7 +379,8 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         self.answer("link", || {
-            self.entry(reply, self.fs.link(request.pid(), ino.0, parent.0, name))
+            let link = || self.fs.link(request.pid(), ino.0, parent.0, name);
+            self.entry(reply, self.fs.with_space(link))
         });
     }
 
@@ -419,11 +425,12 @@ impl Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         self.answer("create", || {
-            let (attr, open, opened) =
-                match self.fs.create(&caller(request, umask), parent.0, name, mode, flags) {
-                    Ok(created) => created,
-                    Err(error) => return reply.error(number(error)),
-                };
+            let caller = caller(request, umask);
+            let create = || self.fs.create(&caller, parent.0, name, mode, flags);
+            let (attr, open, opened) = match self.fs.with_space(create) {
+                Ok(created) => created,
+                Err(error) => return reply.error(number(error)),
+            };
             let shown = file_attr(&attr);
             let user = (request.uid(), request.gid());
             let hand_over = |file: &std::fs::File| {
@@ -490,7 +497,7 @@ impl Filesystem for Adapter {
             let written = opened(handle).and_then(|open| {
                 let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
                 let access = Access { cached, ..access(request, flags) };
-                let written = self.fs.write(access, open, offset, data)?;
+                let written = self.fs.with_space(|| self.fs.write(access, open, offset, data))?;
                 if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                     let strip = Changes { strip: true, ..Changes::default() };
                     self.fs.set_attr(request.pid(), ino.0, &strip)?;
@@ -727,7 +734,8 @@ impl Filesystem for Adapter {
         self.answer("fallocate", || {
             let done = opened(handle).and_then(|open| {
                 let access = access(request, OpenFlags(0));
-                self.fs.fallocate(access, open, offset, length, mode as u32)
+                let allocate = || self.fs.fallocate(access, open, offset, length, mode as u32);
+                self.fs.with_space(allocate)
             });
             Adapter::empty(reply, done);
         });

@@ -678,3 +678,20 @@ fn a_damaged_log_mixes_no_epochs() {
         bed.fs.tidy().unwrap();
     }
 }
+
+/// The end of an epoch frees the RAM of a file that is open. That changed the file's time, which
+/// then went to BACKING with the next change of a mode: `make` and rsync saw a new file.
+// Promises: Mount 72.
+#[test]
+fn the_end_of_an_epoch_changes_no_time() {
+    let bed = Bed::new(|backing| fs::write(backing.join("old.db"), [1; 100_000]).unwrap());
+    let ino = bed.fs.lookup(ROOT, OsStr::new("old.db")).unwrap().ino;
+    let (open, _) = bed.fs.open(0, ino).unwrap();
+    bed.fs.write(Access::default(), open, 5000, &[2; 50_000]).unwrap();
+    bed.fs.fsync(0, open, false).unwrap();
+    let written = bed.fs.attr(ino).unwrap().mtime;
+    bed.fs.settle_all().unwrap();
+    assert_eq!(fs::read(bed.below("old.db")).unwrap()[5000], 2);
+    assert_eq!(bed.fs.attr(ino).unwrap().mtime, written);
+    bed.fs.release(0, open);
+}

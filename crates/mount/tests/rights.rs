@@ -124,3 +124,55 @@ fn an_append_only_file_is_not_overwritten() {
         appended.unwrap();
     }
 }
+
+/// `chown` of a file to no one asks for the same as a write: any user who reached root's file
+/// removed setuid and setgid from it, and setgid from directories.
+// Promises: Mount 35.
+#[test]
+fn a_chown_to_no_one_clears_setuid_for_the_owner_alone() {
+    const CHOWN: &str = "exit !chown(-1, -1, $ARGV[0])";
+    let Some(mounted) = Mounted::new(true) else { return };
+    let (file, directory) = (mounted.path("file"), mounted.path("directory"));
+    fs::write(&file, "content").unwrap();
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, Permissions::from_mode(0o2755)).unwrap();
+    for settled in [false, true] {
+        fs::set_permissions(&file, Permissions::from_mode(0o6755)).unwrap();
+        if settled {
+            mounted.fs.settle_all().unwrap();
+        }
+        // That it reads the file gives it no right.
+        let _open = File::open(&file).unwrap();
+        for path in [&file, &directory] {
+            let _ = Command::new("setpriv")
+                .args(["--reuid=12001", "--regid=12001", "--clear-groups", "perl", "-e", CHOWN])
+                .arg(path)
+                .status()
+                .unwrap();
+        }
+        assert_eq!((mode(&file), mode(&directory)), (0o6755, 0o2755), "settled: {settled}");
+        std::os::unix::fs::chown(&file, None, None).unwrap();
+        assert_eq!(mode(&file), 0o755);
+    }
+}
+
+/// A copy in BACKING inherits the default access control list of its directory, which may be newer
+/// than the file: another user could read the file after its write-back.
+// Promises: Mount 35.
+#[test]
+fn a_file_gets_no_list_that_its_directory_got_later() {
+    let Some(mounted) = Mounted::new(true) else { return };
+    let (directory, file) = (mounted.path("directory"), mounted.path("directory/file"));
+    fs::create_dir(&directory).unwrap();
+    fs::write(&file, "content").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+    let mut list = Command::new("setfacl");
+    if !list.args(["-d", "-m", "u:12001:rw"]).arg(&directory).status().is_ok_and(|it| it.success())
+    {
+        return skip("no access control lists here");
+    }
+    mounted.fs.settle_all().unwrap();
+    let below = mounted.folder.path().join("backing/directory/file");
+    let list = rustix::fs::getxattr(&below, "system.posix_acl_access", &mut [0_u8; 100][..]);
+    assert_eq!((mode(&below), list), (0o640, Err(rustix::io::Errno::NODATA)));
+}

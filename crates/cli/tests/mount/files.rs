@@ -1,6 +1,6 @@
 //! Names, rights and what the kernel tells of files: as on any file system of Linux.
 
-use super::{Ext4, KIB, LATE, MIB, Mounted, bytes, create, directory, run, text, tree};
+use super::{Ext4, FLASHSIFT, KIB, LATE, MIB, Mounted, bytes, create, directory, run, text, tree};
 use flashsift_testbed::{ended, skip};
 use rustix::{
     fs::{
@@ -14,7 +14,7 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     os::unix::{
-        fs::{FileExt, MetadataExt, symlink},
+        fs::{FileExt, MetadataExt, PermissionsExt, symlink},
         process::CommandExt,
     },
     path::{Path, PathBuf},
@@ -1000,4 +1000,40 @@ fn a_place_in_use_is_not_mounted_over() {
         "it names the users: {messages}"
     );
     assert!(!super::is_mounted(&ext4.mountpoint()));
+}
+
+/// The kernel opens BACKING's file anew for a file that it reads and writes by itself, with the
+/// flags of the first open. That file kept `O_APPEND` when the process cleared it, and bytes went
+/// to the end.
+#[test]
+fn a_file_that_appends_no_more_is_written_where_it_should_be() {
+    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    create(&mounted.at("x.db"), &[b'y'; 100]).sync_all().unwrap();
+    let file = File::options().read(true).append(true).open(mounted.at("x.db")).unwrap();
+    rustix::fs::fcntl_setfl(&file, OFlags::empty()).unwrap();
+    file.write_all_at(b"0123", 0).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 100);
+    drop(file);
+    mounted.ended();
+    let found = fs::read(mounted.below("x.db")).unwrap();
+    assert_eq!((found.len(), &found[..5]), (100, &b"0123y"[..]));
+}
+
+/// The daemon had the limits of the shell that mounted: another program's write beyond `ulimit -f`
+/// ended it, and the files in RAM were lost.
+// Promises: Mount 6.
+#[test]
+fn limits_of_the_shell_are_not_those_of_the_mount() {
+    let Some(mut mounted) = Mounted::new(&[]) else { return };
+    mounted.ended();
+    let scratch = tempfile::tempdir().unwrap();
+    let shell = scratch.path().join("shell");
+    let script = format!("#!/bin/sh\nulimit -S -f 100; exec {FLASHSIFT} \"$@\"\n");
+    fs::write(&shell, script).unwrap();
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+    mounted.start_by(&shell);
+    let content = bytes(1, MIB);
+    create(&mounted.at("large"), &content).sync_all().unwrap();
+    mounted.ended();
+    assert!(fs::read(mounted.below("large")).unwrap() == content);
 }

@@ -4,10 +4,12 @@ use super::{Wake, error::Context, error::Error};
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGXFSZ},
+    flag,
     iterator::Signals,
 };
-use std::{fs, sync::mpsc::Sender, thread};
+use std::sync::{Arc, atomic::AtomicBool, mpsc::Sender};
+use std::{fs, thread};
 use tracing::warn;
 
 /// From now on signals are read instead of ending the process. The thread lives as long as it does.
@@ -39,6 +41,22 @@ pub(super) fn survive_out_of_memory(root: bool) {
             "/proc/self/oom_score_adj: {why}; if memory runs out, this process may be ended first"
         );
     }
+}
+
+/// The limits of the shell that mounts are not those of the programs that use the mount: a write
+/// beyond `ulimit -f` ended the daemon, and with it the files in RAM.
+pub(super) fn outlive_limits(root: bool) -> Result<(), Error> {
+    for signal in [SIGXCPU, SIGXFSZ] {
+        flag::register(signal, Arc::new(AtomicBool::new(false))).context("signals")?;
+    }
+    for resource in [Resource::Fsize, Resource::Cpu, Resource::As, Resource::Data] {
+        let own = getrlimit(resource).maximum;
+        let to = |most| setrlimit(resource, Rlimit { current: most, maximum: most });
+        if !root || to(None).is_err() {
+            let _ = to(own);
+        }
+    }
+    Ok(())
 }
 
 /// Each file that applications have open takes a descriptor.

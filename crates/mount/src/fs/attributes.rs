@@ -3,12 +3,15 @@
 use super::Fs;
 use super::beneath::proc_path;
 use super::namespace::Namespace;
+use super::table::Node;
 use super::types::{Attr, Changes, Ino, Time};
-use rustix::fs::{AtFlags, Gid, Mode, Timestamps, Uid};
-use rustix::io::Result;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Timestamps, Uid};
+use rustix::io::{Errno, Result};
 use rustix::process::geteuid;
 use std::os::fd::AsFd;
 use std::path::Path;
+
+const SET_ID: Mode = Mode::SUID.union(Mode::SGID);
 
 impl Fs {
     /// Performs `chmod`, `chown`, `truncate` and `utimensat`.
@@ -75,6 +78,21 @@ impl Fs {
         attr
     }
 
+    /// Checks that this user may clear setuid and setgid of a file without another change: its
+    /// owner may, and any process while one has the file open for writing.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` if not; `ESTALE` if the file is not known.
+    pub(crate) fn permits_strip(&self, uid: u32, ino: Ino) -> Result<()> {
+        let mut table = self.table();
+        let attr = table.attr_of(ino)?;
+        let writes =
+            || table.node(ino).and_then(Node::file_state).is_some_and(|it| it.has_writers());
+        let may = uid == 0 || uid == attr.uid || !is_stripped(&attr) || writes();
+        if may { Ok(()) } else { Err(Errno::PERM) }
+    }
+
     /// Makes a directory that waits in RAM, and those in it, before a change that BACKING has to
     /// see: files would get its group; or we, without root's rights, could make nothing in it
     /// later.
@@ -96,11 +114,15 @@ impl Changes {
 fn with_stripped(changes: &Changes, attr: &Attr) -> Changes {
     // Setgid without group execution is cleared too. The kernel would keep it for members of the
     // group, but we do not know the caller's groups.
-    let bits = Mode::SUID | Mode::SGID;
-    match changes.strip && changes.mode.is_none() && attr.permissions().intersects(bits) {
-        true => Changes { mode: Some((attr.permissions() - bits).as_raw_mode()), ..*changes },
+    match changes.strip && changes.mode.is_none() && is_stripped(attr) {
+        true => Changes { mode: Some((attr.permissions() - SET_ID).as_raw_mode()), ..*changes },
         false => *changes,
     }
+}
+
+/// Whether a write by another user changes the mode of the file. Directories keep setgid.
+fn is_stripped(attr: &Attr) -> bool {
+    attr.kind() == FileType::RegularFile && attr.permissions().intersects(SET_ID)
 }
 
 /// Sets owner, permissions and times, in an order in which no call undoes another.

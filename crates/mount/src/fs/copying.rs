@@ -97,7 +97,18 @@ pub(crate) fn copy(source: &File, target: &File, reserved: &[Range<u64>]) -> Res
     if at < size {
         rustix::fs::ftruncate(target, size)?;
     }
+    copy_rights(source, &stat, target)?;
+    Ok(copied)
+}
+
+/// Copies owner, mode and attributes.
+pub(crate) fn copy_rights(source: &File, stat: &Stat, target: &File) -> Result<()> {
     rustix::fs::fchown(target, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
+    // The directory may have got a default list since the file was created.
+    let (list, of) = (c"system.posix_acl_access", |file| xattr_names(&proc_path(file)));
+    if of(target)?.iter().any(|name| **name == *list) {
+        rustix::fs::fremovexattr(target, list)?;
+    }
     rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
     // Accessed by descriptor, since the name may disappear meanwhile.
     let path = proc_path(source);
@@ -105,7 +116,7 @@ pub(crate) fn copy(source: &File, target: &File, reserved: &[Range<u64>]) -> Res
         let value = xattr_value(&path, &name)?;
         rustix::fs::fsetxattr(target, &name, &value, XattrFlags::empty())?;
     }
-    Ok(copied)
+    Ok(())
 }
 
 /// Reserves those parts that are in a hole, or behind the end.

@@ -19,6 +19,7 @@ use super::backing::Backing;
 use super::beneath::LOG;
 use super::decider::Decider;
 use super::delayed_file::DelayedFile;
+use super::descriptors::open_share;
 use super::namespace::{Locked, Namespace};
 use super::residence::FileState;
 use super::store::Store;
@@ -395,13 +396,6 @@ impl Delayed {
             },
         })
     }
-}
-
-/// The share of the descriptors of this process that files of BACKING may take before their epoch
-/// ends early: applications need the others.
-pub(super) fn open_share() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    limit.map_or(usize::MAX, |limit| usize::try_from(limit / 4).unwrap_or(usize::MAX))
 }
 
 /// Opens the log, or creates it.

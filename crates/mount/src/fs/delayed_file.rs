@@ -1,6 +1,6 @@
 //! The pages of a file in RAM of which BACKING has an older version.
 
-use super::copying::{in_parts, read_all};
+use super::copying::{in_parts, read_all, set_times};
 use super::types::{Names, io};
 use flashsift_events::event::Micros;
 use flashsift_events::page::PAGE_BYTES;
@@ -408,11 +408,13 @@ impl Pages {
         missing.remove(self.changes.below().div_ceil(PAGE_BYTES)..u64::MAX);
         // Set first: if RAM keeps some of them, they are read from the base nevertheless.
         self.missing = missing;
+        // It is no write.
+        let was = rustix::fs::fstat(ram)?;
         for run in self.missing.iter() {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let (at, end) = (run.start * PAGE_BYTES, run.end * PAGE_BYTES);
             rustix::fs::fallocate(ram, flags, at, end - at)?;
         }
-        Ok(())
+        set_times(ram, &was)
     }
 }

@@ -11,6 +11,7 @@ use super::beneath::HIDDEN;
 use super::caller::{User, as_caller};
 use super::decider::At;
 use super::delayed_file::DelayedFile;
+use super::descriptors::may_open;
 use super::namespace::Namespace;
 use super::open_files::asks_for_sync;
 use super::residence::{FileState, Residence};
@@ -103,6 +104,7 @@ impl Fs {
         permitted(parent, name)?;
         let at = self.decider.begin_open(caller.tid);
         let opening = OFlags::from_bits_retain(flags as u32);
+        may_open(&self.backing.root)?;
         self.make_room_for_file();
         let mut table = self.table();
         match table.find(parent, name) {
@@ -124,11 +126,13 @@ impl Fs {
         }
         file_state.place_to_move().set_file(Some(Arc::new(file)));
         table.count_open(ino);
-        let open = self.opened(at, ino, id, file_state, true);
+        let open = self.opened(at, ino, id, file_state.clone(), (true, true));
+        file_state.is_created_by(open);
+        drop(file_state);
         let attr = table.looked_up(ino)?;
         let opened = match table.is_in_ram(ino) {
             true => Opened::InRam,
-            false => Opened::Settled { first: true },
+            false => Opened::Settled { first: !opening.contains(OFlags::APPEND) },
         };
         Ok((attr, open, opened))
     }
@@ -486,6 +490,7 @@ impl Fs {
                     self.backing.refuse_if_read_only()?;
                     table.permits(parent, false)?;
                     self.reserve_name(&table, (parent, name))?;
+                    table.is_renamed(ino);
                     table.name_delayed(ino, (parent, name))?;
                     if let Some(file) = table.delayed_file(ino) {
                         file.touched();
@@ -766,6 +771,7 @@ impl Fs {
         }
         let file = table.file(source.ino);
         self.decider.emit_rename(at, file, table.writes(from), table.writes(to));
+        table.is_renamed(source.ino);
         table.remove_in_ram(from.0, from.1);
         table.unname(source.ino, from.0, from.1);
         let hides = hidden.and_then(|stat| NonZero::new(stat.st_ino));
@@ -898,7 +904,7 @@ impl Fs {
     }
 
     /// Makes the names in this directory durable, and the files in RAM under them with their
-    /// content.
+    /// content; but those that are still being written are as they were when they were created.
     ///
     /// # Errors
     ///
@@ -906,17 +912,18 @@ impl Fs {
     pub fn fsync_dir(&self, tid: u32, ino: Ino) -> Result<()> {
         let at = self.decider.begin(tid);
         self.backing.flushes.directory_synced();
-        let (dir, in_ram, waits) = {
+        let (dir, mut in_ram, waits) = {
             let mut table = self.table();
             table.make_directories_in(ino)?;
             let waits = self.delayed.is_delayed_directory(&table, ino);
             let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();
-            for file in in_ram.iter().filter_map(|ino| table.file(*ino)) {
-                self.decider
-                    .emit(at, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
-            }
             (table.dir(ino)?, in_ram, waits)
         };
+        in_ram.retain(|file| !self.mover.place_name_alone(*file));
+        for file in in_ram.iter().filter_map(|ino| self.table().file(*ino)) {
+            self.decider
+                .emit(at, Action::Sync { file, offset: 0, len: u64::MAX, data_only: false });
+        }
         let (delayed, in_ram) = self.delayed.partition_delayed(in_ram, |ino| *ino);
         for ino in delayed {
             let file = self.table().delayed_file(ino);

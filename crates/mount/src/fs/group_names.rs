@@ -30,6 +30,20 @@ impl Fs {
         table.looked_up(ino)
     }
 
+    /// Performs an operation; once more if flash has no space, and deleted files that wait for the
+    /// end of their epoch still take some.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operation.
+    pub(crate) fn with_space<T>(&self, act: impl Fn() -> Result<T>) -> Result<T> {
+        let epochs = self.delayed.epochs();
+        match act() {
+            Err(Errno::NOSPC) if self.delayed.ends_for_space(epochs) => act(),
+            done => done,
+        }
+    }
+
     /// Reserves space on flash for a further name of a file in RAM.
     ///
     /// # Errors

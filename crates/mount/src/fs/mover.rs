@@ -21,6 +21,7 @@ mod copies;
 mod directories;
 mod handed_over;
 mod in_place;
+mod name_alone;
 mod performing;
 mod placing;
 mod removal;
@@ -29,6 +30,7 @@ mod waiting;
 use super::backing::{Backing, OpenDir, keep_time};
 use super::decider::Decider;
 use super::delayed::Delayed;
+use super::descriptors::for_a_move;
 use super::drops::Drops;
 use super::failures::{Failed, Failing, In, Step, WriteBackError, WriteBackFailures};
 use super::namespace::{Locked, Namespace};
@@ -394,7 +396,7 @@ impl Mover {
         // Where one sync makes all earlier names durable, it follows the last batch: each commit
         // writes blocks of directories and inodes that the next one changes again.
         let mut waiting_for_sync = Vec::new();
-        for jobs in jobs.chunks(BATCH) {
+        for jobs in jobs.chunks(for_a_move(BATCH)) {
             let mut batch = Batch::default();
             let mut again = jobs.to_vec();
             again.retain(|job| {

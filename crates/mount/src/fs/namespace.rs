@@ -83,6 +83,11 @@ impl Drop for Locked<'_> {
     }
 }
 
+fn now() -> Time {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    Time { s: now.tv_sec, ns: now.tv_nsec as u32 }
+}
+
 impl Namespace {
     pub(crate) fn new(
         table: Table,
@@ -200,7 +205,11 @@ impl Namespace {
                 }
                 attr.ctime = self.ctime(backing_ino, attr.ctime);
                 if let Some(time) = self.dir_times.get(&ino) {
-                    attr.mtime = attr.mtime.max(*time);
+                    // A later change in BACKING counts, but no time from before the clock was set
+                    // back.
+                    if attr.mtime < *time || attr.mtime > now() {
+                        attr.mtime = *time;
+                    }
                     attr.ctime = attr.ctime.max(*time);
                 }
                 Ok(attr)
@@ -412,8 +421,7 @@ impl Namespace {
             let _ = self.store.set_times(dir, &times);
             return;
         }
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        self.dir_times.insert(dir, Time { s: now.tv_sec, ns: now.tv_nsec as u32 });
+        self.dir_times.insert(dir, now());
     }
 
     /// Gives a file in RAM a name under which BACKING may still have another file.

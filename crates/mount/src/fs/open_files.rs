@@ -3,8 +3,8 @@
 use super::Fs;
 use super::caller::{User, as_user};
 use super::decider::At;
-use super::delayed::open_share;
 use super::delayed_file::{Change, Covered};
+use super::descriptors::{may_open, open_share};
 use super::mover::{Job, Mover};
 use super::namespace::Namespace;
 use super::opens::Open;
@@ -43,11 +43,15 @@ impl Fs {
     /// As above.
     pub fn open_as(&self, tid: u32, ino: Ino, flags: i32) -> Result<(OpenId, Opened)> {
         let at = self.decider.begin_open(tid);
+        may_open(&self.backing.root)?;
         let mut table = self.table();
         let flags = OFlags::from_bits_retain(flags as u32);
         let (file_state, opened) = self.hold(&mut table, ino, flags)?;
         match self.identity(&mut table, at, ino, &file_state) {
-            Ok(file) => Ok((self.opened(at, ino, file, file_state, false), opened)),
+            Ok(file) => {
+                let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR);
+                Ok((self.opened(at, ino, file, file_state, (false, writes)), opened))
+            }
             Err(error) => {
                 self.unhold(&mut table, at, ino);
                 Err(error)
@@ -62,10 +66,13 @@ impl Fs {
         ino: Ino,
         file: FileId,
         file_state: Arc<FileState>,
-        created: bool,
+        (created, writes): (bool, bool),
     ) -> OpenId {
-        let open =
-            self.opens.insert(Open { ino, file, file_state, passthrough: AtomicBool::new(false) });
+        if writes {
+            file_state.count_writer(true);
+        }
+        let passthrough = AtomicBool::new(false);
+        let open = self.opens.insert(Open { ino, file, file_state, writes, passthrough });
         self.decider.emit(at, Action::Open { file, open: Some(open), created });
         open
     }
@@ -113,7 +120,9 @@ impl Fs {
         {
             Opened::InRam
         } else {
-            Opened::Settled { first: opens == 0 && table.names_are_durable(ino) }
+            // The kernel's own file would keep O_APPEND when a process clears it.
+            let stays = !flags.contains(OFlags::APPEND);
+            Opened::Settled { first: opens == 0 && stays && table.names_are_durable(ino) }
         };
         drop(place);
         table.count_open(ino);
@@ -245,6 +254,10 @@ impl Fs {
         // The number is free for others after its close.
         self.decider.emit(at, Action::Close { file: ended.file, open: Some(open) });
         drop(self.opens.remove(open));
+        ended.file_state.is_closed_by(open);
+        if ended.writes {
+            ended.file_state.count_writer(false);
+        }
         let (ino, passthrough) = (ended.ino, ended.passthrough.load(Ordering::Relaxed));
         let file = ended.file;
         drop(ended);
@@ -695,6 +708,14 @@ impl Fs {
         self.backing.refuse_if_read_only()?;
         let it = self.at_open(open)?;
         let flags = FallocateFlags::from_bits_retain(mode);
+        let in_ram = it.file_state.is_in_ram() || it.file_state.is_in_group();
+        if in_ram && flags.contains(FallocateFlags::ZERO_RANGE) {
+            // tmpfs knows only these two. A file of a group would have no other way.
+            let keeps = FallocateFlags::KEEP_SIZE;
+            let punch = (FallocateFlags::PUNCH_HOLE | keeps).bits();
+            self.fallocate(access, open, offset, len, punch)?;
+            return self.fallocate(access, open, offset, len, (flags & keeps).bits());
+        }
         let takes = if flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::COLLAPSE_RANGE)
         {
             0

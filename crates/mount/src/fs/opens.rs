@@ -22,6 +22,8 @@ pub(crate) struct Open {
     pub(crate) ino: Ino,
     pub(crate) file: FileId,
     pub(crate) file_state: Arc<FileState>,
+    /// It may write.
+    pub(crate) writes: bool,
     /// The kernel reads and writes this open by itself.
     pub(crate) passthrough: AtomicBool,
 }
@@ -114,6 +116,7 @@ mod tests {
             ino,
             file: FileId(ino),
             file_state: Arc::new(FileState::default()),
+            writes: false,
             passthrough: AtomicBool::new(false),
         };
         let ids: Vec<_> = (0..1000).map(|ino| opens.insert(open(ino))).collect();

@@ -18,13 +18,14 @@
 use super::delayed_file::{Change, DelayedFile};
 use super::types::Attr;
 use super::waiting::Waiting;
+use flashsift_events::event::OpenId;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, Result};
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Where a file lives.
 #[derive(Clone, Debug)]
@@ -55,9 +56,12 @@ impl Default for Residence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     pub(crate) backing_ino: u64,
-    /// The file's change count when it was copied.
+    /// The file's change count when it was copied, or [`NAME_ALONE`].
     pub(crate) changes: u64,
 }
+
+/// Count of changes of a copy without any bytes: the file as it was when it was created.
+pub(crate) const NAME_ALONE: u64 = u64::MAX;
 
 impl Residence {
     /// Whether it is a file that the store has.
@@ -237,6 +241,11 @@ pub(crate) struct FileState {
     /// Its syncs may be delayed: it belongs to a group, or joins one at its next change. The kernel
     /// does not write to it without us.
     in_group: AtomicBool,
+    /// The open that created the file, while that open lasts and the file has the name with which
+    /// it was created; 0: none.
+    creating: AtomicU32,
+    /// Opens that may write.
+    writers: AtomicU32,
     /// Changes that BACKING's file lacks. It is locked after the order.
     waiting: RwLock<Option<Arc<Waiting>>>,
     /// Whether appends to the file on flash may wait, and other writes: the kernel does not write
@@ -272,6 +281,40 @@ impl FileState {
         for (one, may) in self.may_wait.iter().zip(may) {
             one.store(may, Ordering::Relaxed);
         }
+    }
+
+    /// This open has created the file.
+    pub(crate) fn is_created_by(&self, open: OpenId) {
+        self.creating.store(open.0.get(), Ordering::Relaxed);
+    }
+
+    /// This open has ended.
+    pub(crate) fn is_closed_by(&self, open: OpenId) {
+        let _ =
+            self.creating.compare_exchange(open.0.get(), 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The file gets another name than the first.
+    pub(crate) fn is_renamed(&self) {
+        self.creating.store(0, Ordering::Relaxed);
+    }
+
+    /// An open that may write has begun, or has ended.
+    pub(crate) fn count_writer(&self, begins: bool) {
+        let _ = match begins {
+            true => self.writers.fetch_add(1, Ordering::Relaxed),
+            false => self.writers.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Whether a process has it open that may write.
+    pub(crate) fn has_writers(&self) -> bool {
+        self.writers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the open that created it lasts, and no name but the first was ever its name.
+    pub(crate) fn is_being_created(&self) -> bool {
+        self.creating.load(Ordering::Relaxed) != 0
     }
 
     /// Whether it belongs to a group.

@@ -370,6 +370,13 @@ impl Table {
         self.nodes.get_mut(&ino).map(|node| node.file.share(in_group).clone())
     }
 
+    /// A file gets another name than the first.
+    pub(crate) fn is_renamed(&self, ino: Ino) {
+        if let Some(file_state) = self.node(ino).and_then(Node::file_state) {
+            file_state.is_renamed();
+        }
+    }
+
     /// Releases the shared state, which is dropped with its last user.
     pub(crate) fn release(&mut self, ino: Ino, file_state: Arc<FileState>) {
         drop(file_state);

@@ -118,7 +118,7 @@ fn an_event_gives_the_meaning_of_a_file_on_demand() {
 /// below. Each module uses only modules that come before it.
 const MODULES: &[&str] = &[
     // Names, numbers, and the system calls of one kind.
-    "types beneath volume flash_state caller temporary drops copying recovery",
+    "types beneath volume flash_state caller temporary drops copying recovery descriptors",
     // A file, and the places where files are kept.
     "store delayed_file waiting residence opens decider writes backing reservation table failures",
     // The objects.

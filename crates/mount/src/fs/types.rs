@@ -218,9 +218,9 @@ impl Access {
 pub enum Opened {
     /// It lives in RAM, or changes of it may wait there: every access is to be seen.
     InRam,
-    /// It lives on flash. `first`: nothing else had it open.
+    /// It lives on flash.
     Settled {
-        /// Nothing else had it open.
+        /// Nothing else had it open, and the kernel may be given the file.
         first: bool,
     },
 }

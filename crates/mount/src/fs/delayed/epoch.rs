@@ -173,6 +173,21 @@ impl Delayed {
         Ok(closer)
     }
 
+    /// Ends the epoch because flash had no space for an operation that began after so many epochs.
+    /// Whether a deleted file may have freed some, which it takes until its removal is in place. No
+    /// lock is held.
+    pub(crate) fn ends_for_space(&self, before: u64) -> bool {
+        let takes =
+            || !self.table().all_whiteouts().is_empty() || !self.closer.lock().held.is_empty();
+        // The operation itself may have ended it.
+        self.is_used() && (self.epochs() > before || (takes() && self.fence().is_ok()))
+    }
+
+    /// Epochs that have ended.
+    pub(crate) fn epochs(&self) -> u64 {
+        if self.is_used() { self.state.lock().epochs } else { 0 }
+    }
+
     /// Makes what the log says durable in place, so that no recovery needs it.
     fn empty_log(&self, closer: &mut Closer) -> Result<()> {
         if closer.log.bytes() == 0 {
@@ -210,6 +225,9 @@ impl Delayed {
 
     fn end_epoch_with(&self, closer: &mut Closer, ending: Ending) -> Result<()> {
         let mut done = self.try_to_end_epoch(closer, ending.is_whole());
+        if done == Err(Errno::NOSPC) {
+            done = self.remove_in_place(closer);
+        }
         let empties = closer.is_to_be_emptied;
         if (ending == Ending::Asked || empties) && done.is_ok() {
             done = self.checkpoint(closer, &closer.log.deferred());
@@ -283,6 +301,49 @@ impl Delayed {
         closer.log = captured.plan.log.clone();
         closer.supersedes(&captured.plan);
         self.apply_epoch(closer, captured)
+    }
+
+    /// Removes the names that BACKING is to lose without an entry of the log, for which flash has
+    /// no space: it was full for good, since only deletions make space. A crash finds some of them,
+    /// in any order, as on BACKING alone, so nothing else may wait.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if more than removals waits; those of BACKING.
+    fn remove_in_place(&self, closer: &mut Closer) -> Result<()> {
+        if closer.unapplied.is_some() {
+            return Err(Errno::NOSPC);
+        }
+        if closer.log.bytes() > 0 {
+            self.checkpoint(closer, &closer.log.deferred())?;
+            self.empty_log(closer)?;
+        }
+        let gate = self.gate.write();
+        let removals = {
+            let mut table = self.table();
+            let all = Self::candidates(&table);
+            if all.iter().any(|it| !it.missing.is_empty() || it.file.pages.read().changes.any()) {
+                return Err(Errno::NOSPC);
+            }
+            self.removals(&mut table)?
+        };
+        for (removal, (dir, name)) in &removals {
+            self.changing_dir(*dir, |table, from| {
+                remove(from, name, removal.ino)?;
+                if table.end_whiteout(*dir, name) {
+                    table.forget_number(removal.ino);
+                }
+                Ok(())
+            })?;
+        }
+        drop(gate);
+        self.sync_all(closer)?;
+        closer.log.set_failed(false);
+        let mut state = self.state.lock();
+        let _ = state.schedule.taken(false);
+        state.first_sync_us = None;
+        state.epochs += 1;
+        Ok(())
     }
 
     /// Another attempt follows.

@@ -2,6 +2,7 @@
 
 use super::{Job, KEPT, Mover, Staged};
 use crate::fs::copying::{copy, set_times};
+use crate::fs::descriptors::for_a_move;
 use crate::fs::failures::{Failed, In, Step};
 use crate::fs::namespace::Namespace;
 use crate::fs::residence::Residence;
@@ -78,7 +79,7 @@ impl Mover {
     /// Keeps a flushed copy for the next attempt. Returns the one that is not kept.
     pub(super) fn keep(&self, copy: Staged) -> Option<Staged> {
         let mut kept = self.kept.lock();
-        if kept.len() >= KEPT {
+        if kept.len() >= for_a_move(KEPT) {
             return Some(copy);
         }
         kept.insert(copy.job.ino, Staged { flushed: true, ..copy });

@@ -2,7 +2,7 @@
 //! later.
 
 use super::{Job, Mover, Outcome, Staged, TRIES, UNNAMED_US};
-use crate::fs::delayed::open_share;
+use crate::fs::descriptors::open_share;
 use crate::fs::failures::{Failed, In, Step, WriteBackFailures};
 use crate::fs::residence::Residence;
 use crate::fs::table::file_id;

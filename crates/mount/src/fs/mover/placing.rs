@@ -4,7 +4,7 @@ use super::{Batch, Dirs, Job, Mover, Outcome, Placed, Staged};
 use crate::fs::backing::keep_time;
 use crate::fs::failures::{Failed, In, Step};
 use crate::fs::namespace::Namespace;
-use crate::fs::residence::{Checkpoint, FileState, Place, Residence};
+use crate::fs::residence::{Checkpoint, FileState, NAME_ALONE, Place, Residence};
 use crate::fs::table::file_id;
 use crate::fs::temps::Temp;
 use crate::fs::types::{Attr, Ino, Name};
@@ -69,9 +69,14 @@ impl Mover {
         if !matches!(node.residence(), Residence::Ram(_) | Residence::HandedOver) {
             return Ok(Outcome::Nothing);
         }
-        if copy.file_state.changes() != copy.changes {
+        let is_current = match copy.changes {
+            NAME_ALONE => self.named_alone(table, ino).is_some(),
+            changes => copy.file_state.changes() == changes,
+        };
+        if !is_current {
             return Ok(Outcome::Changed);
         }
+        let Some(node) = table.node(ino) else { return Ok(Outcome::Nothing) };
         let (names, is_in_ram) =
             (node.names.clone(), matches!(node.residence(), Residence::Ram(_)));
         let was = match copy.itself {
