@@ -309,6 +309,14 @@ fn await_end(Taken { mount, backing, connection }: &Taken) -> anyhow::Result<()>
             "{point} is unmounted, but flashsift ended with an error; see the journal or {}",
             backing.join(place::HIDDEN).join("log").display()
         ),
+        // Its file system was unmounted here (`umount --lazy`), and everything was written back.
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            tracing::info!(
+                "{point}: unmounted; {} is no directory here any more",
+                backing.display()
+            );
+            Ok(())
+        }
         Err(why) => Err(why).with_context(|| backing.display().to_string()),
     }
 }

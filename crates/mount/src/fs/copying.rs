@@ -105,8 +105,8 @@ pub(crate) fn copy(source: &File, target: &File, reserved: &[Range<u64>]) -> Res
 pub(crate) fn copy_rights(source: &File, stat: &Stat, target: &File) -> Result<()> {
     rustix::fs::fchown(target, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
     // The directory may have got a default list since the file was created.
-    let (list, of) = (c"system.posix_acl_access", |file| xattr_names(&proc_path(file)));
-    if of(target)?.iter().any(|name| **name == *list) {
+    let list = c"system.posix_acl_access";
+    if rustix::fs::fgetxattr(target, list, &mut [0_u8; 0][..]).is_ok() {
         rustix::fs::fremovexattr(target, list)?;
     }
     rustix::fs::fchmod(target, Mode::from_raw_mode(stat.st_mode))?;
