@@ -215,13 +215,10 @@ def chosen(examined):
 def served(args):
     subprocess.run([CHECK, "--fetch", *(name for name in services.SERVICES if name in services.CASES)],
                    check=True)
-    before = set(services.remedies.groups())
     # The doctor has to see this machine's processes.
     words = unshared(sys.executable, "-B", __file__, "--flashsift", args.flashsift, "--services-inside")
-    try:
+    with services.remedies.groups_removed():
         done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
-    finally:
-        services.remedies.remove_groups(before)
     return done.stdout + "\n" + about() + "\n"
 
 

@@ -148,12 +148,9 @@ def main():
         remedies.FLASHSIFT = args.flashsift
         print(measured(args), end="")
         return
-    before = set(remedies.groups())
     words = [sys.executable, "-B", __file__, "--inside", *sys.argv[1:]]
-    try:
+    with remedies.groups_removed():
         done = subprocess.run([str(word) for word in unshared(*words)], stdout=subprocess.PIPE, text=True, check=False)
-    finally:
-        remedies.remove_groups(before)
     if done.returncode:
         sys.exit(done.returncode)
     if args.options or args.minutes != MINUTES:

@@ -16,7 +16,7 @@ use std::{
 const FLASHSIFT: &str = env!("CARGO_BIN_EXE_flashsift");
 const NOBODY: u32 = 65534;
 /// The longest wait for other proofs.
-const LONGEST: Duration = Duration::from_secs(20);
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// Writes a trace of synced writes: `count` of them, one each `step_ms`.
 fn trace(folder: &Path, count: u32, step_ms: u32) -> PathBuf {
@@ -99,13 +99,13 @@ fn a_planted_effect_is_seen_and_equal_arms_do_not_differ() {
     );
     assert!((number(1, "ratio") - 1.0).abs() < 0.05, "{arms:?}");
     let (ratio, half) = (number(2, "ratio"), number(2, "half_width"));
-    assert!(ratio - half > 1.3 && ratio < 2.5, "{arms:?}");
+    assert!(ratio > 1.5 && ratio - half > 1.0 && ratio < 2.5, "{arms:?}");
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !done() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(begun.elapsed() < LONGEST, "{what}");
         thread::sleep(Duration::from_millis(10));
     }
 }

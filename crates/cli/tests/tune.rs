@@ -497,8 +497,9 @@ fn a_killed_watch_is_cleaned_up_by_the_next_one() {
     }
     let (mut killed, _stderr) = watching(&disk);
     signal(&killed, "-KILL");
-    killed.wait().unwrap();
+    // Before its end is taken note of, no other process removes it.
     assert_eq!(instances(&killed), 1, "a killed process cannot clean up");
+    killed.wait().unwrap();
     let (mut child, _stderr) = watching(&disk);
     assert_eq!(instances(&killed), 0);
     signal(&child, "-INT");

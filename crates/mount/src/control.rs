@@ -158,7 +158,15 @@ pub fn set_foreground(mount: &Mount, program: &str) -> io::Result<()> {
 }
 
 fn asked(mount: &Mount, attribute: &str) -> io::Result<Vec<u8>> {
-    reach(mount, |point| Ok(value(point, point, attribute)?))
+    reach(mount, |point| {
+        value(point, point, attribute).map_err(|why| match why {
+            Errno::PERM => {
+                let who = "only root and the user who has mounted it may do this";
+                io::Error::new(io::ErrorKind::PermissionDenied, who)
+            }
+            why => why.into(),
+        })
+    })
 }
 
 /// The value of an attribute of this file in the mount on this directory.

@@ -218,7 +218,11 @@ impl Fs {
 
     /// Subtracts this many lookups, which the kernel has taken back.
     pub fn forget(&self, ino: Ino, lookups: u64) {
-        self.table().forget(ino, lookups);
+        let mut table = self.table();
+        table.forget(ino, lookups);
+        if table.is_unreachable(ino) {
+            self.mover.remove_from_ram(&mut table, self.decider.begin(0), ino);
+        }
     }
 
     /// Whether the kernel may still ask for this file.
@@ -345,6 +349,13 @@ impl Fs {
     /// Counts a request that failed because of a bug.
     pub(crate) fn count_fault(&self) {
         self.counters.lock().faults += 1;
+    }
+
+    /// Forgets the files that nothing leads to any more but their numbers, as the kernel does at
+    /// once; for tests.
+    pub fn forget_nameless(&self) {
+        let nameless: Vec<Ino> = self.table().nameless().collect();
+        nameless.into_iter().for_each(|ino| self.forget(ino, u64::MAX));
     }
 
     /// Recomputes the redundant state and compares it; for tests.

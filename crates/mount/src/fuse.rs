@@ -154,6 +154,7 @@ impl Adapter {
                 skip.map_err(|_| rustix::io::Errno::NODATA)
                     .map(|skip| self.fs.sift_decisions(reader(request).as_ref(), skip))
             }
+            (ROOT, Some(SETTLE | WRITE_BACK | BACKING | IN_USE)) => Err(rustix::io::Errno::PERM),
             (_, Some(EXPLAIN)) => self.fs.explain(ino.0).ok_or(rustix::io::Errno::NODATA),
             _ => return None,
         })

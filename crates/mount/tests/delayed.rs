@@ -1,9 +1,9 @@
 //! Files whose syncs are delayed, on a directory of this machine.
 
 use flashsift_events::dice::Dice;
-use flashsift_mount::{Access, Caller, Clock, Config, Errno, Fs, ROOT, Store};
+use flashsift_mount::{Access, Caller, Changes, Clock, Config, Errno, Fs, ROOT, Store};
 use flashsift_testbed::is_root;
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, RenameFlags};
 use std::{
     ffi::OsStr,
     fs::{self, File},
@@ -176,6 +176,157 @@ fn pages_go_to_their_place_once() {
     let bed = bed.crash();
     let content = fs::read(bed.below("a.db")).unwrap();
     assert_eq!((&content[..5], &content[5000..5004]), (&b"later"[..], &b"last"[..]));
+}
+
+/// The pages that an epoch brought to flash leave RAM. Each file that a program had open got a new
+/// `ctime` by that, at the end of each epoch, which `tar` and `git` take for a change.
+// Promises: Mount 27.
+#[test]
+fn the_end_of_an_epoch_changes_no_time_of_a_file() {
+    let bed = Bed::new(|backing| fs::write(backing.join("old.db"), [1; 40_960]).unwrap());
+    bed.save("new.db", &[2; 40_960]).unwrap();
+    let opened = ["old.db", "new.db"].map(|name| {
+        let ino = bed.fs.lookup(ROOT, OsStr::new(name)).unwrap().ino;
+        (ino, bed.fs.open(0, ino).unwrap().0)
+    });
+    for (_, open) in opened {
+        bed.fs.write(Access::default(), open, 5000, b"changed").unwrap();
+        bed.fs.fsync(0, open, false).unwrap();
+    }
+    let times = || opened.map(|(ino, _)| bed.fs.attr(ino).map(|it| (it.mtime, it.ctime)).unwrap());
+    let before = times();
+    for _ in 0..3 {
+        bed.passes(60 * S);
+        assert_eq!(times(), before);
+    }
+    bed.fs.settle_all().unwrap();
+    assert_eq!(times(), before);
+    assert!(bed.fs.status().delayed.unwrap().epochs > 0);
+    bed.fs.check();
+}
+
+/// `rm -rf` of a tree with files of a group ended an epoch for each directory, which wrote many
+/// times as much as ext4. The directories are gone for programs at once, and in BACKING after the
+/// epoch that removes their files. A crash before it finds the tree as it was. Their names can be
+/// used again.
+// Promises: Mount 72.
+#[test]
+fn a_tree_is_removed_with_its_epoch() {
+    let files = ["a/1.db", "a/b/2.db", "a/c/3.db", "a/c/d/4.db"];
+    let make = |backing: &Path| {
+        for dir in ["a/b", "a/c/d"] {
+            fs::create_dir_all(backing.join(dir)).unwrap();
+        }
+        files.iter().for_each(|name| fs::write(backing.join(name), name).unwrap());
+    };
+    let find = |bed: &Bed, path: &str| {
+        path.split('/')
+            .try_fold(ROOT, |dir, name| bed.fs.lookup(dir, OsStr::new(name)).map(|attr| attr.ino))
+    };
+    let remove = |bed: &Bed| {
+        let inside = |path: &str| {
+            let (dir, name) = path.rsplit_once('/').unwrap_or((".", path));
+            let dir = if dir == "." { ROOT } else { find(bed, dir).unwrap() };
+            (dir, name.to_owned())
+        };
+        let rmdir = |path: &str| {
+            let (dir, name) = inside(path);
+            bed.fs.rmdir(dir, OsStr::new(&name))
+        };
+        for (file, dir) in files.iter().zip(["", "a/b", "", "a/c/d"]) {
+            if !dir.is_empty() {
+                assert_eq!(rmdir(dir), Err(Errno::NOTEMPTY));
+            }
+            let (parent, name) = inside(file);
+            bed.fs.unlink(0, parent, OsStr::new(&name)).unwrap();
+            if !dir.is_empty() {
+                rmdir(dir).unwrap();
+                assert_eq!(find(bed, dir), Err(Errno::NOENT));
+            }
+            bed.fs.check();
+        }
+        assert_eq!(rmdir("a"), Err(Errno::NOTEMPTY));
+        let known = ["a", "a/b", "a/c", "a/c/d"].map(|dir| find(bed, dir));
+        rmdir("a/c").unwrap();
+        rmdir("a").unwrap();
+        // As the kernel does with a directory that is gone and that no process has open: the one
+        // above was forgotten here before it was removed in BACKING.
+        known.into_iter().flatten().for_each(|dir| bed.fs.forget(dir, u64::MAX));
+        assert_eq!(find(bed, "a"), Err(Errno::NOENT));
+        bed.fs.check();
+        assert_eq!(bed.fs.status().delayed.unwrap().epochs, 0);
+    };
+    let bed = Bed::new(make);
+    remove(&bed);
+    assert!(bed.below("a/c/d/4.db").exists());
+    let bed = bed.crash();
+    files.iter().for_each(|name| assert!(find(&bed, name).is_ok(), "{name}"));
+    remove(&bed);
+    bed.fs.settle_all().unwrap();
+    bed.fs.check();
+    assert!(!bed.below("a").exists());
+    bed.fs.mkdir(&caller(), ROOT, OsStr::new("a"), 0o755).unwrap();
+    assert!(!bed.crash().below("a/b").exists());
+
+    // A sync of the directory above makes it durable.
+    let bed = Bed::new(make);
+    remove(&bed);
+    bed.fs.fsync_dir(0, ROOT).unwrap();
+    assert!(!bed.below("a").exists());
+
+    // Directories and files get the name.
+    let bed = Bed::new(make);
+    remove(&bed);
+    let dir = bed.fs.mkdir(&caller(), ROOT, OsStr::new("a"), 0o755).unwrap().ino;
+    assert_eq!(bed.fs.lookup(dir, OsStr::new("b")).map(|attr| attr.ino), Err(Errno::NOENT));
+    bed.fs.rmdir(ROOT, OsStr::new("a")).unwrap();
+    let bed = Bed::new(make);
+    remove(&bed);
+    bed.save("a", b"a file").unwrap();
+    bed.fs.settle_all().unwrap();
+    assert_eq!(fs::read(bed.below("a")).unwrap(), b"a file");
+    let bed = Bed::new(make);
+    remove(&bed);
+    bed.save("other", b"a file").unwrap();
+    let names = [(ROOT, OsStr::new("other")), (ROOT, OsStr::new("a"))];
+    bed.fs.rename(0, names[0], names[1], RenameFlags::empty()).unwrap();
+    bed.fs.check();
+    bed.fs.settle_all().unwrap();
+    assert_eq!(fs::read(bed.below("a")).unwrap(), b"a file");
+}
+
+/// `stat` counted the blocks of a changed file that RAM has, and not those that BACKING alone has:
+/// none after a `chmod`. GNU tar archived such a file as a hole.
+// Promises: Mount 27.
+#[test]
+fn a_changed_file_has_the_blocks_of_what_only_backing_has() {
+    const PAGES: u64 = 300;
+    let bed = Bed::new(|backing| {
+        fs::write(backing.join("a.db"), vec![1; PAGES as usize * 4096]).unwrap();
+        let sparse = File::create(backing.join("b.db")).unwrap();
+        sparse.set_len(PAGES * 4096).unwrap();
+        sparse.write_all_at(&[1; 4096], 0).unwrap();
+        for file in ["a.db", "b.db"] {
+            File::open(backing.join(file)).unwrap().sync_all().unwrap();
+        }
+    });
+    let attr = |name: &str| bed.fs.lookup(ROOT, OsStr::new(name)).unwrap();
+    let blocks = || (attr("a.db").blocks, attr("b.db").blocks);
+    let before = blocks();
+    for name in ["a.db", "b.db"] {
+        let changes = Changes { mode: Some(0o600), ..Changes::default() };
+        bed.fs.set_attr(0, attr(name).ino, &changes).unwrap();
+    }
+    assert_eq!(blocks(), before);
+    bed.change("a.db", 4096, b"new");
+    assert_eq!(blocks(), before);
+    bed.change("b.db", 100 * 4096, b"new");
+    assert_eq!(blocks(), (before.0, before.1 + 8));
+    bed.change("a.db", PAGES * 4096, b"more");
+    assert_eq!(blocks(), (before.0 + 8, before.1 + 8));
+    bed.passes(60 * S);
+    bed.fs.settle_all().unwrap();
+    assert_eq!(blocks(), (before.0 + 8, before.1 + 8));
 }
 
 /// Pages of a download into reserved blocks, and of a mapped file with holes, were written to the
@@ -694,4 +845,40 @@ fn the_end_of_an_epoch_changes_no_time() {
     assert_eq!(fs::read(bed.below("old.db")).unwrap()[5000], 2);
     assert_eq!(bed.fs.attr(ino).unwrap().mtime, written);
     bed.fs.release(0, open);
+}
+
+/// A file from outside got a free name in a group at once, and what had been synced before in the
+/// group came later: a crash left the new name beside the old files.
+// Promises: Mount 78.
+#[test]
+fn a_rename_to_a_free_name_of_a_group_ends_the_epoch() {
+    let bed = Bed::new(|backing| fs::write(backing.join("g"), "from outside").unwrap());
+    bed.save("a.db", b"synced before").unwrap();
+    let [from, to] = ["g", "b.db"].map(|name| (ROOT, OsStr::new(name)));
+    bed.fs.rename(0, from, to, RenameFlags::empty()).unwrap();
+    let bed = bed.crash();
+    assert_eq!(bed.read("b.db"), b"from outside");
+    assert_eq!(bed.read("a.db"), b"synced before");
+}
+
+/// A directory that had files of a group counted in its parent until the epoch had removed it from
+/// BACKING, and for the kernel until the next change there.
+// Promises: Mount 78.
+#[test]
+fn a_removed_directory_does_not_count_in_its_parent() {
+    let bed = Bed::new(|backing| {
+        fs::create_dir_all(backing.join("above/removed")).unwrap();
+        fs::write(backing.join("above/removed/a.db"), "file").unwrap();
+    });
+    let above = bed.fs.lookup(ROOT, OsStr::new("above")).unwrap();
+    assert_eq!(above.nlink, 3);
+    let removed = bed.fs.lookup(above.ino, OsStr::new("removed")).unwrap().ino;
+    bed.fs.unlink(0, removed, OsStr::new("a.db")).unwrap();
+    bed.fs.rmdir(above.ino, OsStr::new("removed")).unwrap();
+    assert!(bed.below("above/removed").exists(), "the epoch has not ended");
+    let links = || bed.fs.lookup(ROOT, OsStr::new("above")).unwrap().nlink;
+    assert_eq!(links(), 2);
+    bed.fs.settle_all().unwrap();
+    assert!(!bed.below("above/removed").exists());
+    assert_eq!(links(), 2);
 }

@@ -127,6 +127,7 @@ fn every_failure_is_reported_with_its_path_and_step() {
     bed.fs
         .unlink(0, bed.fs.lookup(ROOT, OsStr::new("one")).unwrap().ino, OsStr::new("stuck"))
         .unwrap();
+    bed.fs.forget_nameless();
     assert_eq!(bed.fs.status().failing_files, 1, "a file that is gone fails no longer");
     bed.fs.settle_all().unwrap();
     assert_eq!((bed.fs.status().failing_files, bed.fs.status().failing), (0, String::new()));
@@ -165,6 +166,7 @@ fn a_copy_that_cannot_get_its_name_is_kept() {
     let changed = attempt();
     assert!(forbid(&bed.backing().join("dir"), "-i"));
     bed.fs.unlink(0, dir, OsStr::new("stuck")).unwrap();
+    bed.fs.forget_nameless();
     let gone = copies();
     assert_eq!((first.len(), &first), (2, &again));
     assert_eq!(changed[1], first[1], "the file with two names did not change");

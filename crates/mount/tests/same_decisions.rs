@@ -195,6 +195,7 @@ impl History {
             (15, _) if random.below(8) == 0 => fs.settle_all().unwrap(),
             _ => {}
         }
+        self.fs.forget_nameless();
     }
 }
 

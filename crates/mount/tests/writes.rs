@@ -57,6 +57,7 @@ impl Bed {
     fn delete(&self, name: &str, open: OpenId) {
         self.fs.unlink(0, ROOT, OsStr::new(name)).unwrap();
         self.fs.release(0, open);
+        self.fs.forget_nameless();
     }
 
     fn sleep(&self, seconds: u64) {

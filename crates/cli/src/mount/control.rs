@@ -3,7 +3,7 @@
 
 use super::status;
 use crate::records;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use flashsift_host::mounts::{self, Mount};
 use flashsift_mount::{
     Status,
@@ -150,13 +150,25 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<()> {
             Err(why) if mounts::is_dead(&why) => {
                 let undo =
                     format!("its process was killed; `flashsift unmount {}` removes it", at());
-                failed = failed.and_then(|()| bail!("{}: dead: {undo}", at()));
+                failed = after(failed, Err(anyhow!("{}: dead: {undo}", at())));
             }
-            Err(why) => failed = failed.and(Err(why).with_context(at)),
+            Err(why) => failed = after(failed, Err(why).with_context(at)),
         }
     }
     out.finish()?;
     failed
+}
+
+/// The first error of several mounts, with which the command ends. Later ones are printed.
+fn after(failed: anyhow::Result<()>, done: anyhow::Result<()>) -> anyhow::Result<()> {
+    match (failed, done) {
+        (Ok(()), done) => done,
+        (failed, Ok(())) => failed,
+        (failed, Err(more)) => {
+            tracing::error!("{more:#}");
+            failed
+        }
+    }
 }
 
 fn show(out: &mut impl Write, mount: &Mount, status: &Status, json: bool) -> anyhow::Result<()> {
@@ -188,24 +200,40 @@ pub(crate) fn flush(args: &FlushArgs) -> anyhow::Result<()> {
         Err(why) if all && mounts::is_dead(&why) => Ok(()),
         done => done.with_context(|| format!("{}: writing back", mount.point.display())),
     };
-    let mut failed = Ok(());
     thread::scope(|scope| {
-        let settling: Vec<_> =
-            mounts.iter().map(|mount| scope.spawn(move || settle(mount))).collect();
-        for one in settling {
-            let done = one.join().unwrap_or_else(|_| bail!("a thread that writes back panicked"));
-            match (&failed, done) {
-                (Ok(()), done) => failed = done,
-                (Err(_), Err(more)) => tracing::error!("{more:#}"),
-                (Err(_), Ok(())) => {}
+        let settling: Vec<_> = mounts
+            .iter()
+            .map(|mount| scope.spawn(move || noticing(mount, || settle(mount))))
+            .collect();
+        let done = settling
+            .into_iter()
+            .map(|one| one.join().unwrap_or_else(|_| bail!("a thread that writes back panicked")));
+        done.fold(Ok(()), after)
+    })
+}
+
+/// Waits for a mount; prints a message if that takes long, with the reason where it is known.
+fn noticing<T>(mount: &Mount, wait: impl FnOnce() -> T) -> T {
+    let (ended, has_ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if has_ended.recv_timeout(MOMENT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let point = mount.point.display();
+                match control::patiently(mount, control::status) {
+                    Ok(_) => tracing::info!("{point}: writing back"),
+                    Err(why) => tracing::warn!("{point}: waiting until it is written back: {why}"),
+                }
             }
-        }
-    });
-    failed
+        });
+        let done = wait();
+        drop(ended);
+        done
+    })
 }
 
 pub(crate) fn unmount(args: &UnmountArgs) -> anyhow::Result<()> {
-    args.mountpoint.iter().try_for_each(|point| unmount_all(point, args.lazy))
+    let each = args.mountpoint.iter().map(|point| unmount_all(point, args.lazy));
+    each.fold(Ok(()), after)
 }
 
 /// Unmounts every mount of ours on this directory, down to the first that is not ours: each may
@@ -219,7 +247,15 @@ fn unmount_all(point: &Path, lazy: bool) -> anyhow::Result<()> {
                 .with_context(|| format!("unmounting {}", point.display()))?;
             log_freed(&point);
         } else {
-            unmounted.push(unmount_one(mount, lazy)?);
+            let id = mount.id;
+            match unmount_one(mount, lazy) {
+                Ok(taken) => unmounted.push(taken),
+                // Another process has unmounted it meanwhile.
+                Err(_) if mounts::at(&point)?.is_none_or(|mount| mount.id != id) => {
+                    tracing::info!("{}: unmounted by another process", point.display());
+                }
+                Err(why) => return Err(why),
+            }
         }
     }
     // A daemon ends when none of its mounts is left, so all are unmounted before the first wait.
@@ -253,7 +289,7 @@ fn unmount_one(mount: Mount, lazy: bool) -> anyhow::Result<Taken> {
     let backing = control::backing(&mount);
     let connection = Connection::new(&mount).ok();
     let point = &mount.point;
-    control::write_back(&mount).with_context(|| {
+    noticing(&mount, || control::write_back(&mount)).with_context(|| {
         let backing = backing.display();
         format!("{} stays mounted: its files cannot be written back to {backing}", point.display())
     })?;
@@ -268,6 +304,9 @@ fn unmount_one(mount: Mount, lazy: bool) -> anyhow::Result<Taken> {
             "{} is in use and stays mounted. --lazy unmounts it nevertheless.\n{}",
             point.display(),
             match found.users.is_empty() {
+                true if rustix::process::geteuid().is_root() =>
+                    "No process has a file open there: a mount or a loop device may use it"
+                        .to_owned(),
                 true => "Only root can see which processes use it".to_owned(),
                 false => place::listed(&found).trim_end().to_owned(),
             }

@@ -94,6 +94,23 @@ fn syncs_fail_while_flash_is_full() {
     assert!(fs::read(mounted.below("a.db")).unwrap() == content);
 }
 
+/// A card with few inodes left took as many files of a group as it had inodes. Their epoch had none
+/// for its log: no sync succeeded any more, and the mount could not end.
+// Promises: Mount 30, Mount 75.
+#[test]
+fn an_epoch_has_inodes_for_itself() {
+    let Some(ext4) = Ext4::made(&["-N", "64"], "") else { return };
+    let mut mounted = Mounted::over(ext4, &HOUR);
+    let create = |number: usize| {
+        let file = File::create(mounted.at(&format!("{number}.db")))?;
+        file.sync_all().map(drop)
+    };
+    let made = (0..1000).find(|number| create(*number).is_err()).unwrap();
+    assert!(made > 20, "{made} files");
+    mounted.settle();
+    assert_eq!(mounted.ended().len(), made);
+}
+
 /// On full flash, a deletion waited for the end of its epoch, which had no space for its entry. The
 /// deleted files took their space for good, and the mount could not end. Where the entry had space,
 /// a write failed although they were to free some.

@@ -408,52 +408,67 @@ fn fetches(mounted: &Mounted, seed: u64) -> serde_json::Value {
 
 const RAM_BYTES: u64 = 8 << 20;
 
+/// Comparison of what an application fetches in a mount, in a dry run of it and in a simulation of
+/// that. The error says which figures are more than a tenth apart. `None`: no mount is possible.
+fn compared(sifter: &str, seed: u64) -> Option<Result<(), String>> {
+    let budget = (RAM_BYTES >> 10).to_string() + "KiB";
+    let mut options = vec!["--settle-after", "1h", "--budget", &budget, "--sift", sifter];
+    options.extend(["--fetch-again", "1000%", "--drop", "*/cache/*"]);
+    let mut live = Mounted::new(&options)?;
+    let lived = fetches(&live, seed)["counts"].clone();
+    live.ended();
+
+    let recording = tempfile::tempdir().unwrap();
+    let trace = recording.path().join("dry.parquet");
+    options.extend(["--dry-run", "--record", trace.to_str().unwrap()]);
+    let mut dry = Mounted::new(&options)?;
+    let rehearsed = fetches(&dry, seed)["rehearsal"].clone();
+    dry.ended();
+    let memory = (RAM_BYTES >> 9).to_string() + "KiB";
+    let mut words = vec!["compare", "--json", "--as-mounted", "--memory", &memory];
+    words.extend(["--sift-memory", &budget, "--sift", sifter, "--fetch-again", "1000%"]);
+    words.extend(["--droppable", "*/cache/*"]);
+    let said = text(command(&words, &trace).stdout);
+    let simulated: serde_json::Value = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .find(|cell: &serde_json::Value| cell["sifter"] == sifter)
+        .unwrap();
+
+    let number = |of: &serde_json::Value| of.as_u64().unwrap();
+    let [dropped, again] = ["dropped", "created_again"].map(|name| &lived[name]);
+    let again = number(&again["bytes"]);
+    let pairs = [
+        (number(&dropped["bytes"]), number(&simulated["dropped_bytes"])),
+        (again, number(&simulated["fetched_again_bytes"])),
+        (again, number(&rehearsed["fetched_again_bytes"])),
+        (number(&dropped["files"]), number(&rehearsed["dropped"])),
+    ];
+    let near = |(live, other): (u64, u64)| live > 50 && live.abs_diff(other) * 10 <= live;
+    let told = || format!("{sifter}, seed {seed}: {pairs:?} of {lived} {rehearsed} {simulated}");
+    Some(if pairs.into_iter().all(near) { Ok(()) } else { Err(told()) })
+}
+
 /// An application fetches what a mount has dropped, and a simulation of the same mount, with the
 /// events of a dry run, counts the same: within a tenth, since the mount performs a decision while
-/// the application goes on. The sifters are those whose decisions depend on the order of events,
-/// and not on their times: `touch` waits a second by default before a read counts, and a machine
-/// that slowed down in one of the two runs alone made them differ. No test had compared them, and
-/// of a recording without closes the simulation dropped no file.
+/// the application goes on. A busy machine may perform it late, so one run of three has to agree.
+/// The sifters are those whose decisions depend on the order of events, and not on their times:
+/// `touch` waits a second by default before a read counts, and a machine that slowed down in one of
+/// the two runs alone made them differ. No test had compared them, and of a recording without
+/// closes the simulation dropped no file.
 // Promises: Sift 19.
 #[test]
 fn a_simulation_drops_what_the_mount_dropped() {
     for sifter in ["drop-all", "touch:pause=0s"] {
         for seed in 1..3 {
-            let budget = (RAM_BYTES >> 10).to_string() + "KiB";
-            let mut options = vec!["--settle-after", "1h", "--budget", &budget, "--sift", sifter];
-            options.extend(["--fetch-again", "1000%", "--drop", "*/cache/*"]);
-            let Some(mut live) = Mounted::new(&options) else { return };
-            let lived = fetches(&live, seed)["counts"].clone();
-            live.ended();
-
-            let recording = tempfile::tempdir().unwrap();
-            let trace = recording.path().join("dry.parquet");
-            options.extend(["--dry-run", "--record", trace.to_str().unwrap()]);
-            let Some(mut dry) = Mounted::new(&options) else { return };
-            let rehearsed = fetches(&dry, seed)["rehearsal"].clone();
-            dry.ended();
-            let memory = (RAM_BYTES >> 9).to_string() + "KiB";
-            let mut words = vec!["compare", "--json", "--as-mounted", "--memory", &memory];
-            words.extend(["--sift-memory", &budget, "--sift", sifter, "--fetch-again", "1000%"]);
-            words.extend(["--droppable", "*/cache/*"]);
-            let said = text(command(&words, &trace).stdout);
-            let simulated: serde_json::Value = said
-                .lines()
-                .map(|line| serde_json::from_str(line).unwrap())
-                .find(|cell: &serde_json::Value| cell["sifter"] == sifter)
-                .unwrap();
-
-            let number = |of: &serde_json::Value| of.as_u64().unwrap();
-            let told = format!("{sifter}, seed {seed}: {lived} {rehearsed} {simulated}");
-            let near = |live: u64, other: u64| {
-                assert!(live > 50, "{told}");
-                assert!(live.abs_diff(other) * 10 <= live, "{live} and {other}: {told}");
-            };
-            let again = number(&lived["created_again"]["bytes"]);
-            near(number(&lived["dropped"]["bytes"]), number(&simulated["dropped_bytes"]));
-            near(again, number(&simulated["fetched_again_bytes"]));
-            near(again, number(&rehearsed["fetched_again_bytes"]));
-            near(number(&lived["dropped"]["files"]), number(&rehearsed["dropped"]));
+            let mut differ = Vec::new();
+            while let Err(why) = match compared(sifter, seed) {
+                Some(result) => result,
+                None => return,
+            } {
+                differ.push(why);
+                assert!(differ.len() < 3, "{}", differ.join("\n"));
+            }
         }
     }
 }

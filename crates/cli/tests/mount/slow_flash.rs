@@ -24,7 +24,7 @@ impl Frozen {
         let (over, ends) = mpsc::channel::<()>();
         // A process that hangs in the frozen file system can neither thaw it nor be killed.
         let thaw = thread::spawn(move || {
-            let late = ends.recv_timeout(PATIENCE / 10) == Err(mpsc::RecvTimeoutError::Timeout);
+            let late = ends.recv_timeout(PATIENCE / 3) == Err(mpsc::RecvTimeoutError::Timeout);
             run("fsfreeze", &["--unfreeze".as_ref(), &backing]);
             late
         });

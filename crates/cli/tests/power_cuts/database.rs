@@ -170,17 +170,24 @@ pub(crate) fn killed(bed: &Bed) {
         }
         let life = 1 + random.below(30);
         let commits = AtomicUsize::new(0);
-        thread::scope(|scope| {
+        let ended_early = thread::scope(|scope| {
+            let mut workers = Vec::new();
             for database in &mut databases {
                 let (top, commits) = (&top, &commits);
                 let count = || commits.fetch_add(1, Ordering::Relaxed) as u64;
-                scope.spawn(move || database.work(top, u64::MAX, &count).unwrap_err());
+                workers
+                    .push(scope.spawn(move || database.work(top, u64::MAX, &count).unwrap_err()));
             }
-            while commits.load(Ordering::Relaxed) < life {
+            let ended = || workers.iter().any(|worker| worker.is_finished());
+            while commits.load(Ordering::Relaxed) < life && !ended() {
                 thread::yield_now();
             }
+            let ended_early = ended();
             daemon.kill(&top);
+            let why = workers.into_iter().map(|worker| worker.join().unwrap().to_string());
+            ended_early.then(|| why.collect::<Vec<_>>())
         });
+        assert!(ended_early.is_none(), "a database failed before the kill: {ended_early:?}");
     }
     let commits: usize = databases.iter().map(Database::commits).sum();
     println!("seed {seed}, {kills} kills, {commits} commits, none lost");

@@ -98,10 +98,10 @@ const MODES: [Mode; 3] = [
 
 /// The same seed, the same numbers.
 #[derive(Clone)]
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -112,7 +112,7 @@ impl Random {
         self.0
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         ((self.word() >> 16) % end as u64) as usize
     }
 
@@ -528,7 +528,7 @@ fn a_disk_that_ignores_flushes_is_found_out() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(bed) = Bed::new(&EXT4) else { return };
     let history = bed.history(Above::Flashsift(&[]), "defaults", 1);
-    let broken = bed.cut(&history, 6, Flushes::Ignored);
+    let broken = bed.cut(&history, 12, Flushes::Ignored);
     println!("{}; found: {}", history.show(), broken.join("\n"));
     assert!(!broken.is_empty(), "nothing was found");
 }

@@ -41,6 +41,11 @@ const NEW_FILE_PAGES: u64 = 16;
 /// Changes in place that are made durable file by file.
 const FEW: usize = 8;
 
+/// A page of zeros in which at most so many pieces change goes to the log. That costs a sixteenth
+/// of the page more than to write it to its place at once. It spares the page if it changes again
+/// until the checkpoint, and an epoch its commit if all of them are such.
+const SPARSE_PIECES: u32 = 4;
+
 /// The log has at most so many runs of zeros a file: each costs two or three bytes in every entry.
 const BLANK_RUNS: usize = 1024;
 
@@ -179,6 +184,10 @@ pub struct Log {
     blank: HashMap<InodeId, Extents, FixedState>,
     /// Parts of an epoch that failed may be in place.
     failed: bool,
+    /// They may be where the log says that there are zeros.
+    fouled: bool,
+    /// A page of zeros in which at most so many pieces change goes to the log.
+    sparse_pieces: u32,
     /// A checkpoint wrote pages that may not be durable in their place.
     unsynced: bool,
     /// By file, pages whose newest version only the log has.
@@ -190,7 +199,12 @@ pub struct Log {
 impl Log {
     /// Returns a log without an entry, whose first one has this number.
     pub fn starting_at(epoch: u64) -> Self {
-        Self { first: epoch, next: epoch, ..Self::default() }
+        Self { first: epoch, next: epoch, sparse_pieces: SPARSE_PIECES, ..Self::default() }
+    }
+
+    /// The same with another number in place of [`SPARSE_PIECES`]: the model has larger pieces.
+    pub(super) fn with_sparse_pieces(self, sparse_pieces: u32) -> Self {
+        Self { sparse_pieces, ..self }
     }
 
     /// Returns the pages that only the log has.
@@ -230,6 +244,11 @@ impl Log {
     /// Forgets which pieces the log has: a fault that the model has to find.
     pub(super) fn forget_held(&mut self) {
         self.held.clear();
+    }
+
+    /// Forgets that an epoch has failed: a fault that the model has to find.
+    pub(super) fn forget_foul(&mut self) {
+        self.fouled = false;
     }
 
     /// Counts the size of this file, or these zeros of it, as part of the log: a fault that the
@@ -289,7 +308,12 @@ impl Log {
     pub fn prepare(&self, known: Vec<KnownFile>, anew: bool) -> Preparation {
         let commits = self.end > 0 && !self.failed && (anew || self.is_full());
         let checkpoint = if commits { self.deferred() } else { Vec::new() };
-        let log = if commits { Self::starting_at(self.next) } else { self.clone() };
+        let (first, next) = (self.next, self.next);
+        let mut log = match commits {
+            true => Self { first, next, sparse_pieces: self.sparse_pieces, ..Self::default() },
+            false => self.clone(),
+        };
+        log.fouled = self.fouled || self.failed;
         let to_list = |known: KnownFile| {
             let KnownFile { file, size, attributes, grows, changed, holes } = known;
             let listed = log.blank.get(&file.id);
@@ -354,7 +378,7 @@ impl Log {
             if !changes.any() && file.names.is_empty() {
                 continue;
             }
-            let placed = self.placed(base.id, changes);
+            let placed = self.placed(base.id, file);
             let mut pages = changes.pages().clone();
             placed.iter().for_each(|run| pages.remove(run));
             if !placed.is_empty() {
@@ -409,9 +433,10 @@ impl Log {
         let blank = self.blank.get(&id);
         for (&page, &differ) in &file.partial {
             // Before a recovery writes these pages, it zeroes them, or cuts them off.
-            let is_zeroed = blank.is_some_and(|blank| blank.missing(page..page + 1) == 0)
+            let is_blank = || blank.is_some_and(|blank| blank.missing(page..page + 1) == 0);
+            let is_other = (self.fouled && is_blank())
                 || change.cut.is_some_and(|cut| page >= cut / PAGE_BYTES);
-            if is_zeroed || change.pages.missing(page..page + 1) > 0 {
+            if is_other || change.pages.missing(page..page + 1) > 0 {
                 continue;
             }
             let older = older.and_then(|older| older.get(&page)).map_or(0, |older| older.0);
@@ -424,9 +449,10 @@ impl Log {
     }
 
     /// The changed pages that are written to their place: those behind the file's end on flash, if
-    /// the log has its size, and those that are zeros there by the log.
-    fn placed(&self, id: InodeId, changes: &Changes) -> Extents {
-        let mut placed = Extents::default();
+    /// the log has its size, and those that are zeros there by the log, unless little of them
+    /// changes.
+    fn placed(&self, id: InodeId, file: &EpochFile) -> Extents {
+        let (changes, mut placed) = (&file.changes, Extents::default());
         // The old part behind a cut goes away only when the epoch is applied.
         if changes.cut().is_some() {
             return placed;
@@ -437,6 +463,11 @@ impl Log {
         }
         for run in self.blank.get(&id).into_iter().flat_map(Extents::iter) {
             changes.pages().parts(run).for_each(|run| placed.insert(run));
+        }
+        let is_sparse = |differ: &Pieces| differ.0.count_ones() <= self.sparse_pieces;
+        for (page, _) in file.partial.iter().filter(|(_, differ)| !self.fouled && is_sparse(differ))
+        {
+            placed.remove(*page..page + 1);
         }
         placed
     }
@@ -632,6 +663,62 @@ mod tests {
         let many: Vec<_> = (0..2000).map(|run| (run * 3, run * 3 + 1 + run % 2)).collect();
         let some = largest(runs(&many));
         assert_eq!((some.iter().count(), some.covered()), (BLANK_RUNS, 1000 * 2 + 24));
+    }
+
+    /// A mapped file with holes, in which a program fills 100 bytes of a page now and then, had
+    /// each page in place at once, with a commit in each epoch: 1.03 of what ext4 writes if it is
+    /// synced as often as epochs end.
+    // Promises: Mount 76.
+    #[test]
+    fn little_in_a_page_of_zeros_goes_to_the_log() {
+        let base = FileRef { id: InodeId { ino: 1, born_ns: 1 }, paths: vec![Path::from(*b"a")] };
+        let mut holes = Extents::default();
+        holes.insert(0..100);
+        let epoch = |log: &mut Log, differ: &[(u64, u64)]| {
+            let changes = changed(|changes| {
+                differ.iter().for_each(|(page, _)| changes.wrote(page * PAGE_BYTES, 9));
+            });
+            let known = KnownFile {
+                file: base.clone(),
+                size: changes.below(),
+                attributes: Attributes::default(),
+                grows: false,
+                changed: changes.pages().clone(),
+                holes: holes.clone(),
+            };
+            let prepared = log.prepare(vec![known], false);
+            let file = EpochFile {
+                key: 1,
+                base: Some(base.clone()),
+                changes,
+                partial: differ.iter().map(|(page, differ)| (*page, Pieces(*differ))).collect(),
+                attributes: Attributes::default(),
+                names: Vec::new(),
+            };
+            let plan = prepared.log.plan(&[file], Vec::new(), false, || 0);
+            *log = plan.log.clone();
+            let placed: Vec<u64> = (plan.capture.iter())
+                .filter_map(|step| match step {
+                    EpochStep::Place { pages, .. } => Some(pages.iter().flatten()),
+                    _ => None,
+                })
+                .flatten()
+                .collect();
+            let held = plan.record.runs(0).map(|(_, held)| (held.pages.start, held.pieces.0));
+            (placed, held.collect::<Vec<_>>(), plan.commit.len())
+        };
+        let mut log = Log::starting_at(1);
+        let (little, much) = ((3, 0b1111), (7, 0b11111));
+        let [log_alone, with_commit] = [2, 3];
+        assert_eq!(epoch(&mut log, &[little]), (vec![], vec![little], log_alone));
+        assert_eq!(epoch(&mut log, &[(3, 1 << 9)]).1, [(3, 0b1111 | 1 << 9)], "with older pieces");
+        assert_eq!(epoch(&mut log, &[(5, 1), much]), (vec![7], vec![(5, 1)], with_commit));
+        // A recovery alone knows what an epoch that failed has left there.
+        log.set_failed(true);
+        assert_eq!(epoch(&mut log, &[(9, 1)]), (vec![9], vec![], with_commit));
+        log.checkpointed();
+        *log.blank.entry(base.id).or_default() = holes.clone();
+        assert_eq!(epoch(&mut log, &[(9, 1)]).0, [9], "nor does the log know it later");
     }
 
     /// A database that changes 100 bytes of a page cost a page of the log each time: 1.2 times what

@@ -28,6 +28,8 @@ use std::{
 /// A file is a sequence of cells, four a page. A cell of the log is filled with its value.
 const CELLS: usize = 4;
 const CELL_BYTES: u64 = PAGE_BYTES / CELLS as u64;
+/// Pieces of a cell.
+const CELL_PIECES: u32 = u64::BITS / CELLS as u32;
 const SECTOR_BYTES: usize = 512;
 const PATHS: u8 = 6;
 const LARGEST_CELLS: u64 = 5 * CELLS as u64;
@@ -96,11 +98,13 @@ pub enum Fault {
     PiecesForgotten,
     /// The files of a capture alone are synced, although a checkpoint wrote pages of others.
     CheckpointNotSynced,
+    /// Pages that an epoch wrote over zeros, and then failed, count as zeros in place.
+    FoulForgotten,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::NoCommit,
         Self::HeadBeforeCommit,
         Self::NoFlushLog,
@@ -129,6 +133,7 @@ impl Fault {
         Self::NumbersReused,
         Self::PiecesForgotten,
         Self::CheckpointNotSynced,
+        Self::FoulForgotten,
     ];
 }
 
@@ -476,7 +481,7 @@ impl Group {
             next_hidden: 0,
             disk: Disk::default(),
             requests: Vec::new(),
-            log: Log::starting_at(1),
+            log: Log::starting_at(1).with_sparse_pieces(CELL_PIECES),
             created: 0,
             expected: vec![Tree::new()],
         };
@@ -714,6 +719,9 @@ impl Group {
         let removals: Vec<Removal> = self.disk.names.iter().filter_map(gone).collect();
         if fault == Some(Fault::PiecesForgotten) {
             self.log.forget_held();
+        }
+        if fault == Some(Fault::FoulForgotten) {
+            self.log.forget_foul();
         }
         let next_hidden = &mut self.next_hidden;
         let mut plan = self.log.plan(&files, removals, false, || {

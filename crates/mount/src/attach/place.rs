@@ -155,6 +155,18 @@ impl LockedPlace {
             return unfit(format!("{} is mounted by flashsift already", mounted.point.display()));
         }
         let root = suitable(wanted, &backing, &mountpoint, &on)?;
+        if let Some(other) = overlapping(&backing, &on)
+            .map_err(|why| Refused::at(&backing, "looking for mounts of flashsift", why))?
+        {
+            return unfit(format!(
+                "{} and {}, which flashsift has mounted on {}, are parts of each other on {}: two \
+                 mounts would change the same files",
+                backing.display(),
+                Path::new(&other.source).display(),
+                other.point.display(),
+                on.source.display()
+            ));
+        }
         // An ending daemon would be found as a user of the directory.
         if let Some(refused) = refused_by_holder(&root, &backing) {
             return Err(refused);
@@ -262,6 +274,33 @@ fn suitable(
         ));
     }
     Ok(root)
+}
+
+/// A mount of flashsift whose BACKING contains this one or is in it, also where another mount of
+/// the file system shows it under another path, as a container's does.
+fn overlapping(backing: &Path, on: &Mount) -> io::Result<Option<Mount>> {
+    let inside =
+        |mount: &Mount, path: &Path| Some(mount.root.join(path.strip_prefix(&mount.point).ok()?));
+    let Some(ours) = inside(on, backing) else { return Ok(None) };
+    let all = mounts::all()?;
+    let overlaps = |other: &&Mount| {
+        let source = Path::new(&other.source);
+        // It is below its own mount if that is in place.
+        let below = match source == other.point {
+            true => all.iter().find(|mount| mount.id == other.parent).cloned(),
+            false => mounts::mount_of(source).ok(),
+        };
+        let theirs = below.filter(|below| below.dev == on.dev);
+        let theirs = theirs.and_then(|below| inside(&below, source));
+        theirs.is_some_and(|theirs| {
+            theirs != ours && (theirs.starts_with(&ours) || ours.starts_with(&theirs))
+        })
+    };
+    Ok(all
+        .iter()
+        .filter(|mount| mount.kind == KIND && Path::new(&mount.source).is_absolute())
+        .find(overlaps)
+        .cloned())
 }
 
 /// A subvolume of btrfs in one of the first directories below this one. Of those that are deeper,

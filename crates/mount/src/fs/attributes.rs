@@ -24,6 +24,9 @@ impl Fs {
         self.backing.refuse_if_read_only()?;
         let file_state = {
             let mut table = self.table();
+            if let Some(attr) = table.change_removed_directory(ino, changes) {
+                return Ok(attr);
+            }
             self.make_before(&mut table, ino, changes)?;
             self.delayed.file_state(&mut table, ino)?
         };
@@ -52,8 +55,16 @@ impl Fs {
             if let Some(mode) = changes.mode {
                 self.store.chmod(ino, Mode::from_raw_mode(mode))?;
             }
-            if let Some(times) = times(&changes) {
+            let kept = |asked: Option<Option<Time>>| match asked {
+                Some(Some(time)) => self.backing.time_kept(time).map(|time| Some(Some(time))),
+                other => Ok(other),
+            };
+            let (atime, mtime) = (kept(changes.atime)?, kept(changes.mtime)?);
+            if let Some(times) = times(&Changes { atime, mtime, ..changes }) {
                 self.store.set_times(ino, &times)?;
+            }
+            if !changes.has_any() && changes.size.is_none() {
+                self.store.touch(ino)?;
             }
             file_state.changed();
             if let Some(delayed) = place.residence().delayed() {
@@ -108,6 +119,20 @@ impl Changes {
     fn has_any(&self) -> bool {
         self.mode.or(self.uid).or(self.gid).is_some() || self.atime.or(self.mtime).is_some()
     }
+
+    /// These attributes after all changes but that of the size.
+    pub(crate) fn made_to(&self, attr: Attr, now: Time) -> Attr {
+        let time = |asked: Option<Option<Time>>, was| asked.map_or(was, |time| time.unwrap_or(now));
+        Attr {
+            mode: self.mode.map_or(attr.mode, |mode| attr.mode & !0o7777 | mode & 0o7777),
+            uid: self.uid.unwrap_or(attr.uid),
+            gid: self.gid.unwrap_or(attr.gid),
+            atime: time(self.atime, attr.atime),
+            mtime: time(self.mtime, attr.mtime),
+            ctime: now,
+            ..attr
+        }
+    }
 }
 
 /// Clears setuid and setgid if the change requires it.
@@ -128,7 +153,9 @@ fn is_stripped(attr: &Attr) -> bool {
 /// Sets owner, permissions and times, in an order in which no call undoes another.
 fn apply(file: &impl AsFd, changes: &Changes) -> Result<()> {
     let here = Path::new("");
-    if changes.uid.is_some() || changes.gid.is_some() {
+    // A change of nothing is one: of `ctime`.
+    let is_empty = !changes.has_any() && changes.size.is_none();
+    if is_empty || changes.uid.is_some() || changes.gid.is_some() {
         let (uid, gid) = (changes.uid.map(Uid::from_raw), changes.gid.map(Gid::from_raw));
         rustix::fs::chownat(file, here, uid, gid, AtFlags::EMPTY_PATH)?;
     }

@@ -5,7 +5,7 @@ use super::beneath::{HIDDEN, LOCK, MARK, open_beneath, proc_path};
 use super::copying::xattr_names;
 use super::flash_state::FlashState;
 use super::recovery;
-use super::temporary::{is_temporary, temporary};
+use super::temporary::{ALL_INSIDE, is_temporary, temporary};
 use super::types::Time;
 use super::volume::{BTRFS, EXT4, F2FS, Volume};
 use super::writes::Flushes;
@@ -30,6 +30,10 @@ use tracing::{info, warn};
 const PLACES: &str = "places";
 /// The directory in the hidden one for copies that have no final name yet.
 const TEMPS: &str = "tmp";
+
+/// Inodes that the mount takes for itself: for the hidden directory, its lock and its log, for the
+/// directory of copies, and the log of epochs. One more is for a copy that replaces another.
+const OWN_FILES: u64 = 6;
 
 /// Makes the hidden directory, and locks it.
 pub(crate) struct MakeHidden(pub(crate) Box<dyn Fn() -> Result<()> + Send + Sync>);
@@ -60,6 +64,8 @@ struct Limits {
     largest_file: u64,
     /// Times on flash are multiples of this, ns.
     granularity_ns: u32,
+    /// The first and the last time, s.
+    times: [i64; 2],
 }
 
 #[derive(Debug)]
@@ -359,30 +365,50 @@ impl Backing {
 
     /// Removes the copies in the directory that a record names, and the record.
     fn clear_recorded(&self, records: impl AsFd, record: &OsStr) -> Result<()> {
-        let path = rustix::fs::readlinkat(&records, record, Vec::new())?;
-        // Without `O_PATH`: a link on the way ends the search.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        match open_beneath(&self.root, OsStr::from_bytes(path.to_bytes()), flags) {
-            Ok(dir) => {
-                let stat = rustix::fs::fstat(&dir)?;
-                match list(&dir).and_then(|names| remove_copies(&dir, &names)) {
-                    Ok(0) => (),
-                    Ok(_) => {
-                        let modified = Time { s: stat.st_mtime, ns: stat.st_mtime_nsec as u32 };
-                        keep_time(&dir, modified);
-                    }
-                    // Such as a directory that takes no changes any more.
-                    Err(errno) => {
-                        let path = path.to_string_lossy();
-                        warn!(errno = errno.raw_os_error(), "{path}: removing copies: {errno}");
-                    }
+        let path = rustix::fs::readlinkat(&records, record, Vec::new())?.into_bytes();
+        match path.strip_suffix(ALL_INSIDE) {
+            Some(path) => {
+                for name in self.directories_in(path)? {
+                    self.remove_recorded(&[path, name.as_bytes()].join(&b'/'))?;
                 }
             }
-            // The directory was renamed or removed, or is a link now.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => (),
-            Err(error) => return Err(error),
+            None => self.remove_recorded(&path)?,
         }
         rustix::fs::unlinkat(&records, record, AtFlags::empty())
+    }
+
+    /// The directories in one with this path, as far as that is one.
+    fn directories_in(&self, path: &[u8]) -> Result<Vec<Box<OsStr>>> {
+        let Some(dir) = self.open_recorded(path)? else { return Ok(Vec::new()) };
+        let mut names = list(&dir)?;
+        names.retain(|(_, kind, _)| matches!(kind, FileType::Directory | FileType::Unknown));
+        Ok(names.into_iter().map(|(.., name)| name).collect())
+    }
+
+    /// Opens a directory without `O_PATH`: a link on the way ends the search. `None`: it was
+    /// renamed or removed, or is a link now.
+    fn open_recorded(&self, path: &[u8]) -> Result<Option<OwnedFd>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match open_beneath(&self.root, OsStr::from_bytes(path), flags) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(None),
+            done => done.map(Some),
+        }
+    }
+
+    /// Removes the copies in a directory.
+    fn remove_recorded(&self, path: &[u8]) -> Result<()> {
+        let Some(dir) = self.open_recorded(path)? else { return Ok(()) };
+        let stat = rustix::fs::fstat(&dir)?;
+        match list(&dir).and_then(|names| remove_copies(&dir, &names)) {
+            Ok(0) => (),
+            Ok(_) => keep_time(&dir, Time { s: stat.st_mtime, ns: stat.st_mtime_nsec as u32 }),
+            // Such as a directory that takes no changes any more.
+            Err(errno) => {
+                let path = String::from_utf8_lossy(path);
+                warn!(errno = errno.raw_os_error(), "{path}: removing copies: {errno}");
+            }
+        }
+        Ok(())
     }
 
     /// Records that copies may be in the directory with this path from BACKING on: a link in
@@ -421,7 +447,19 @@ impl Backing {
         self.limits.get().map_or(NS_KEPT, |limits| limits.granularity_ns)
     }
 
-    /// Tries sizes of a file that is all hole, and sets a time.
+    /// The time on flash that a program gets if it asks for this one.
+    pub(crate) fn time_kept(&self, time: Time) -> Result<Time> {
+        // Of the first second of ext4, the kernel keeps no part.
+        if i32::try_from(time.s).is_ok_and(|s| s > i32::MIN) {
+            return Ok(time);
+        }
+        let [first, last] = self.limits()?.times;
+        let s = time.s.clamp(first, last);
+        // As the kernel does.
+        Ok(if s == first || s == last { Time { s, ns: 0 } } else { time })
+    }
+
+    /// Tries sizes of a file that is all hole, and sets times.
     fn limits(&self) -> Result<&Limits> {
         if let Some(limits) = self.limits.get() {
             return Ok(limits);
@@ -439,9 +477,18 @@ impl Backing {
         rustix::fs::futimens(&file, &Timestamps { last_access: last, last_modification: last })?;
         let kept = rustix::fs::fstat(&file)?.st_mtime_nsec;
         let granularity_ns = u32::try_from(1_000_000_000 - kept as i64).unwrap_or(1);
+        let mut times = [i64::MIN / 2, i64::MAX / 2];
+        for time in &mut times {
+            let asked = Timespec { tv_sec: *time, tv_nsec: 0 };
+            let both = Timestamps { last_access: asked, last_modification: asked };
+            // A file system that refuses such a time answers for itself later.
+            if rustix::fs::futimens(&file, &both).is_ok() {
+                *time = rustix::fs::fstat(&file)?.st_mtime;
+            }
+        }
         self.remove_temp(&temp)?;
         debug_assert!(granularity_ns == NS_KEPT || !may_be_lazy(self.root.as_fd()));
-        Ok(self.limits.get_or_init(|| Limits { largest_file: fits, granularity_ns }))
+        Ok(self.limits.get_or_init(|| Limits { largest_file: fits, granularity_ns, times }))
     }
 
     /// Removes all internal files except the lock, which belongs to its holder.
@@ -641,8 +688,7 @@ impl Backing {
         let spare = match flash.f_files {
             // Some file systems make inodes as they need them.
             0 => u64::MAX,
-            // One is needed where files are copied to.
-            _ => flash.f_ffree.saturating_sub(in_ram + 1),
+            _ => flash.f_ffree.saturating_sub(in_ram + OWN_FILES),
         };
         if spare == 0 { Err(Errno::NOSPC) } else { Ok(spare) }
     }

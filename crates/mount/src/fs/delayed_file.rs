@@ -16,6 +16,7 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pages are compared with those in place if so many have changed at most: that takes 50 ms.
 const COMPARED_PAGES: u64 = 16_384;
@@ -25,6 +26,8 @@ const COMPARED_PAGES: u64 = 16_384;
 pub(crate) struct DelayedFile {
     delay_us: Micros,
     pub(super) pages: RwLock<Pages>,
+    /// As it was when the pages were last looked at.
+    blocks_in_base: AtomicU64,
 }
 
 /// The file in BACKING.
@@ -137,12 +140,26 @@ impl DelayedFile {
     pub(super) fn new(delay_us: Micros, size: u64) -> DelayedFile {
         let mut changes = Changes::default();
         changes.wrote(0, size);
-        DelayedFile { delay_us, pages: RwLock::new(Pages { changes, ..Pages::default() }) }
+        DelayedFile::of(delay_us, Pages { changes, ..Pages::default() })
     }
 
     /// A file that BACKING has, with nothing of it in RAM.
     pub(super) fn with_base(delay_us: Micros, base: Base, size: u64) -> DelayedFile {
-        DelayedFile { delay_us, pages: RwLock::new(Pages::with_base(base, size)) }
+        DelayedFile::of(delay_us, Pages::with_base(base, size))
+    }
+
+    fn of(delay_us: Micros, pages: Pages) -> DelayedFile {
+        let blocks_in_base = pages.blocks_in_base().into();
+        DelayedFile { delay_us, pages: RwLock::new(pages), blocks_in_base }
+    }
+
+    /// Blocks of 512 bytes of the pages that only the base has, for `stat`, which does not wait for
+    /// flash: while a change of the pages goes on, as they were before it.
+    pub(super) fn blocks_in_base(&self) -> u64 {
+        if let Some(pages) = self.pages.try_read() {
+            self.blocks_in_base.store(pages.blocks_in_base(), Ordering::Relaxed);
+        }
+        self.blocks_in_base.load(Ordering::Relaxed)
     }
 
     /// Records a sync. Returns for how long it may be delayed; `None`: there is nothing to sync.
@@ -176,8 +193,13 @@ impl DelayedFile {
     /// An epoch with its changes failed, and may have written some of them to the base: the next
     /// one has to contain it.
     pub(super) fn taken_back(&self) {
+        self.pages.write().synced = true;
+        self.changed_base();
+    }
+
+    /// The mount itself has changed the base.
+    pub(super) fn changed_base(&self) {
         let mut pages = self.pages.write();
-        pages.synced = true;
         if let Some(base) = &mut pages.base
             && let Ok(stat) = rustix::fs::fstat(&base.file)
         {
@@ -245,6 +267,13 @@ impl Pages {
         missing.insert(pages_of(size));
         let changes = Changes::of_size(size);
         Pages { base: Some(base), missing, changes, ..Pages::default() }
+    }
+
+    /// At most as many as the base has: its holes are among the pages that only it has.
+    fn blocks_in_base(&self) -> u64 {
+        let of_pages = self.missing.covered() * (PAGE_BYTES / 512);
+        let stat = self.base.as_ref().and_then(|base| rustix::fs::fstat(&base.file).ok());
+        stat.map_or(0, |stat| of_pages.min(stat.st_blocks as u64))
     }
 
     /// Reads as many bytes as there are. `ram` is the file in RAM.

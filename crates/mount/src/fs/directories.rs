@@ -101,7 +101,7 @@ impl Fs {
         mode: u32,
         flags: i32,
     ) -> Result<(Attr, OpenId, Opened)> {
-        permitted(parent, name)?;
+        self.before_name(parent, name)?;
         let at = self.decider.begin_open(caller.tid);
         let opening = OFlags::from_bits_retain(flags as u32);
         may_open(&self.backing.root)?;
@@ -174,7 +174,8 @@ impl Fs {
         if in_ram {
             table.permits(parent, false)?;
         }
-        if in_ram && self.has_room_for_file() && self.reserve_file(table, caller, created.name)? {
+        let in_ram = in_ram && self.has_room_for_file() && !self.mover.lacks_space(table);
+        if in_ram && self.reserve_file(table, caller, created.name)? {
             let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
             let uid = (caller.uid != own.0).then_some(caller.uid);
             match self.store.create(number, masked, uid, (gid != own.1).then_some(gid)) {
@@ -295,7 +296,7 @@ impl Fs {
                 rustix::fs::mknodat(dir, name, kind, mode, device)
             });
         }
-        permitted(parent, name)?;
+        self.before_name(parent, name)?;
         self.make_room_for_file();
         let mut table = self.table();
         if let Ok(ino) = table.find(parent, name) {
@@ -313,7 +314,7 @@ impl Fs {
     ///
     /// `EEXIST`, and the errors of BACKING's file system.
     pub fn mkdir(&self, caller: &Caller, parent: Ino, name: &OsStr, mode: u32) -> Result<Attr> {
-        permitted(parent, name)?;
+        self.before_name(parent, name)?;
         self.make_room_for_file();
         let mut table = self.table();
         if let Some(ino) = self.mkdir_in_ram(&mut table, caller, (parent, name), mode)? {
@@ -336,7 +337,8 @@ impl Fs {
             && !self.backing.is_synchronous()
             && !self.delayed.is_used()
             && (table.new_directories().len() as u64) < self.mover.directories_in_ram()
-            && self.has_room_for_file();
+            && self.has_room_for_file()
+            && !self.mover.lacks_space(table);
         if !may_wait {
             return Ok(None);
         }
@@ -409,7 +411,7 @@ impl Fs {
         mode: u32,
         make: impl FnOnce(&backing::OpenDir, Mode) -> Result<()>,
     ) -> Result<Attr> {
-        permitted(parent, name)?;
+        self.before_name(parent, name)?;
         let mut table = self.table();
         let closer = match table.is_whiteout(parent, name) {
             true => {
@@ -455,7 +457,7 @@ impl Fs {
     ///
     /// `EEXIST`, `EMLINK`, and the errors of BACKING's file system.
     pub fn link(&self, tid: u32, ino: Ino, parent: Ino, name: &OsStr) -> Result<Attr> {
-        permitted(parent, name)?;
+        self.before_name(parent, name)?;
         let at = self.decider.begin(tid);
         self.delayed.bound_open_files();
         loop {
@@ -558,7 +560,10 @@ impl Fs {
         let stat = table.in_backing(parent, name)?;
         let below = stat.map(|stat| table.known_as(stat.st_ino));
         let mut closer = None;
-        if below.is_some_and(|below| table.has_whiteouts(below)) {
+        if let Some(below) = below.filter(|below| table.has_whiteouts(*below)) {
+            if self.removes_later(&mut table, (parent, name), below)? {
+                return Ok(());
+            }
             drop(table);
             closer = Some(self.delayed.fence()?);
             table = self.table();
@@ -585,6 +590,39 @@ impl Fs {
         table.lost_name(self.decider.begin(0), parent, name, &stat);
         drop(closer);
         Ok(())
+    }
+
+    /// Hides a directory in which BACKING has names that are gone, until an epoch has removed them.
+    /// False: BACKING has to see it now.
+    fn removes_later(
+        &self,
+        table: &mut Namespace,
+        (parent, name): (Ino, &OsStr),
+        below: Ino,
+    ) -> Result<bool> {
+        if !table.dir(parent)?.takes_temps {
+            return Ok(false);
+        }
+        let inside = table.dir(below)?;
+        self.backing.refuse_if_read_only()?;
+        table.permits(parent, true)?;
+        let is_left = |(_, kind, name): &(u64, FileType, Box<OsStr>)| {
+            let is_copy = is_temporary(name) && *kind != FileType::Directory;
+            !is_copy && !table.is_whiteout(below, name)
+        };
+        if table.has_names_in_ram(below) || backing::list(&*inside)?.iter().any(is_left) {
+            return Err(Errno::NOTEMPTY);
+        }
+        table.remove_dir_later(below, (parent, name));
+        table.dir_changed(parent);
+        Ok(true)
+    }
+
+    /// Before a program gives this name to another file: BACKING may still have a directory there.
+    fn before_name(&self, parent: Ino, name: &OsStr) -> Result<()> {
+        permitted(parent, name)?;
+        let hides = self.table().hides_removed_dir(parent, name);
+        if hides { self.delayed.fence().map(drop) } else { Ok(()) }
     }
 
     /// Removes a directory that BACKING never had.
@@ -617,7 +655,7 @@ impl Fs {
         to: (Ino, &OsStr),
         flags: RenameFlags,
     ) -> Result<()> {
-        permitted(to.0, to.1)?;
+        self.before_name(to.0, to.1)?;
         let at = self.decider.begin(tid);
         self.delayed.bound_open_files();
         let mut has_written = false;
@@ -914,6 +952,14 @@ impl Fs {
         self.backing.flushes.directory_synced();
         let (dir, mut in_ram, waits) = {
             let mut table = self.table();
+            if table.removed_directory(ino).is_some() {
+                return Ok(());
+            }
+            if table.removed_dirs_in(ino) > 0 {
+                drop(table);
+                drop(self.delayed.fence()?);
+                table = self.table();
+            }
             table.make_directories_in(ino)?;
             let waits = self.delayed.is_delayed_directory(&table, ino);
             let in_ram: Vec<Ino> = table.all_in_ram(ino).map(|(_, in_ram)| in_ram.ino).collect();

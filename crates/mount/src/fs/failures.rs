@@ -193,6 +193,17 @@ impl Failing {
         self.0.get(&ino).map(|error| error.errno)
     }
 
+    /// Whether BACKING refuses a file, or a directory, because it has no space for it: a quota may
+    /// be used up, or a directory may be as large as it can be.
+    pub(crate) fn for_want_of_space(&mut self, table: &Table) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        self.prune(table);
+        let refuses = |errno| matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::MLINK);
+        self.0.values().any(|error| refuses(error.errno) && error.step != Step::Epoch)
+    }
+
     /// Current failures, with the paths of their files, and how many are those of directories.
     pub(crate) fn now(&mut self, table: &Table) -> (Vec<Failure>, u64) {
         self.prune(table);

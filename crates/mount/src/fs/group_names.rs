@@ -30,16 +30,24 @@ impl Fs {
         table.looked_up(ino)
     }
 
-    /// Performs an operation; once more if flash has no space, and deleted files that wait for the
-    /// end of their epoch still take some.
+    /// Performs an operation; once more if flash has no space, and deleted files still take some,
+    /// until the kernel forgets them or their epoch ends.
     ///
     /// # Errors
     ///
     /// Those of the operation.
     pub(crate) fn with_space<T>(&self, act: impl Fn() -> Result<T>) -> Result<T> {
-        let epochs = self.delayed.epochs();
-        match act() {
-            Err(Errno::NOSPC) if self.delayed.ends_for_space(epochs) => act(),
+        let (epochs, removals) = (self.delayed.epochs(), self.mover.removals());
+        let mut done = act();
+        let frees: [&dyn Fn() -> bool; 2] =
+            [&|| self.mover.remove_nameless(removals), &|| self.delayed.ends_for_space(epochs)];
+        for frees in frees {
+            if matches!(done, Err(Errno::NOSPC)) && frees() {
+                done = act();
+            }
+        }
+        match done {
+            Err(Errno::NOSPC) => self.mover.after_deletions(act),
             done => done,
         }
     }

@@ -27,7 +27,7 @@ mod placing;
 mod removal;
 mod waiting;
 
-use super::backing::{Backing, OpenDir, keep_time};
+use super::backing::{Backing, OpenDir};
 use super::decider::Decider;
 use super::delayed::Delayed;
 use super::descriptors::for_a_move;
@@ -42,7 +42,7 @@ use super::types::{Failure, Ino, Status};
 use super::volume::begin_flush;
 use flashsift_events::event::{Action, FileId, Micros};
 use flashsift_files::delayed::schedule::Ending;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -157,6 +157,12 @@ pub(crate) struct Mover {
     delayed: Arc<Delayed>,
     counters: Arc<Mutex<Status>>,
     pub(crate) drops: Drops,
+    /// Files that were deleted in RAM so far.
+    removals: Mutex<u64>,
+    removed: Condvar,
+    /// Held by an operation that is tried again until a deleted file is closed. A thread has to be
+    /// left that learns of the close.
+    retries: [Mutex<()>; 2],
     /// Held by the thread that frees space in RAM.
     pub(super) making_room: Mutex<()>,
     /// Locked after the table.
@@ -197,6 +203,9 @@ impl Mover {
             delayed,
             counters,
             drops: Drops::default(),
+            removals: Mutex::default(),
+            removed: Condvar::new(),
+            retries: Default::default(),
             making_room: Mutex::new(()),
             failing: Mutex::default(),
             kept: Mutex::default(),
@@ -213,6 +222,12 @@ impl Mover {
 
     fn table(&self) -> Locked<'_> {
         Locked::new(&self.names)
+    }
+
+    /// Whether files stay in RAM for want of space in BACKING. New ones are created there then, so
+    /// that the programs which create them get the error: `statfs` shows no quota.
+    pub(crate) fn lacks_space(&self, table: &Table) -> bool {
+        self.failing.lock().for_want_of_space(table)
     }
 
     /// Current failures, with the paths of their files, and how many are those of directories.
@@ -304,7 +319,7 @@ impl Mover {
         for ino in dirs {
             let mut table = self.table();
             if let (Ok(attr), Ok(dir)) = (table.attr_of(ino), table.dir(ino)) {
-                keep_time(&dir, attr.mtime);
+                table.keep_times_of(ino, &dir, &attr);
             }
             table.dir_times.remove(&ino);
             table.drop_unused(ino);
@@ -356,6 +371,10 @@ impl Mover {
         if used < used_before && used + bytes < budget {
             return Ok(());
         }
+        if self.remove_nameless(self.removals()) && self.store.usage()?.0 + bytes < budget {
+            return Ok(());
+        }
+        let used = self.store.usage()?.0;
         // The end of their epoch frees the RAM of files of groups.
         let _ = self.delayed.end_epoch(Ending::Asked);
         if self.store.usage()?.0 < used {
@@ -383,8 +402,9 @@ impl Mover {
         }
     }
 
-    /// Writes these files back, also those without a name.
+    /// Writes these files back, also those without a name that a process has open.
     pub(crate) fn settle(&self, jobs: &[Job]) -> Result<(), WriteBackFailures> {
+        let jobs = &self.without_nameless(jobs)[..];
         let mut tried: Vec<Ino> = jobs.iter().map(|job| job.ino).collect();
         let mut failed = Vec::new();
         let (delayed, jobs) = self.delayed.partition_delayed(jobs.to_vec(), |job| job.ino);

@@ -12,7 +12,7 @@ use super::residence::{Checkpoint, FileState, Residence};
 use super::store::Store;
 use super::table::{InRam, LINKS, Table};
 use super::temporary::is_temporary;
-use super::types::{Attr, Ino, Name, ROOT, Time};
+use super::types::{Attr, Changes, Ino, Name, ROOT, Time};
 use flashsift_events::event::{Action, FileId};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{
@@ -23,7 +23,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::num::NonZero;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -167,14 +167,32 @@ impl Namespace {
         Ok(attr.with_times_of(self.backing.granularity_ns()))
     }
 
+    /// The attributes of a directory that was removed while a process has it open.
+    pub(crate) fn removed_directory(&self, ino: Ino) -> Option<Attr> {
+        let Residence::Gone(last) = self.node(ino)?.residence() else { return None };
+        (last.kind() == FileType::Directory).then(|| **last)
+    }
+
+    /// Changes them; `None`: there is no such directory.
+    pub(crate) fn change_removed_directory(&mut self, ino: Ino, changes: &Changes) -> Option<Attr> {
+        let attr = changes.made_to(self.removed_directory(ino)?, now());
+        self.set_last_attributes(ino, attr);
+        Some(attr)
+    }
+
     fn full_attr_of(&mut self, ino: Ino) -> Result<Attr> {
         let node = self.node(ino).ok_or(Errno::STALE)?;
         let open = node.file_state().and_then(|file_state| file_state.place().file().cloned());
         let waiting = node.file_state().and_then(|file_state| file_state.waiting());
         let links = node.names.len() as u32;
         match node.residence().clone() {
-            Residence::Ram(_) | Residence::HandedOver | Residence::Delayed(_) => {
+            Residence::Ram(_) | Residence::HandedOver => {
                 Ok(Attr { nlink: links, ..Attr::new(ino, &self.store.stat(ino)?) })
+            }
+            Residence::Delayed(file) => {
+                let attr = Attr::new(ino, &self.store.stat(ino)?);
+                let blocks = attr.blocks + file.blocks_in_base();
+                Ok(Attr { nlink: links, blocks, ..attr })
             }
             Residence::NewDirectory => {
                 let block_bytes = rustix::fs::fstatvfs(&self.backing.root)?.f_frsize;
@@ -196,12 +214,16 @@ impl Namespace {
                     (None, None) => Attr::new(ino, &self.stat_by_name(ino, backing_ino)?),
                 };
                 attr.nlink -= self.hidden_names(backing_ino).min(attr.nlink);
+                if self.is_removed_dir(ino) {
+                    attr.nlink = 0;
+                }
                 if ino == ROOT && attr.nlink > 2 && self.backing.has_hidden() {
                     // The name in our own directory is not shown.
                     attr.nlink -= 1;
                 }
                 if attr.nlink > 1 {
                     attr.nlink += self.new_directories_in(ino).len() as u32;
+                    attr.nlink -= self.removed_dirs_in(ino).min(attr.nlink - 1);
                 }
                 attr.ctime = self.ctime(backing_ino, attr.ctime);
                 if let Some(time) = self.dir_times.get(&ino) {
@@ -259,7 +281,7 @@ impl Namespace {
         let names = self.node(ino).map(|node| node.names.clone()).unwrap_or_default();
         let (parent, name) = names.first().ok_or(Errno::STALE)?;
         let into = self.dir(*parent)?;
-        let time = self.attr_of(*parent)?.mtime;
+        let of_parent = self.attr_of(*parent)?;
         let was = self.store.stat(ino)?;
         // It belongs to its owner from the start, as quotas require.
         let user = User { uid: was.st_uid, gid: was.st_gid };
@@ -285,14 +307,24 @@ impl Namespace {
         if made.is_err() {
             let _ = rustix::fs::unlinkat(&into, &**name, AtFlags::REMOVEDIR);
         }
-        keep_time(&into, time);
+        self.keep_times_of(*parent, &into, &of_parent);
         let (dir, is) = made?;
-        self.dir_times.remove(parent);
         self.settle_directory(ino, &was, &is);
         self.keep_open(ino, &Arc::new(dir));
         // If this fails, it takes space until the mount ends.
         let _ = self.store.remove_directory(ino);
         Ok(())
+    }
+
+    /// Restores the times of a directory of BACKING in which names have changed for us alone.
+    pub(crate) fn keep_times_of(&mut self, ino: Ino, dir: impl AsFd, was: &Attr) {
+        keep_time(&dir, was.mtime);
+        if let Ok(is) = rustix::fs::fstat(&dir) {
+            self.show_ctime(ino, was.ctime, &is);
+        }
+        if self.dir_times.remove(&ino).is_some() {
+            self.drop_unused(ino);
+        }
     }
 
     /// Makes this directory and those in it.

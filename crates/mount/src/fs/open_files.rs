@@ -293,11 +293,10 @@ impl Fs {
         }
         table.end_waiting(ino);
         table.release_unused(ino);
-        let Some(node) = table.node(ino) else { return };
-        if node.residence().is_in_ram() && node.names.is_empty() {
+        if table.is_unreachable(ino) {
             self.mover.remove_from_ram(table, at, ino);
         } else {
-            if matches!(node.residence(), Residence::Gone(_)) {
+            if matches!(table.residence(ino), Some(Residence::Gone(_))) {
                 table.emit_end(at, ino);
             }
             table.drop_unused(ino);

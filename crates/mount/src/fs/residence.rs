@@ -125,6 +125,13 @@ impl Resident {
         &self.residence
     }
 
+    /// A process changed the attributes of what it has open after its removal.
+    pub(super) fn set_last_attributes(&mut self, attr: Attr) {
+        if let Residence::Gone(last) = &mut self.residence {
+            *last = Arc::new(attr);
+        }
+    }
+
     /// The state that its users share, if there is any.
     pub(crate) fn shared(&self) -> Option<&Arc<FileState>> {
         self.shared.as_ref()

@@ -40,6 +40,8 @@ pub struct Store {
     /// Number of files without a name so far.
     scratches: AtomicU64,
     handed_over: RwLock<HashMap<Ino, HandedOver>>,
+    /// Files that changed in a way that applications do not see.
+    unseen: RwLock<HashMap<Ino, Unseen>>,
 }
 
 /// A file in RAM without a name, which ends with its last descriptor.
@@ -65,8 +67,12 @@ impl Drop for Scratch {
 #[derive(Debug)]
 struct HandedOver {
     file: Arc<File>,
-    /// The `ctime` before it was handed over, which applications see until it changes, and the one
-    /// that it got thereby.
+}
+
+/// The `ctime` before such a change, which applications see until it changes, and the one that the
+/// file got thereby.
+#[derive(Clone, Copy, Debug)]
+struct Unseen {
     before: (i64, u32),
     since: (i64, u32),
 }
@@ -126,6 +132,7 @@ impl Store {
             files: Arc::default(),
             scratches: AtomicU64::new(0),
             handed_over: RwLock::default(),
+            unseen: RwLock::default(),
         }
     }
 
@@ -207,8 +214,18 @@ impl Store {
         let (before, since) = (ctime(&self.stat(ino)?), ctime(&rustix::fs::fstat(&file)?));
         rustix::fs::unlinkat(&self.dir, name(ino), AtFlags::empty())?;
         self.files.fetch_sub(1, Ordering::Relaxed);
-        self.handed_over.write().insert(ino, HandedOver { file, before, since });
+        self.handed_over.write().insert(ino, HandedOver { file });
+        self.unseen.write().insert(ino, Unseen { before, since });
         Ok(())
+    }
+
+    /// Runs `act`, which changes nothing of a file that applications see: not its `ctime` either.
+    pub(crate) fn unseen<T>(&self, ino: Ino, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = ctime(&self.stat(ino)?);
+        let done = act();
+        let since = ctime(&self.raw_stat(ino)?);
+        self.unseen.write().insert(ino, Unseen { before, since });
+        done
     }
 
     /// The file, if it was handed over.
@@ -239,18 +256,25 @@ impl Store {
     }
 
     pub(crate) fn stat(&self, ino: Ino) -> Result<Stat> {
+        let mut stat = self.raw_stat(ino)?;
+        if let Some(it) = self.unseen.read().get(&ino)
+            && ctime(&stat) == it.since
+        {
+            (stat.st_ctime, stat.st_ctime_nsec) = (it.before.0, it.before.1.into());
+        }
+        Ok(stat)
+    }
+
+    fn raw_stat(&self, ino: Ino) -> Result<Stat> {
         if let Some(it) = self.handed_over.read().get(&ino) {
-            let mut stat = rustix::fs::fstat(&it.file)?;
-            if ctime(&stat) == it.since {
-                (stat.st_ctime, stat.st_ctime_nsec) = (it.before.0, it.before.1.into());
-            }
-            return Ok(stat);
+            return rustix::fs::fstat(&it.file);
         }
         rustix::fs::statat(&self.dir, name(ino), AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// Returns the file if it was handed over. To close it may wait for the device.
     pub(crate) fn remove(&self, ino: Ino) -> Result<Option<Arc<File>>> {
+        self.unseen.write().remove(&ino);
         if let Some(it) = self.handed_over.write().remove(&ino) {
             return Ok(Some(it.file));
         }

@@ -23,7 +23,7 @@ use super::types::{Attr, Ino, Name, Names, ROOT, Time};
 use flashsift_events::event::FileId;
 use flashsift_events::names::escape_into;
 use rustix::fs::Stat;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::num::NonZero;
@@ -52,6 +52,9 @@ pub(crate) struct Table {
     new_directories: BTreeSet<Ino>,
     /// For each directory, names that only BACKING still has: files of a group had them.
     whiteouts: HashMap<Ino, BTreeSet<Name>>,
+    /// Directories that programs have removed, with their names, which are whiteouts, too: BACKING
+    /// keeps them until it has lost the names in them.
+    removed_dirs: HashMap<Ino, (Ino, Name)>,
     /// By BACKING's number, files that have another number in the mount.
     shown: HashMap<u64, Shown>,
     /// By BACKING's number, how many names of a file are hidden.
@@ -60,6 +63,10 @@ pub(crate) struct Table {
     pub(crate) dir_times: HashMap<Ino, Time>,
     /// Files in RAM that have a name, in order of creation.
     named_in_ram: BTreeSet<Ino>,
+    /// Files in RAM that have none.
+    nameless: BTreeSet<Ino>,
+    /// When a file lost its last name.
+    deleted: Option<Instant>,
     /// Files of groups in RAM.
     delayed: BTreeMap<Ino, Arc<DelayedFile>>,
     /// Files on flash with changes that may wait in RAM.
@@ -160,10 +167,13 @@ impl Table {
             new_directories_in: HashMap::new(),
             new_directories: BTreeSet::new(),
             whiteouts: HashMap::new(),
+            removed_dirs: HashMap::new(),
             shown: HashMap::new(),
             hidden: HashMap::new(),
             dir_times: HashMap::new(),
             named_in_ram: BTreeSet::new(),
+            nameless: BTreeSet::new(),
+            deleted: None,
             delayed: BTreeMap::new(),
             waiting: BTreeMap::new(),
             dirs: HashMap::new(),
@@ -193,6 +203,28 @@ impl Table {
     /// Files in RAM that have a name, in order of creation.
     pub(crate) fn named_in_ram(&self) -> &BTreeSet<Ino> {
         &self.named_in_ram
+    }
+
+    /// Files in RAM that have no name, and that no process has open. The kernel may still ask for
+    /// them.
+    pub(crate) fn nameless(&self) -> impl Iterator<Item = Ino> {
+        self.nameless.iter().copied().filter(|ino| self.node(*ino).is_some_and(|it| it.opens == 0))
+    }
+
+    /// When a file last lost its last name.
+    pub(crate) fn last_deleted(&self) -> Option<Instant> {
+        self.deleted
+    }
+
+    /// Whether nothing leads to a file in RAM any more. The kernel may open a file by its number
+    /// after the last name is gone: another program replaced it meanwhile, or a descriptor of
+    /// `O_PATH` holds it. One that was handed over takes space of flash, which is free at once.
+    pub(crate) fn is_unreachable(&self, ino: Ino) -> bool {
+        self.nameless.contains(&ino)
+            && self.node(ino).is_some_and(|node| {
+                let is_handed_over = matches!(node.residence(), Residence::HandedOver);
+                node.opens == 0 && (node.lookups == 0 || is_handed_over)
+            })
     }
 
     /// Directories that BACKING lacks, in order of creation.
@@ -404,13 +436,22 @@ impl Table {
         }
     }
 
+    /// Changes the attributes of a file that is gone.
+    pub(crate) fn set_last_attributes(&mut self, ino: Ino, attr: Attr) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.file.set_last_attributes(attr);
+        }
+    }
+
     /// Lists a file as the others with its residence.
     fn list(&mut self, ino: Ino) {
         let Some(node) = self.nodes.get(&ino) else { return };
-        match node.residence().is_in_ram() && !node.names.is_empty() {
-            true => self.named_in_ram.insert(ino),
-            false => self.named_in_ram.remove(&ino),
-        };
+        for (list, named) in [(&mut self.named_in_ram, true), (&mut self.nameless, false)] {
+            match node.residence().is_in_ram() && node.names.is_empty() != named {
+                true => list.insert(ino),
+                false => list.remove(&ino),
+            };
+        }
         match node.residence().delayed() {
             Some(file) => self.delayed.insert(ino, file.clone()),
             None => self.delayed.remove(&ino),
@@ -532,6 +573,7 @@ impl Table {
     /// Adds a file that was created in RAM.
     pub(crate) fn born(&mut self, ino: Ino) {
         self.nodes.insert(ino, Node::new(0, Resident::born()));
+        self.list(ino);
     }
 
     /// Makes a file that BACKING has a file of a group in RAM, whose names hide it. `ram` gets its
@@ -589,7 +631,61 @@ impl Table {
         names.flat_map(|(dir, names)| names.iter().map(|name| (*dir, name.clone()))).collect()
     }
 
-    /// Records which file of BACKING a name in RAM hides.
+    /// Hides a directory of BACKING in which no name is left but whiteouts.
+    pub(crate) fn remove_dir_later(&mut self, dir: Ino, (parent, name): (Ino, &OsStr)) {
+        let name = Name::from(name);
+        self.white_out(parent, &name);
+        if let Some(node) = self.nodes.get_mut(&dir) {
+            node.holds += 1;
+        }
+        self.removed_dirs.insert(dir, (parent, name));
+    }
+
+    /// Whether this directory was removed so.
+    pub(crate) fn is_removed_dir(&self, dir: Ino) -> bool {
+        self.removed_dirs.contains_key(&dir)
+    }
+
+    /// Whether BACKING has such a directory under this name.
+    pub(crate) fn hides_removed_dir(&self, parent: Ino, name: &OsStr) -> bool {
+        !self.removed_dirs.is_empty()
+            && self.is_whiteout(parent, name)
+            && self.removed_dirs.values().any(|(dir, its)| *dir == parent && **its == *name)
+    }
+
+    /// Number of such directories in this one, which BACKING has.
+    pub(crate) fn removed_dirs_in(&self, parent: Ino) -> u32 {
+        self.removed_dirs.values().filter(|(dir, _)| *dir == parent).count() as u32
+    }
+
+    /// The names of all such directories.
+    pub(crate) fn names_of_removed_dirs(&self) -> HashSet<(Ino, Name)> {
+        self.removed_dirs.values().cloned().collect()
+    }
+
+    /// One of them in which BACKING has no name any more.
+    pub(crate) fn emptied_dir(&self) -> Option<(Ino, (Ino, Name))> {
+        let (dir, named) = self.removed_dirs.iter().find(|(dir, _)| !self.has_whiteouts(**dir))?;
+        Some((*dir, named.clone()))
+    }
+
+    /// BACKING has lost it as well, or will not.
+    pub(crate) fn end_removed_dir(&mut self, dir: Ino) {
+        if let Some((parent, name)) = self.removed_dirs.remove(&dir) {
+            self.let_go_of(dir);
+            self.end_whiteout(parent, &name);
+        }
+    }
+
+    /// BACKING has lost this file's name, which a file in RAM may have.
+    pub(crate) fn hides_no_more(&mut self, dir: Ino, name: &Name, backing_ino: u64) {
+        let hides = self.in_ram(dir, name).and_then(|in_ram| in_ram.hides);
+        if hides.map(NonZero::get) == Some(backing_ino) {
+            self.set_hides(dir, name, 0);
+        }
+    }
+
+    /// Records which file of BACKING a name in RAM hides; 0: none.
     pub(crate) fn set_hides(&mut self, dir: Ino, name: &Name, hides: u64) {
         if let Some(in_ram) = self.in_ram(dir, name) {
             self.remove_in_ram(dir, name);
@@ -672,6 +768,15 @@ impl Table {
         let ctime = |stat: &Stat| Time { s: stat.st_ctime, ns: stat.st_ctime_nsec as u32 };
         let (before_ns, settled_ns) = ns(ctime(was)).zip(ns(ctime(is))).unwrap_or_default();
         self.shown.insert(is.st_ino, Shown { ino, before_ns, settled_ns });
+    }
+
+    /// The same for a directory, in which nothing changed but our own files: `ctime` is shown as it
+    /// was until it changes from this one.
+    pub(crate) fn show_ctime(&mut self, ino: Ino, was: Time, is: &Stat) {
+        let is_now = Time { s: is.st_ctime, ns: is.st_ctime_nsec as u32 };
+        if let Some((before_ns, settled_ns)) = ns(was).zip(ns(is_now)) {
+            self.shown.insert(is.st_ino, Shown { ino, before_ns, settled_ns });
+        }
     }
 
     /// Records that these names are durable.
@@ -771,6 +876,7 @@ impl Table {
         let before = node.names.len();
         node.names.retain(|(other, known)| *other != dir || **known != *name);
         if node.names.len() < before {
+            self.deleted = if node.names.is_empty() { Some(Instant::now()) } else { self.deleted };
             self.list(ino);
             self.let_go_of(dir);
         }
@@ -855,6 +961,9 @@ impl Table {
             node.file.check();
             let is_named_in_ram = node.residence().is_in_ram() && !node.names.is_empty();
             assert_eq!(self.named_in_ram.contains(ino), is_named_in_ram, "{ino} has a name or not");
+            let is_nameless = node.residence().is_in_ram() && node.names.is_empty();
+            assert_eq!(self.nameless.contains(ino), is_nameless, "{ino} has no name, or one");
+            assert!(!self.is_unreachable(*ino), "{ino} can be reached");
             let is_delayed = node.residence().delayed().is_some();
             assert_eq!(self.delayed.contains_key(ino), is_delayed, "{ino} belongs to a group");
             match node.residence() {
@@ -885,6 +994,11 @@ impl Table {
             for name in names {
                 assert!(self.in_ram(*dir, name).is_none(), "{name:?} in {dir} is gone");
             }
+        }
+        for (dir, (parent, name)) in &self.removed_dirs {
+            assert!(self.is_whiteout(*parent, name), "{name:?} in {parent} is removed");
+            assert!(self.nodes.contains_key(dir), "the removed directory {dir} is here");
+            *holds.entry(*dir).or_default() += 1;
         }
         for (ino, node) in &self.nodes {
             assert_eq!(node.holds, holds.get(ino).copied().unwrap_or(0), "names in {ino}");
@@ -934,7 +1048,7 @@ impl Table {
                 "{dir} is here while BACKING does not know its time"
             );
         }
-        for ino in self.named_in_ram.iter().chain(self.delayed.keys()) {
+        for ino in self.named_in_ram.iter().chain(&self.nameless).chain(self.delayed.keys()) {
             assert!(self.nodes.contains_key(ino), "{ino} is known");
         }
         for (ino, state) in &self.waiting {

@@ -20,10 +20,32 @@ pub(crate) fn temporary(number: u64) -> String {
     format!("{}{number:0DIGITS$x}", String::from_utf8_lossy(PREFIX))
 }
 
-/// The directories that have a record, with the number of copies in each at the moment.
+/// The end of the path in a record of all directories in one: no path of a directory ends so.
+pub(super) const ALL_INSIDE: &[u8] = b"/.";
+
+/// After so many records of directories in one, the next is of all that are in it: a record costs
+/// an inode, and a block if its path has 60 bytes, and after a crash the next start looks into all
+/// of them.
+const RECORDED_APART: u32 = 4;
+
+/// The record that the directories in one need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needed {
+    /// None: all of them are recorded.
+    Nothing,
+    /// Of the one directory.
+    One,
+    /// Of all directories in that one.
+    All,
+}
+
+/// The directories that have a record.
 #[derive(Debug, Default)]
 pub(crate) struct Temps {
+    /// The number of copies in each at the moment.
     pub(super) dirs: HashMap<Ino, u32>,
+    /// How many records were made of directories in this one.
+    inside: HashMap<Ino, u32>,
 }
 
 impl Temps {
@@ -35,6 +57,41 @@ impl Temps {
     /// The directory is gone: BACKING may give its number to another one.
     pub(crate) fn forget(&mut self, dir: Ino) {
         self.dirs.remove(&dir);
+        self.inside.remove(&dir);
+    }
+
+    /// The record that is needed for a directory in this one.
+    pub(super) fn needed_in(&self, parent: Ino) -> Needed {
+        match self.inside.get(&parent).copied().unwrap_or(0) {
+            ..RECORDED_APART => Needed::One,
+            RECORDED_APART => Needed::All,
+            _ => Needed::Nothing,
+        }
+    }
+
+    /// That record was made.
+    pub(super) fn recorded_in(&mut self, parent: Ino) {
+        let made = self.inside.entry(parent).or_default();
+        *made = (*made + 1).min(RECORDED_APART + 1);
+    }
+
+    /// The directories of which some in them have a record.
+    pub(super) fn parents(&self) -> Vec<Ino> {
+        self.inside.keys().copied().collect()
+    }
+
+    /// The path of this directory changes: later copies in those that are in it need records anew.
+    pub(super) fn moved(&mut self, dir: Ino) {
+        self.inside.remove(&dir);
+    }
+
+    /// Forgets directories without copies whose next copy needs no record.
+    pub(super) fn forget_covered(&mut self, parent: impl Fn(Ino) -> Option<Ino>) {
+        let inside = &self.inside;
+        let is_covered = |dir: Ino| {
+            parent(dir).is_some_and(|parent| inside.get(&parent) > Some(&RECORDED_APART))
+        };
+        self.dirs.retain(|dir, copies| *copies > 0 || !is_covered(*dir));
     }
 }
 

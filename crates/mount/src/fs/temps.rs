@@ -4,15 +4,18 @@
 //! gets its temporary name in the directory of its file. Applications neither see nor can use such
 //! names. After a kill, the next start has to find what is left of them without a search through
 //! BACKING: before the first copy in a directory, its record is made, a link to the directory in
-//! BACKING itself, which has a temporary name, too. File systems make names durable in order, so a
-//! power cut leaves no copy without its record.
+//! BACKING itself, which has a temporary name, too. Of many directories in one, a common record
+//! leads to that one. File systems make names durable in order, so a power cut leaves no copy
+//! without its record.
 
-use super::backing::{Backing, OpenDir, keep_time, list, remove_copies};
+use super::backing::{Backing, OpenDir, list, remove_copies};
 use super::namespace::Namespace;
 use super::table::Table;
+use super::temporary::{ALL_INSIDE, Needed};
 use super::types::{Ino, ROOT};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::{Errno, Result};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -66,7 +69,7 @@ impl Namespace {
             return Err(Errno::PERM);
         }
         self.record(ino)?;
-        let time = self.attr_of(ino)?.mtime;
+        let was = self.attr_of(ino)?;
         let made = loop {
             let name = self.backing.next_temporary();
             match make(&name) {
@@ -74,7 +77,7 @@ impl Namespace {
                 made => break made.map(|made| (name, made)),
             }
         };
-        keep_time(dir, time);
+        self.keep_times_of(ino, dir, &was);
         if made.is_ok()
             && let Some(copies) = self.temps.dirs.get_mut(&ino)
         {
@@ -89,24 +92,46 @@ impl Namespace {
             return Ok(());
         }
         if self.temps.dirs.len() >= RECORDED {
+            let dirs = self.temps.dirs.keys();
+            let parents: HashMap<Ino, Ino> =
+                dirs.filter_map(|dir| Some((*dir, self.parent(*dir)?))).collect();
+            self.temps.forget_covered(|dir| parents.get(&dir).copied());
+        }
+        if self.temps.dirs.len() >= RECORDED {
             return Err(Errno::NOSPC);
         }
-        if dir == ROOT {
-            self.backing.record(None)?;
-        } else {
-            // A record takes no inode that a file in RAM will need.
-            self.backing.spare_files(self.inodes_in_ram() + 1)?;
-            let path = joined(&self.names_between(ROOT, dir).ok_or(Errno::STALE)?);
-            self.record_path(&path)?;
+        let parent = match dir {
+            ROOT => None,
+            _ => Some(self.parent(dir).ok_or(Errno::STALE)?),
+        };
+        match parent.map(|parent| (parent, self.temps.needed_in(parent))) {
+            None => self.backing.record(None)?,
+            Some((_, Needed::Nothing)) => (),
+            Some((parent, needed)) => {
+                // A record takes no inode that a file in RAM will need.
+                self.backing.spare_files(self.inodes_in_ram() + 1)?;
+                let of = if needed == Needed::All { parent } else { dir };
+                let mut path = joined(&self.names_between(ROOT, of).ok_or(Errno::STALE)?);
+                if needed == Needed::All {
+                    path.extend(ALL_INSIDE);
+                }
+                self.record_path(&path)?;
+                self.temps.recorded_in(parent);
+            }
         }
         self.temps.dirs.insert(dir, 0);
         Ok(())
     }
 
+    fn parent(&self, dir: Ino) -> Option<Ino> {
+        self.node(dir)?.names.first().map(|(parent, _)| *parent)
+    }
+
     fn record_path(&mut self, path: &[u8]) -> Result<()> {
-        let time = self.attr_of(ROOT)?.mtime;
-        let recorded = self.backing.record(Some(path));
-        keep_time(&self.backing.root, time);
+        let was = self.attr_of(ROOT)?;
+        let backing = self.backing.clone();
+        let recorded = backing.record(Some(path));
+        self.keep_times_of(ROOT, &backing.root, &was);
         recorded
     }
 
@@ -152,10 +177,10 @@ impl Namespace {
                 let _ = self.backing.remove_temp(name);
             }
             Temp::In(ino, dir, name) => {
-                let time = self.attr_of(*ino).map(|attr| attr.mtime);
+                let was = self.attr_of(*ino);
                 let _ = rustix::fs::unlinkat(dir, name, AtFlags::empty());
-                if let Ok(time) = time {
-                    keep_time(dir, time);
+                if let Ok(was) = was {
+                    self.keep_times_of(*ino, dir, &was);
                 }
                 ends(self, *ino);
             }
@@ -172,6 +197,9 @@ impl Namespace {
             Some((*dir, *copies, joined(&names)))
         };
         let inside: Vec<(Ino, u32, Vec<u8>)> = self.temps.dirs.iter().filter_map(path).collect();
+        let mut parents = self.temps.parents();
+        parents.retain(|dir| self.names_between(moved, *dir).is_some());
+        parents.into_iter().for_each(|dir| self.temps.moved(dir));
         for (dir, copies, path) in inside {
             if copies == 0 {
                 self.temps.forget(dir);
@@ -284,6 +312,38 @@ mod tests {
         let left: Vec<_> = std::fs::read_dir(&backing).unwrap().flatten().collect();
         let left: Vec<_> = left.iter().map(std::fs::DirEntry::file_name).collect();
         assert!(!left.iter().any(|name| is_temporary(name)), "records: {left:?}");
+    }
+
+    /// Directories in one share a record after the first few. A kill leaves a copy in each of them;
+    /// the next start finds those, and those that were made after the one above was renamed.
+    // Promises: Mount 8.
+    #[test]
+    fn directories_in_one_share_a_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let fs = start(folder.path());
+        let above = fs.mkdir(&caller(), ROOT, OsStr::new("above"), 0o755).unwrap().ino;
+        let copy = |number: u32| {
+            let name = number.to_string();
+            let dir = fs.mkdir(&caller(), above, OsStr::new(&name), 0o755).unwrap().ino;
+            Some(format!("{name}/{}", copy_in(&fs, dir)?))
+        };
+        let backing = folder.path().join("backing");
+        let records = || {
+            let all = std::fs::read_dir(&backing).unwrap().flatten();
+            all.filter(|entry| is_temporary(&entry.file_name())).count()
+        };
+        let Some(mut copies) = (0..20).map(copy).collect::<Option<Vec<String>>>() else { return };
+        assert!(records() < 10, "{} records", records());
+        let (from, to) = ((ROOT, OsStr::new("above")), (ROOT, OsStr::new("renamed")));
+        fs.rename(0, from, to, RenameFlags::empty()).unwrap();
+        copies.extend((20..40).map(|number| copy(number).unwrap()));
+        drop(fs);
+        let left = |copy: &String| backing.join("renamed").join(copy).exists();
+        assert!(copies.iter().all(left), "the copies are there after the kill");
+        let fs = start(folder.path());
+        assert!(!copies.iter().any(left));
+        fs.tidy().unwrap();
+        assert_eq!(records(), 0);
     }
 
     /// A record is not followed out of BACKING, whatever stands there since.

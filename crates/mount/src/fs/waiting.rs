@@ -24,6 +24,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FileType, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::{Errno, Result};
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -288,15 +289,21 @@ impl Waiting {
     /// Pages that are written meanwhile may be copied in either version: they are written again.
     fn copy(&self, taken: &Changes, modified: Option<Time>) -> Result<u64> {
         let mut copied = 0;
+        let below = io(self.base.metadata())?.len();
         for run in taken.pages().iter() {
-            let range = run.start * PAGE_BYTES..(run.end * PAGE_BYTES).min(taken.size());
+            let mut start = run.start * PAGE_BYTES;
+            // An append leaves what the page had before it, and may not dirty its blocks.
+            if (start + 1..start + PAGE_BYTES).contains(&below) && self.are_equal(start..below)? {
+                start = below;
+            }
+            let range = start..(run.end * PAGE_BYTES).min(taken.size());
             in_parts(range, |at, bytes| {
                 io(self.ram.file().read_exact_at(bytes, at))?;
                 copied += bytes.len() as u64;
                 io(self.base.write_all_at(bytes, at))
             })?;
         }
-        if io(self.base.metadata())?.len() < taken.size() {
+        if below < taken.size() && io(self.base.metadata())?.len() < taken.size() {
             rustix::fs::ftruncate(&self.base, taken.size())?;
         }
         if let Some(time) = modified {
@@ -306,6 +313,15 @@ impl Waiting {
             rustix::fs::futimens(&self.base, &Timestamps { last_access, last_modification })?;
         }
         Ok(copied)
+    }
+
+    /// Whether BACKING has the same bytes here as RAM, of one page.
+    fn are_equal(&self, range: Range<u64>) -> Result<bool> {
+        let [mut new, mut old] = [[0; PAGE_BYTES as usize]; 2];
+        let len = (range.end - range.start) as usize;
+        io(self.ram.file().read_exact_at(&mut new[..len], range.start))?;
+        io(self.base.read_exact_at(&mut old[..len], range.start))?;
+        Ok(new == old)
     }
 
     /// The `ctime` that applications see, and the one that BACKING has instead of it.

@@ -711,6 +711,7 @@ impl Both {
 
     /// Checks that the file system and the model have the same files with the same content.
     fn compare(&mut self) -> Result<(), Errno> {
+        self.fs.forget_nameless();
         self.compare_events();
         self.fs.check();
         for at in self.model.names.keys() {

@@ -1,7 +1,7 @@
 //! The end of an epoch.
 
 use super::{Closer, Delayed, open_log};
-use crate::fs::backing::{INHERITED, keep_time};
+use crate::fs::backing::INHERITED;
 use crate::fs::beneath::{LOG, hidden_name, open_beneath};
 use crate::fs::copying::{copy, hole_from, in_parts, set_times};
 use crate::fs::delayed_file::{Base, DelayedFile, Left};
@@ -337,6 +337,7 @@ impl Delayed {
             })?;
         }
         drop(gate);
+        self.remove_directories();
         self.sync_all(closer)?;
         closer.log.set_failed(false);
         let mut state = self.state.lock();
@@ -400,7 +401,7 @@ impl Delayed {
 
     /// The files that BACKING has and that have changed.
     fn known_files(&self, log: &Log) -> Result<Vec<KnownFile>> {
-        let of_file = |table: &Table, file: &DelayedFile| {
+        let of_file = |table: &Table, file: &Arc<DelayedFile>| {
             let pages = file.pages.read();
             let (base, changes) = (pages.base.as_ref()?, &pages.changes);
             let (size, mut changed) = (changes.below(), Extents::default());
@@ -408,7 +409,7 @@ impl Delayed {
             within.for_each(|run| changed.insert(run));
             let grows = changes.size() > size;
             let is_known = grows || !changed.is_empty() || log.has_failed();
-            let known = || (reference(table, base), base.file.clone(), size, grows, changed);
+            let known = || (reference(table, base), file.clone(), size, grows, changed);
             is_known.then(known)
         };
         let all: Vec<_> = {
@@ -416,11 +417,13 @@ impl Delayed {
             table.delayed().values().filter_map(|file| of_file(&table, file)).collect()
         };
         let mut known = Vec::new();
-        for (file, base, size, grows, changed) in all {
+        for (file, delayed, size, grows, changed) in all {
+            let base = delayed.base_file().ok_or(Errno::IO)?;
             let stat = rustix::fs::fstat(&base)?;
             // Pages of an epoch that failed would show when the file grows again.
             if log.has_failed() && stat.st_size as u64 > size {
                 rustix::fs::ftruncate(&base, size)?;
+                delayed.changed_base();
             }
             let looks = !changed.is_empty() && !log.is_listed(file.id);
             let holes = if looks { holes(&base, size)? } else { Extents::default() };
@@ -643,7 +646,11 @@ impl Delayed {
     /// The names that BACKING is to lose.
     fn removals(&self, table: &mut Namespace) -> Result<Removals> {
         let mut all = Vec::new();
+        let dirs = table.names_of_removed_dirs();
         for (dir, name) in table.all_whiteouts() {
+            if dirs.contains(&(dir, name.clone())) {
+                continue;
+            }
             let there = match table.dir(dir) {
                 Ok(open) => match self.backing.stat(&open, &name) {
                     Ok(stat) => Some(stat.st_ino),
@@ -1001,15 +1008,57 @@ impl Delayed {
         }
         for (removal, (dir, name)) in record.removals.iter().zip(&captured.removals) {
             self.changing_dir(*dir, |table, from| {
-                if let Some(removed) = remove(from, name, removal.ino)? {
+                let removed = remove(from, name, removal.ino)?;
+                let mut is_gone = table.end_whiteout(*dir, name);
+                if let Some(removed) = removed {
+                    // Since the capture, the name may have been given to a file.
+                    table.hides_no_more(*dir, name, removal.ino);
+                    is_gone |= rustix::fs::fstat(&removed)?.st_nlink == 0;
                     hold(held, removed);
                 }
-                if table.end_whiteout(*dir, name) {
+                if is_gone {
                     table.forget_number(removal.ino);
                 }
                 Ok(())
             })?;
         }
+        self.remove_directories();
+        Ok(())
+    }
+
+    /// Removes the directories in BACKING that programs have removed, as far as the names in them
+    /// are gone. They are no part of the epoch: a crash may leave empty ones.
+    fn remove_directories(&self) {
+        let mut any = false;
+        loop {
+            let mut table = self.table();
+            let Some((dir, (parent, name))) = table.emptied_dir() else { break };
+            any = true;
+            let removed = self.remove_directory(&mut table, parent, &name);
+            table.end_removed_dir(dir);
+            if let Err(why) = removed {
+                let path = table.path(parent, &name);
+                tracing::warn!("{path}: removing the directory: {why}; it is there again");
+            }
+        }
+        if any {
+            // The next epoch depends on these changes.
+            self.names_changed_below();
+        }
+    }
+
+    fn remove_directory(&self, table: &mut Namespace, parent: Ino, name: &OsStr) -> Result<()> {
+        let (from, was) = (table.dir(parent)?, table.attr_of(parent)?);
+        let stat = self.backing.stat(&from, name)?;
+        let remove = || rustix::fs::unlinkat(&from, name, AtFlags::REMOVEDIR);
+        match remove() {
+            Err(Errno::NOTEMPTY | Errno::EXIST) if self.backing.remove_copies_in(&from, name) => {
+                remove()?;
+            }
+            done => done?,
+        }
+        table.lost_name(self.decider.begin(0), parent, name, &stat);
+        table.keep_times_of(parent, &from, &was);
         Ok(())
     }
 
@@ -1021,10 +1070,9 @@ impl Delayed {
     ) -> Result<()> {
         let mut table = self.table();
         let open = table.dir(dir)?;
-        let time = table.attr_of(dir)?.mtime;
+        let was = table.attr_of(dir)?;
         change(&mut table, &open)?;
-        keep_time(&*open, time);
-        table.dir_times.remove(&dir);
+        table.keep_times_of(dir, &*open, &was);
         table.drop_unused(dir);
         Ok(())
     }
@@ -1133,7 +1181,8 @@ impl Delayed {
         let mut pages = file.pages.write();
         if pages.base.is_some() && !pages.in_flight {
             // If this fails, they stay.
-            let _ = self.store.open(ino).and_then(|ram| pages.leave_ram(&ram));
+            let leave = || self.store.open(ino).and_then(|ram| pages.leave_ram(&ram));
+            let _ = self.store.unseen(ino, leave);
         }
     }
 }
@@ -1218,105 +1267,4 @@ fn reference(table: &Table, base: &Base) -> FileRef {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Fs;
-    use crate::{Access, Caller, Config, ROOT, Store};
-    use std::fs;
-    use std::path::Path as FsPath;
-
-    /// `prepare` fills BACKING.
-    fn mount(folder: &tempfile::TempDir, prepare: impl FnOnce(&FsPath)) -> Fs {
-        for name in ["backing", "store"] {
-            fs::create_dir(folder.path().join(name)).unwrap();
-        }
-        prepare(&folder.path().join("backing"));
-        let backing = File::open(folder.path().join("backing")).unwrap();
-        let store = Store::in_dir(&folder.path().join("store")).unwrap();
-        let delayed = vec![("*.db".to_owned(), 60_000_000)];
-        Fs::new(backing.into(), store, Config { delayed, ..Config::default() }).unwrap()
-    }
-
-    /// An epoch that failed had filled holes of a file and added pages to it. Its next epoch could
-    /// leave the file out, so that a crash left both there. If the file was cut and grew again, its
-    /// new part had the old pages.
-    // Promises: Mount 75.
-    #[test]
-    fn an_epoch_that_failed_leaves_nothing_in_place() {
-        const PAGE: usize = PAGE_BYTES as usize;
-        let folder = tempfile::tempdir().unwrap();
-        let mount = mount(&folder, |backing| {
-            File::create(backing.join("a.db")).unwrap().set_len(20 * PAGE_BYTES).unwrap();
-        });
-        let attr = mount.lookup(ROOT, OsStr::new("a.db")).unwrap();
-        let (open, _) = mount.open(0, attr.ino).unwrap();
-        let write = |page: u64, bytes: &[u8]| {
-            mount.write(Access::default(), open, page * PAGE_BYTES, bytes).unwrap();
-        };
-        write(1, &[1; PAGE]);
-        write(20, &[2; 8 * PAGE]);
-        let mut closer = mount.delayed.closer.lock();
-        mount.delayed.prepare_epoch(&mut closer).unwrap();
-        closer.log.set_failed(true);
-        let mut staged = StagedFiles::new();
-        let captured =
-            mount.delayed.capture_epoch(&mut closer, true, &mut staged).unwrap().unwrap();
-        let below = || fs::read(folder.path().join("backing/a.db")).unwrap();
-        assert_eq!((below().len(), below()[PAGE]), (28 * PAGE, 1));
-        mount.delayed.take_back(captured, true);
-        drop(closer);
-        for pages in [22, 28] {
-            let size = Some(pages * PAGE_BYTES);
-            let resize = crate::Changes { size, ..crate::Changes::default() };
-            mount.set_attr(0, attr.ino, &resize).unwrap();
-        }
-        mount.delayed.end_epoch(Ending::Synced).unwrap();
-        let mut expected = vec![0; 28 * PAGE];
-        expected[PAGE..2 * PAGE].fill(1);
-        expected[20 * PAGE..22 * PAGE].fill(2);
-        assert!(below() == expected);
-        mount.release(0, open);
-        mount.check();
-    }
-
-    /// While an epoch of 12,000 new files was captured, every application waited for their copies:
-    /// more than a second. They are copied before, and the capture copies those again that changed
-    /// since.
-    // Promises: Mount 72.
-    #[test]
-    fn a_capture_copies_only_files_that_changed_since_they_were_staged() {
-        let folder = tempfile::tempdir().unwrap();
-        let mount = mount(&folder, |_| {});
-        let us = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let caller = Caller { uid: us.0, gid: us.1, tid: 0, umask: 0 };
-        let open = ["same.db", "written.db", "mode.db", "gone.db"].map(|name| {
-            let made = mount.create(&caller, ROOT, OsStr::new(name), 0o640, 0).unwrap();
-            mount.write(Access::default(), made.1, 0, b"first").unwrap();
-            made
-        });
-        let mut closer = mount.delayed.closer.lock();
-        mount.delayed.prepare_epoch(&mut closer).unwrap();
-        let mut staged = mount.delayed.stage_new_files(&closer, true);
-        assert_eq!(staged.len(), 4);
-        let [same, ..] = open.each_ref().map(|(attr, ..)| staged[&attr.ino].hidden);
-        mount.write(Access::default(), open[1].1, 0, b"newer").unwrap();
-        let mode = crate::Changes { mode: Some(0o600), ..crate::Changes::default() };
-        mount.set_attr(0, open[2].0.ino, &mode).unwrap();
-        mount.unlink(0, ROOT, OsStr::new("gone.db")).unwrap();
-        let captured =
-            mount.delayed.capture_epoch(&mut closer, true, &mut staged).unwrap().unwrap();
-        assert_eq!(staged.len(), 3, "copies that were not used");
-        assert!(captured.plan.record.places.iter().any(|place| place.hidden == same));
-        mount.delayed.commit_epoch(&mut closer, &captured, &mut false).unwrap();
-        closer.log = captured.plan.log.clone();
-        mount.delayed.apply_epoch(&mut closer, captured).unwrap();
-        drop(closer);
-        let below = |name: &str| fs::read(folder.path().join("backing").join(name)).ok();
-        assert_eq!(below("same.db").as_deref(), Some(&b"first"[..]));
-        assert_eq!(below("written.db").as_deref(), Some(&b"newer"[..]));
-        let stat = fs::metadata(folder.path().join("backing/mode.db")).unwrap();
-        assert_eq!(std::os::unix::fs::MetadataExt::mode(&stat) & 0o7777, 0o600);
-        assert_eq!(below("gone.db"), None);
-        mount.check();
-    }
-}
+mod tests;

@@ -66,6 +66,7 @@ impl Delayed {
         if !self.is_used() {
             return Ok(false);
         }
+        let mut is_outside = false;
         for (dir, name) in names {
             if table.is_whiteout(*dir, name) {
                 return Ok(true);
@@ -76,12 +77,19 @@ impl Delayed {
                 }
                 continue;
             }
-            let Some(stat) = table.in_backing(*dir, name)? else { continue };
+            let Some(stat) = table.in_backing(*dir, name)? else {
+                // The new name of a file of BACKING that was outside of the groups.
+                if is_outside && self.delay_us(table, *dir, name).is_some() {
+                    return Ok(true);
+                }
+                continue;
+            };
             let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
             // Records name files by their paths.
             if is_directory || self.delay_us(table, *dir, name).is_some() {
                 return Ok(true);
             }
+            is_outside = true;
         }
         Ok(false)
     }

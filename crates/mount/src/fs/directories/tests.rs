@@ -340,6 +340,7 @@ fn what_ram_can_do_makes_no_directory() {
     assert!(!bed.is_made("new"));
     assert_eq!(bed.fs.rmdir(ROOT, OsStr::new("new")), Err(Errno::NOTEMPTY));
     bed.fs.unlink(0, new, OsStr::new("file")).unwrap();
+    bed.fs.forget_nameless();
     let inside = bed.mkdir(new, "inside");
     assert_eq!(bed.fs.rmdir(ROOT, OsStr::new("new")), Err(Errno::NOTEMPTY));
     bed.fs.rmdir(new, OsStr::new("inside")).unwrap();

@@ -6,7 +6,6 @@
 //! without the mount. Meanwhile the table is locked: no application reaches the name.
 
 use super::{Batch, Job, Mover, Outcome};
-use crate::fs::backing::keep_time;
 use crate::fs::copying::copy;
 use crate::fs::failures::{Failed, In, Step};
 use crate::fs::residence::Residence;
@@ -38,7 +37,7 @@ impl Mover {
             return Ok(Outcome::Nothing);
         }
         let dir = table.dir(parent).step(Step::Open)?;
-        let time = table.attr_of(parent).step(Step::Open)?.mtime;
+        let of_parent = table.attr_of(parent).step(Step::Open)?;
         let Ok(file_state) = self.delayed.file_state(&mut table, ino) else {
             return Ok(Outcome::Nothing);
         };
@@ -63,9 +62,8 @@ impl Mover {
             // If it cannot be removed, the file in RAM hides it.
             let _ = rustix::fs::unlinkat(&dir, &*name, AtFlags::empty());
         }
-        keep_time(&dir, time);
+        table.keep_times_of(parent, &dir, &of_parent);
         let (bytes, was) = done?;
-        table.dir_times.remove(&parent);
         self.delayed.direct_change(parent);
         self.settles(&mut table, (job, &file_state), &mut place, &file, &was, batch)?;
         drop(place);

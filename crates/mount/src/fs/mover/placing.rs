@@ -1,7 +1,6 @@
 //! Copies get the names of their files.
 
 use super::{Batch, Dirs, Job, Mover, Outcome, Placed, Staged};
-use crate::fs::backing::keep_time;
 use crate::fs::failures::{Failed, In, Step};
 use crate::fs::namespace::Namespace;
 use crate::fs::residence::{Checkpoint, FileState, NAME_ALONE, Place, Residence};
@@ -158,14 +157,14 @@ impl Mover {
         };
         for dir in names.iter().map(|(dir, _)| dir) {
             if !dirs.contains_key(dir) {
-                let time = table.attr_of(*dir).step(Step::Rename)?.mtime;
-                dirs.insert(*dir, (table.dir(*dir).step(Step::Rename)?, time));
+                let was = table.attr_of(*dir).step(Step::Rename)?;
+                dirs.insert(*dir, (table.dir(*dir).step(Step::Rename)?, was));
             }
         }
         // The file may have moved since to another directory than its copy.
         let from = from
             .filter(|from| !dirs.contains_key(from))
-            .and_then(|from| Some((table.dir(*from).ok()?, table.attr_of(*from).ok()?.mtime)));
+            .and_then(|from| Some((*from, table.dir(*from).ok()?, table.attr_of(*from).ok()?)));
         for (placed, (dir, name)) in names.iter().enumerate() {
             let into = &dirs[dir].0;
             let hides = table.in_ram(*dir, name).and_then(|in_ram| in_ram.hides);
@@ -191,13 +190,12 @@ impl Mover {
                 return Err(error);
             }
         }
-        if let Some((dir, time)) = from {
-            keep_time(&dir, time);
+        if let Some((ino, dir, was)) = from {
+            table.keep_times_of(ino, &dir, &was);
         }
-        for (ino, (dir, time)) in dirs {
-            keep_time(&dir, time);
+        for (ino, (dir, was)) in dirs {
+            table.keep_times_of(ino, &dir, &was);
             self.delayed.direct_change(ino);
-            table.dir_times.remove(&ino);
             placed_in.insert(ino, dir);
         }
         Ok(())

@@ -1,14 +1,21 @@
 //! Files that leave RAM and reach no flash: they lost their last name, or the sifter drops them.
 
-use super::Mover;
+use super::{Job, Mover};
 use crate::fs::decider::At;
 use crate::fs::drops::DroppedName;
 use crate::fs::namespace::Namespace;
 use crate::fs::types::{Ino, ROOT};
 use flashsift_files::sift::Blocked;
+use parking_lot::Mutex;
 use rustix::io::{Errno, Result};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
+
+/// Time that the close of a deleted file may take, and how often an operation is tried again in it.
+const CLOSING: Duration = Duration::from_millis(200);
+const TRIES: u32 = 100;
 
 impl Mover {
     pub(crate) fn unlink_in_ram(
@@ -27,7 +34,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Removes one name of a file in RAM. Without names and opens, the file is deleted.
+    /// Removes one name of a file in RAM. The file is deleted if nothing leads to it then.
     pub(crate) fn remove_name_in_ram(
         &self,
         table: &mut Namespace,
@@ -39,15 +46,58 @@ impl Mover {
         let ino = removed.ino;
         table.emit_lost(at, ino, (parent, name));
         table.unname(ino, parent, name);
-        let Some(node) = table.node(ino) else { return Ok(()) };
-        let (named, open) = (!node.names.is_empty(), node.opens > 0);
-        if named {
+        if table.node(ino).is_some_and(|node| !node.names.is_empty()) {
             return self.store.touch(ino);
         }
-        if !open {
+        if table.is_unreachable(ino) {
             self.remove_from_ram(table, at, ino);
         }
         Ok(())
+    }
+
+    /// Deletes files without a name that no process has open, although the kernel may still ask for
+    /// them: their space is needed. Returns whether one was deleted since `before`, a number of
+    /// [`Mover::removals`].
+    pub(crate) fn remove_nameless(&self, before: u64) -> bool {
+        let mut table = self.table();
+        for ino in table.nameless().collect::<Vec<_>>() {
+            self.remove_from_ram(&mut table, self.decider.begin(0), ino);
+        }
+        self.removals() > before
+    }
+
+    /// The jobs without files that have no name and are not open: these are deleted.
+    pub(super) fn without_nameless(&self, jobs: &[Job]) -> Vec<Job> {
+        let mut table = self.table();
+        let nameless: HashSet<Ino> = table.nameless().collect();
+        let (ended, others): (Vec<Job>, _) =
+            jobs.iter().partition(|job| nameless.contains(&job.ino));
+        for Job { ino, .. } in ended {
+            self.remove_from_ram(&mut table, self.decider.begin(0), ino);
+        }
+        others
+    }
+
+    /// Files that were deleted in RAM so far.
+    pub(crate) fn removals(&self) -> u64 {
+        *self.removals.lock()
+    }
+
+    /// Tries an operation again that found no space, if a file was deleted just now: the kernel
+    /// reports later that a program has closed it, and the file's last close takes time.
+    pub(crate) fn after_deletions<T>(&self, act: impl Fn() -> Result<T>) -> Result<T> {
+        let Some(deleted) = self.table().last_deleted() else { return Err(Errno::NOSPC) };
+        let Some(_turn) = self.retries.iter().find_map(Mutex::try_lock) else {
+            return Err(Errno::NOSPC);
+        };
+        while deleted.elapsed() < CLOSING {
+            self.removed.wait_for(&mut self.removals.lock(), CLOSING / TRIES);
+            match act() {
+                Err(Errno::NOSPC) => (),
+                done => return done,
+            }
+        }
+        Err(Errno::NOSPC)
     }
 
     /// Deletes a file that never reached flash.
@@ -60,6 +110,8 @@ impl Mover {
         table.close_later(self.store.remove(ino).ok().flatten());
         self.forget_kept(table, ino);
         table.emit_end(at, ino);
+        *self.removals.lock() += 1;
+        self.removed.notify_all();
     }
 
     /// Removes a file in RAM with all its names.
@@ -99,6 +151,10 @@ impl Mover {
                 let directory = OsString::from_vec(names.join(&b'/')).into();
                 self.drops.add(dir, DroppedName { directory, name: name.as_ref().into() }, attr);
             }
+        }
+        if table.is_in_ram(ino) {
+            // The kernel knows it as long as it likes, and its space is wanted now.
+            self.remove_from_ram(&mut table, at, ino);
         }
         Ok(())
     }
