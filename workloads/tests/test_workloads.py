@@ -429,7 +429,7 @@ class Ends(Case):
     def test_a_killed_program_is_an_error(self):
         process = self.begin("messenger")
         for pid in _living_in(self.directory / "work"):
-            # The workload that meets the first death ends the others itself, perhaps before this does.
+            # The workload that meets the first death ends the others itself, perhaps before us.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         _, complaint = process.communicate()
