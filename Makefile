@@ -98,7 +98,8 @@ remedies-tests:
 	@checks/remedies --seconds 4 $(REMEDIES)
 
 pages-setup:
-	@if command -v npm > /dev/null; then cd $(PAGES) && npm ci --no-audit --no-fund --loglevel=error; \
+	@if command -v npm > /dev/null; then cd $(PAGES); for pause in 5 30 60; do \
+	    npm ci --no-audit --no-fund --loglevel=error && exit || sleep $$pause; done; exit 1; \
 	else echo "SKIPPED pages in a browser: npm is not installed"; fi
 
 pages:

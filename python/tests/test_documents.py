@@ -74,8 +74,8 @@ def test_the_notebook_runs():
     path = REPOSITORY / "docs" / "browser.ipynb"
     notebook = nbformat.read(path, 4)
     client = nbclient.NotebookClient(
-        notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}},
-        kernel_name="python3",
+        notebook, timeout=1200, startup_timeout=600, iopub_timeout=600, kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
     )
     client.execute()
     shown = "".join(str(cell.get("outputs", "")) for cell in notebook.cells)

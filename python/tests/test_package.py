@@ -198,7 +198,7 @@ def test_a_comparison_ends_with_ctrl_c_and_with_its_process(number):
     while not (started := children.read_text().split()):
         assert process.poll() is None, process.stderr.read()
     process.send_signal(number)
-    _, messages = process.communicate(timeout=60)
+    _, messages = process.communicate(timeout=600)
     assert number == signal.SIGKILL or "KeyboardInterrupt" in messages
     for child in map(int, started):
         if number == signal.SIGINT:
@@ -213,7 +213,7 @@ def wait_for_end(pid):
     except ProcessLookupError:
         return
     try:
-        assert select.select([end], [], [], 60)[0], "it runs on"
+        assert select.select([end], [], [], 600)[0], "it runs on"
     finally:
         os.close(end)
 

@@ -30,7 +30,7 @@ FILLED = ("-E", "lazy_itable_init=0,lazy_journal_init=0")
 UNFILLED = "noinit_itable"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A file system that is in use is unmounted once it is not, within this time.
-PATIENCE_S = 10
+PATIENCE_S = 60
 PROJECT = Path(__file__).resolve().parents[2]
 # Boots a guest with a kernel of Debian, as `make setup` unpacks it.
 BOOT = PROJECT / "crates/cli/tests/guest/boot"

@@ -13,7 +13,7 @@ sys.path.insert(0, str(WORKLOADS))
 from apps import testbed  # noqa: E402
 
 HOLDS = """
-import sys, signal
+import sys, time
 from pathlib import Path
 from apps import testbed
 testbed.end_on_signals()
@@ -22,7 +22,9 @@ with testbed.file_system(folder / "image", 64 << 20, folder / "point") as volume
     print(volume.device, flush=True)
     if sys.argv[2:]:
         raise RuntimeError("an error")
-    signal.pause()
+    # `pause` would sleep on if the signal came just before it.
+    while True:
+        time.sleep(0.1)
 """
 
 

@@ -217,6 +217,8 @@ struct Traced {
     device: Loop,
     /// The content that `tracing_on` had before.
     tracing_on: String,
+    /// Of a request, KiB.
+    limit: String,
     _image: tempfile::TempDir,
 }
 
@@ -254,7 +256,9 @@ impl Traced {
         let device = Loop::new(&image, &[])?;
         let tracing_on =
             fs::read_to_string(format!("{TRACING}/tracing_on")).map_err(|e| e.to_string())?;
-        let traced = Self { device, tracing_on, _image: folder };
+        let limit = format!("/sys/block/{}/queue/max_sectors_kb", device.name());
+        let limit = fs::read_to_string(&limit).map_err(|e| format!("{limit}: {e}"))?;
+        let traced = Self { device, tracing_on, limit, _image: folder };
         let device = traced.device.node();
         run("addpart", &[device, "1", &PARTITION_SECTOR.to_string(), "8192"])?;
         if !Path::new(&traced.partition()).exists() {
@@ -301,6 +305,8 @@ impl Traced {
 impl Drop for Traced {
     fn drop(&mut self) {
         let _ = self.set("/trace/enable", "0");
+        // The next device of this number would have it.
+        let _ = self.set("/queue/max_sectors_kb", &self.limit);
         for (file, value) in [
             ("tracing_on", &*self.tracing_on),
             ("trace_options", "nobin"),

@@ -135,7 +135,9 @@ class Workers:
         with contextlib.suppress(*LOST):
             self.client.close(timeout=2)
         if self.cluster is not None:
-            self.cluster.close(timeout=5)
+            # A nanny alone gives its worker 9 s.
+            with contextlib.suppress(*LOST):
+                self.cluster.close(timeout=60)
 
 
 def run(

@@ -176,7 +176,8 @@ fn prometheus_scrapes_a_mount_and_answers_the_dashboard() {
     let scrape = "scrape_configs:\n- job_name: flashsift\n  scrape_interval: 200ms\n  \
                   scrape_timeout: 200ms\n  static_configs:\n  - targets: ";
     fs::write(&config, format!("{scrape}['{target}']\n")).unwrap();
-    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Programs of other tests, and connections, take ports of another address.
+    let unused = TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap();
     let log = mounted.ext4.path("prometheus.log");
     let mut server = Command::new(prometheus)
         .arg(format!("--config.file={}", config.display()))

@@ -24,6 +24,8 @@ if (skip) console.log(`SKIPPED pages in a browser: ${skip}`);
 
 const axe = fileURLToPath(import.meta.resolve("axe-core/axe.min.js"));
 const PHONE = { width: 360, height: 740 };
+// Other tests keep the machine busy meanwhile.
+const PATIENCE_MS = 300_000;
 const DESK = { width: 1440, height: 900 };
 
 // No files, no times.
@@ -54,6 +56,7 @@ function run(name, ...args) {
 /** Opens a page; a message in its console or a fetch fails the test. */
 async function open(path, options = {}) {
   const context = await browser.newContext({ viewport: DESK, acceptDownloads: true, ...options });
+  context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const problems = [];
   page.on("console", (message) => problems.push(`console: ${message.text()}`));
@@ -523,6 +526,7 @@ test("a figure can be saved as SVG and CSV", { skip }, async () => {
     assert.equal(lines[0], columns.join(","));
     const svg = await get("svg");
     const alone = await browser.newPage();
+    alone.setDefaultTimeout(PATIENCE_MS);
     await alone.setContent(svg);
     const drawn = await alone.locator("svg path, svg rect").evaluateAll((all) => ({
       count: all.length, colors: new Set(all.map((e) => getComputedStyle(e).stroke + getComputedStyle(e).fill)).size,
