@@ -415,6 +415,79 @@ fn the_log_has_the_bytes_that_changed() {
     assert!(log_bytes < 8 * 6 * 4096, "{log_bytes}");
 }
 
+/// A hole that a program punched into an older file was written as zeros, to the log and to its
+/// place; `journald` punches some when it archives a file. It is a hole again, also after a crash
+/// before or after the checkpoint, with what was written beside it and over it. A zeroed range
+/// keeps its space.
+// Promises: Mount 76.
+#[test]
+fn a_hole_in_an_older_file_is_no_write() {
+    const PAGES: usize = 300;
+    // Both keep the size.
+    const PUNCH: u32 = 0x03;
+    const ZERO: u32 = 0x11;
+    let mut content = vec![1; PAGES * 4096];
+    let mut bed = Bed::new(|backing| {
+        for name in ["a.db", "b.db"] {
+            fs::write(backing.join(name), &content).unwrap();
+            File::open(backing.join(name)).unwrap().sync_all().unwrap();
+        }
+    });
+    let clears = |bed: &Bed, name, (at, len): (usize, usize), mode| {
+        let ino = bed.fs.lookup(ROOT, OsStr::new(name)).unwrap().ino;
+        let (open, _) = bed.fs.open(0, ino).unwrap();
+        bed.fs.fallocate(Access::default(), open, at as u64, len as u64, mode).unwrap();
+        bed.fs.fsync(0, open, true).unwrap();
+        bed.fs.release(0, open);
+        bed.fs.check();
+    };
+    let blocks = |bed: &Bed, name| fs::metadata(bed.below(name)).unwrap().blocks();
+    let before = blocks(&bed, "a.db");
+    for name in ["a.db", "b.db"] {
+        let (at, len) = (50 * 4096 - 100, 200 * 4096 + 200);
+        clears(&bed, name, (at, len), if name == "a.db" { PUNCH } else { ZERO });
+        content[at..at + len].fill(0);
+        assert!(bed.read(name) == content);
+        bed.passes(60 * S);
+        if name == "a.db" {
+            let log_bytes = bed.fs.status().delayed.unwrap().log_bytes;
+            assert_eq!(log_bytes, 2 * 4096, "the record, and pieces of the pages at both ends");
+        }
+    }
+    bed.fs.settle_all().unwrap();
+    for (name, freed) in [("a.db", 200 * 8), ("b.db", 0)] {
+        assert!(fs::read(bed.below(name)).unwrap() == content, "{name}");
+        assert_eq!(before - blocks(&bed, name), freed, "{name}");
+    }
+    let mut dice = Dice::new(11);
+    let mut below = |n: usize| dice.below(n as u32) as usize;
+    for epoch in 0..60 {
+        for _ in 0..below(6) {
+            let at = below(PAGES * 4096);
+            let len = below(7 * 4096).min(content.len() - at);
+            if below(2) == 0 {
+                let len = len.max(1);
+                clears(&bed, "a.db", (at, len), PUNCH);
+                content[at..at + len].fill(0);
+            } else {
+                bed.change("a.db", at as u64, &vec![epoch as u8; len]);
+                content[at..at + len].fill(epoch as u8);
+            }
+        }
+        bed.passes(60 * S);
+        bed.fs.check();
+        assert!(bed.read("a.db") == content, "epoch {epoch}");
+        match below(8) {
+            0 | 1 => bed.fs.settle_all().unwrap(),
+            2 | 3 => {
+                bed = bed.crash();
+                assert!(fs::read(bed.below("a.db")).unwrap() == content, "epoch {epoch}");
+            }
+            _ => {}
+        }
+    }
+}
+
 /// The log begins anew when it is full: its pages go to their place first, also those of files that
 /// were truncated or deleted since.
 // Promises: Mount 76.

@@ -18,6 +18,8 @@ pub struct Changes {
     size: u64,
     /// Pages that were written since.
     pages: Extents,
+    /// Those of them that are holes: zeroed as a whole, and neither written nor reserved since.
+    holes: Extents,
     /// Owner, mode, times or names have changed.
     attributes: bool,
     /// Pages that the epoch before took; `None`: none took any yet.
@@ -55,6 +57,11 @@ impl Changes {
         &self.pages
     }
 
+    /// Returns those of them that are holes.
+    pub fn holes(&self) -> &Extents {
+        &self.holes
+    }
+
     /// Returns the pages that were written in the epoch before; `None`: there was none.
     pub fn before(&self) -> Option<&Extents> {
         self.before.as_ref()
@@ -67,13 +74,14 @@ impl Changes {
 
     /// Returns the bytes that a crash would lose.
     pub fn bytes(&self) -> u64 {
-        self.pages.covered() * PAGE_BYTES
+        (self.pages.covered() - self.holes.covered()) * PAGE_BYTES
     }
 
     /// Bytes were written.
     pub fn wrote(&mut self, offset: u64, len: u64) {
         if len > 0 {
             self.pages.insert(pages_touched(offset, len));
+            self.holes.remove(pages_touched(offset, len));
             self.size = self.size.max(offset + len);
             self.attributes = true;
         }
@@ -88,16 +96,28 @@ impl Changes {
             return None;
         }
         self.pages.remove(size.div_ceil(PAGE_BYTES)..u64::MAX);
+        self.holes.remove(size.div_ceil(PAGE_BYTES)..u64::MAX);
         if size < self.cut.unwrap_or(self.below) {
             self.cut = Some(size);
         }
         (!size.is_multiple_of(PAGE_BYTES)).then_some(size / PAGE_BYTES)
     }
 
-    /// A range was zeroed, without a change of the size. The pages of which a part was zeroed have
+    /// A hole was punched, without a change of the size. The pages of which a part was zeroed have
     /// to be in RAM.
-    pub fn zeroed(&mut self, offset: u64, len: u64) {
-        self.wrote(offset, len.min(self.size.saturating_sub(offset)));
+    pub fn punched(&mut self, offset: u64, len: u64) {
+        let len = len.min(self.size.saturating_sub(offset));
+        self.wrote(offset, len);
+        let mut end = offset + len;
+        if end == self.size {
+            end = end.next_multiple_of(PAGE_BYTES);
+        }
+        self.holes.insert(pages_inside(offset, end.saturating_sub(offset)));
+    }
+
+    /// A range was reserved: its zeros are no holes.
+    pub fn reserved(&mut self, offset: u64, len: u64) {
+        self.holes.remove(pages_touched(offset, len));
     }
 
     /// Attributes or names were changed.
@@ -118,15 +138,22 @@ impl Changes {
         if let Some(cut) = self.cut {
             pages.remove(cut.div_ceil(PAGE_BYTES)..u64::MAX);
         }
-        for range in self.pages.iter() {
-            pages.insert(range);
+        let mut holes = taken.holes.clone();
+        if let Some(cut) = self.cut {
+            holes.remove(cut.div_ceil(PAGE_BYTES)..u64::MAX);
         }
+        for range in self.pages.iter() {
+            pages.insert(range.clone());
+            holes.remove(range);
+        }
+        self.holes.iter().for_each(|range| holes.insert(range));
         let cut = taken.cut.into_iter().chain(self.cut).min().filter(|cut| *cut < taken.below);
         *self = Self {
             below: taken.below,
             cut,
             size: self.size,
             pages,
+            holes,
             attributes: self.attributes || taken.attributes,
             before: taken.before.clone(),
         };
@@ -168,7 +195,16 @@ mod tests {
             let mut changes = Changes::of_size(size as u64);
             for step in 0..60 {
                 let at = random.random_range(0..6 * PAGE_BYTES);
-                match random.random_range(0..8) {
+                match random.random_range(0..10) {
+                    8 | 9 => {
+                        let (len, bytes) = (random.random_range(0..9000), &mut naive.bytes);
+                        changes.punched(at, len);
+                        let end = bytes.len().min((at + len) as usize);
+                        bytes[(at as usize).min(end)..end].fill(0);
+                        if random.random() {
+                            changes.reserved(at, len / 2);
+                        }
+                    }
                     0..=3 => {
                         let len = random.random_range(1..PAGE_BYTES);
                         changes.wrote(at, len);
@@ -223,6 +259,11 @@ mod tests {
             let from = (range.start * PAGE_BYTES) as usize;
             let end = ((range.end * PAGE_BYTES) as usize).min(naive.bytes.len());
             file[from..end].copy_from_slice(&naive.bytes[from..end]);
+        }
+        for range in changes.holes().iter() {
+            assert_eq!(changes.pages().missing(range.clone()), 0, "holes are changed pages");
+            let end = ((range.end * PAGE_BYTES) as usize).min(file.len());
+            file[(range.start * PAGE_BYTES) as usize..end].fill(0);
         }
         file
     }

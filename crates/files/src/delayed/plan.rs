@@ -11,6 +11,7 @@
 //!    the log. Nothing of it can be seen after a recovery.
 //! 3. *Commit*, while applications go on. If files are new or have grown, they are made durable.
 //!    Then the entry's head is written and the log is flushed: from here on the epoch counts.
+//!    A page that became a hole is in the record alone.
 //! 4. *Apply*: what the record says of names, sizes and attributes is done in place. The pages of
 //!    the entry wait for the checkpoint, since the next epochs may overwrite them. A recovery does
 //!    the same for the entries of the log in order, with their pages, and may do it again.
@@ -25,7 +26,7 @@ use super::{
 use flashsift_events::{page::PAGE_BYTES, structure::Extents};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use std::{cmp::Reverse, collections::BTreeMap, ops::Range};
+use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap, ops::Range};
 
 /// The number by which the performer knows a file.
 pub type FileKey = u64;
@@ -45,6 +46,10 @@ const FEW: usize = 8;
 /// of the page more than to write it to its place at once. It spares the page if it changes again
 /// until the checkpoint, and an epoch its commit if all of them are such.
 const SPARSE_PIECES: u32 = 4;
+
+/// At most so many pages of a file become holes by an epoch: the log has an entry of its index for
+/// each until the checkpoint, 6 MiB for these. More of them are written as zeros.
+const HOLE_PAGES: u64 = 1 << 16;
 
 /// The log has at most so many runs of zeros a file: each costs two or three bytes in every entry.
 const BLANK_RUNS: usize = 1024;
@@ -226,7 +231,8 @@ impl Log {
 
     /// Returns whether RAM holds enough pages that only the log has.
     fn is_full(&self) -> bool {
-        let deferred: usize = self.deferred.values().map(BTreeMap::len).sum();
+        let pages = self.deferred.values().flat_map(BTreeMap::values);
+        let deferred = pages.filter(|(pieces, _)| *pieces != Pieces::NONE).count();
         self.end.max(deferred as u64 * PAGE_BYTES) >= LOG_BYTES
     }
 
@@ -249,6 +255,14 @@ impl Log {
     /// Forgets that an epoch has failed: a fault that the model has to find.
     pub(super) fn forget_foul(&mut self) {
         self.fouled = false;
+    }
+
+    /// Forgets the pieces of pages that are holes by the log: a fault that the model has to find.
+    pub(super) fn forget_holes(&mut self) {
+        for (id, pages) in &self.deferred {
+            let Some(held) = self.held.get_mut(id) else { continue };
+            held.retain(|page, _| pages.get(page).is_none_or(|(held, _)| *held != Pieces::NONE));
+        }
     }
 
     /// Counts the size of this file, or these zeros of it, as part of the log: a fault that the
@@ -279,11 +293,12 @@ impl Log {
             let blank = self.blank.get(&id).into_iter().flat_map(Extents::iter);
             blank.for_each(|run| overwritten.remove(run));
         }
+        holes_of(changes).iter().for_each(|run| overwritten.remove(run));
         let logged = overwritten.covered();
         let again = changes.before().map_or(logged / 2, |before| {
             overwritten.iter().map(|run| count(&mut before.parts(run))).sum()
         });
-        let placed = changes.pages().covered() - logged;
+        let placed = changes.pages().covered() - holes_of(changes).covered() - logged;
         changes.size().div_ceil(PAGE_BYTES) + NEW_FILE_PAGES < 2 * logged - again + placed
     }
 
@@ -323,6 +338,9 @@ impl Log {
             before.for_each(|run| blank.insert(run));
             // By the checkpoint, pages that only the log has come to such places.
             self.deferred_of(file.id).iter().for_each(|run| blank.remove(run));
+            // A recovery makes a hole again, also where a checkpoint did.
+            let held = log.held.get(&file.id).into_iter().flat_map(BTreeMap::keys);
+            held.for_each(|page| blank.remove(*page..page + 1));
             let is_news = |run: Range<u64>| listed.is_none_or(|listed| listed.missing(run) > 0);
             let fills = changed.iter().flat_map(|run| blank.parts(run)).any(is_news);
             let is_needed = fills || (grows && !log.listed.contains(&file.id));
@@ -332,6 +350,7 @@ impl Log {
                 size,
                 attributes: Some(attributes),
                 pages: Extents::default(),
+                holes: Extents::default(),
                 partial: BTreeMap::new(),
                 blank,
             })
@@ -392,6 +411,7 @@ impl Log {
                 size: changes.size(),
                 attributes: changes.attributes().then_some(file.attributes),
                 pages,
+                holes: holes_of(changes).into_owned(),
                 partial: BTreeMap::new(),
                 blank: self.blank_after(base.id, changes),
             });
@@ -441,8 +461,12 @@ impl Log {
             }
             let older = older.and_then(|older| older.get(&page)).map_or(0, |older| older.0);
             match Pieces(differ.0 | older) {
+                Pieces(0) => {
+                    change.pages.remove(page..page + 1);
+                    change.holes.remove(page..page + 1);
+                }
                 Pieces::ALL => {}
-                Pieces(0) => change.pages.remove(page..page + 1),
+                _ if change.holes.missing(page..page + 1) == 0 => {}
                 pieces => drop(change.partial.insert(page, pieces)),
             }
         }
@@ -469,6 +493,8 @@ impl Log {
         {
             placed.remove(*page..page + 1);
         }
+        // A write would take space for it.
+        holes_of(changes).iter().for_each(|run| placed.remove(run));
         placed
     }
 
@@ -508,12 +534,22 @@ impl Log {
         }
         log.deferred.retain(|_, pages| !pages.is_empty());
         for (change, held) in record.runs(pages_at) {
-            let pieces = held.pages.clone().map(|page| (page, held.pieces));
+            // A checkpoint may leave any part of it in place.
+            let pieces = if held.is_hole() { Pieces::ALL } else { held.pieces };
+            let pieces = held.pages.clone().map(|page| (page, pieces));
             log.held.entry(change.file.id).or_default().extend(pieces);
             log.deferred.entry(change.file.id).or_default().extend(held.each());
         }
         let (capture, commit) = (Vec::new(), vec![EpochStep::Head, EpochStep::FlushLog]);
         EpochPlan { numbers, at, pages_at, rest_at, record, capture, commit, log }
+    }
+}
+
+/// The changed pages that an epoch makes holes.
+fn holes_of(changes: &Changes) -> Cow<'_, Extents> {
+    match changes.holes().covered() {
+        ..=HOLE_PAGES => Cow::Borrowed(changes.holes()),
+        _ => Cow::default(),
     }
 }
 
@@ -663,6 +699,54 @@ mod tests {
         let many: Vec<_> = (0..2000).map(|run| (run * 3, run * 3 + 1 + run % 2)).collect();
         let some = largest(runs(&many));
         assert_eq!((some.iter().count(), some.covered()), (BLANK_RUNS, 1000 * 2 + 24));
+    }
+
+    /// A hole in an older file cost as much as a write: two pages for each of its own.
+    // Promises: Mount 76.
+    #[test]
+    fn a_hole_is_in_the_record_alone() {
+        let base = FileRef { id: InodeId { ino: 1, born_ns: 1 }, paths: vec![Path::from(*b"a")] };
+        let epoch = |log: &mut Log, changes: Changes, differ: &[(u64, u64)]| {
+            let file = EpochFile {
+                key: 1,
+                base: Some(base.clone()),
+                changes,
+                partial: differ.iter().map(|(page, differ)| (*page, Pieces(*differ))).collect(),
+                attributes: Attributes::default(),
+                names: Vec::new(),
+            };
+            let plan = log.plan(&[file], Vec::new(), false, || 0);
+            *log = plan.log.clone();
+            let held = plan.record.runs(0).map(|(_, held)| (held.pages, held.pieces));
+            held.collect::<Vec<_>>()
+        };
+        let mut log = Log::starting_at(1);
+        let most = |changes: &mut Changes| changes.punched(PAGE_BYTES, 90 * PAGE_BYTES);
+        assert!(!anew(&changed(most)), "a new file costs the rest");
+        // Two pages are zeros in place already.
+        let first = epoch(&mut log, changed(most), &[(1, 0), (7, 0b11), (90, 0)]);
+        assert_eq!(first, [(2..90, Pieces::NONE)]);
+        let wrote = changed(|changes| changes.wrote(9 * PAGE_BYTES, 5));
+        // A checkpoint may have begun, and a power cut undone its hole.
+        assert_eq!(epoch(&mut log, wrote, &[(9, 1)]), [(9..10, Pieces::ALL)]);
+        // A recovery would make the hole again, over what a later epoch wrote to its place.
+        log.checkpointed();
+        log.listed.clear();
+        let mut holes = Extents::default();
+        holes.insert(1..95);
+        let known = KnownFile {
+            file: base.clone(),
+            size: 100 * PAGE_BYTES,
+            attributes: Attributes::default(),
+            grows: true,
+            changed: holes.clone(),
+            holes,
+        };
+        let listed = log.prepare(vec![known], false).sizes.unwrap().record;
+        assert!(listed.changes[0].blank.iter().eq([1..2, 90..95]));
+        let mut large = Changes::of_size(HOLE_PAGES * PAGE_BYTES + 2 * PAGE_BYTES);
+        large.punched(0, (HOLE_PAGES + 1) * PAGE_BYTES);
+        assert_eq!(epoch(&mut log, large, &[]), [(0..HOLE_PAGES + 1, Pieces::ALL)]);
     }
 
     /// A mapped file with holes, in which a program fills 100 bytes of a page now and then, had

@@ -100,11 +100,15 @@ pub enum Fault {
     CheckpointNotSynced,
     /// Pages that an epoch wrote over zeros, and then failed, count as zeros in place.
     FoulForgotten,
+    /// Recovery punches no holes.
+    HolesOverlooked,
+    /// A page over a hole that a checkpoint may have punched is held as if it had not been.
+    HolesForgotten,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::NoCommit,
         Self::HeadBeforeCommit,
         Self::NoFlushLog,
@@ -134,6 +138,8 @@ impl Fault {
         Self::PiecesForgotten,
         Self::CheckpointNotSynced,
         Self::FoulForgotten,
+        Self::HolesOverlooked,
+        Self::HolesForgotten,
     ];
 }
 
@@ -152,6 +158,7 @@ enum Request {
     Create(Ino, u64),
     Resize(Ino, u64),
     Data(Ino, u64, PageCells),
+    Punch(Ino, u64),
     LogPage(u64, Box<[u8]>),
     Commit,
     /// Of all files names and sizes, and the data of these.
@@ -223,6 +230,11 @@ impl Disk {
                     inode.pages.insert(*page, *cells);
                 }
             }
+            Request::Punch(ino, page) => {
+                if let Some(inode) = self.inodes.get_mut(ino) {
+                    inode.pages.remove(page);
+                }
+            }
             Request::LogPage(page, bytes) => {
                 let at = (page * PAGE_BYTES) as usize;
                 if self.log.len() < at + bytes.len() {
@@ -275,6 +287,9 @@ impl Disk {
         let size = self.inodes[&ino].cells;
         for held in runs {
             let mut pages: BTreeMap<u64, PageCells> = BTreeMap::new();
+            for page in held.pages.clone().filter(|_| held.is_hole()) {
+                self.request(all, Request::Punch(ino, page));
+            }
             for (range, at) in held.parts() {
                 for piece in (range.start..range.end).step_by(PIECE_BYTES as usize) {
                     let (page, cell) = (piece / PAGE_BYTES, piece % PAGE_BYTES / CELL_BYTES);
@@ -409,7 +424,9 @@ impl Disk {
         let mut all = Vec::new();
         for logged in &found.pages {
             if let Some(ino) = self.find(&logged.file, &found.hidden, fault) {
-                self.write_pages(&mut all, ino, &logged.runs);
+                let is_seen =
+                    |held: &&HeldPages| fault != Some(Fault::HolesOverlooked) || !held.is_hole();
+                self.write_pages(&mut all, ino, logged.runs.iter().filter(is_seen));
             }
         }
         for entry in &found.entries {
@@ -566,6 +583,15 @@ impl Group {
         file.cells[at as usize..end].fill(value);
     }
 
+    fn punch(&mut self, key: u64) {
+        let at = self.random.random_range(0..LARGEST_CELLS);
+        let len = self.random.random_range(1..=2 * CELLS as u64);
+        let Some(file) = self.files.get_mut(&key) else { return };
+        file.changes.punched(at * CELL_BYTES, len * CELL_BYTES);
+        let end = file.cells.len().min((at + len) as usize);
+        file.cells[(at as usize).min(end)..end].fill(0);
+    }
+
     fn step(&mut self) {
         let name = self.random.random_range(0..PATHS);
         let other = self.random.random_range(0..PATHS);
@@ -581,7 +607,7 @@ impl Group {
             self.add(file);
             return self.write(self.next_key);
         };
-        match self.random.random_range(0..20) {
+        match self.random.random_range(0..22) {
             0..=8 => self.write(key),
             9..=12 => self.files.get_mut(&key).expect("it has the name").synced = true,
             13 => {
@@ -595,6 +621,7 @@ impl Group {
                 file.cells.resize(size as usize, 0);
             }
             14 => self.lose_name(name),
+            20 | 21 => self.punch(key),
             15 | 16 if other != name && self.owner(other) != Some(key) => {
                 self.lose_name(other);
                 self.lose_name_to(key, name, Some(other));
@@ -777,6 +804,9 @@ impl Group {
             }
         }
         self.log = plan.log;
+        if fault == Some(Fault::HolesForgotten) {
+            self.log.forget_holes();
+        }
     }
 
     /// Writes pages that only the log has to their place.
@@ -936,7 +966,10 @@ impl Group {
 }
 
 fn is_ordered(request: &Request) -> bool {
-    matches!(request, Request::Names(_) | Request::Create(..) | Request::Resize(..))
+    matches!(
+        request,
+        Request::Names(_) | Request::Create(..) | Request::Resize(..) | Request::Punch(..)
+    )
 }
 
 /// Applies those of the requests that reach the disk: of names and sizes a beginning, of data any.
@@ -998,6 +1031,12 @@ fn settle(durable: &mut Disk, pending: &mut Vec<Request>, by: &Request) {
                 };
                 if let Some((ino, cells)) = left {
                     pending.iter_mut().for_each(|other| other.cut(ino, cells));
+                }
+                if let Request::Punch(ino, page) = request {
+                    pending.retain(|other| match other {
+                        Request::Data(of, at, _) => (*of, *at) != (ino, page),
+                        _ => true,
+                    });
                 }
                 match &request {
                     Request::Data(ino, ..) if files.contains(ino) => durable.perform(&request),

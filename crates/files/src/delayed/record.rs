@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, ops::Range};
 const MAGIC: &[u8; 8] = b"fsepoch2";
 /// The number of this layout, which stands above the number of held bytes. Entries of earlier
 /// layouts have nothing there.
-const LAYOUT: u64 = 3 << 56;
+const LAYOUT: u64 = 4 << 56;
 /// Bytes of an entry before its record.
 const HEAD_BYTES: u64 = 8 + 4 * 8 + 32;
 /// Bytes of the checksum behind a record.
@@ -41,6 +41,9 @@ pub struct Pieces(pub u64);
 impl Pieces {
     /// The page as a whole.
     pub const ALL: Self = Self(u64::MAX);
+
+    /// Nothing of the page: it is a hole.
+    pub const NONE: Self = Self(0);
 
     /// Returns the pieces in which two pages differ.
     pub fn that_differ(one: &[u8], other: &[u8]) -> Self {
@@ -68,15 +71,20 @@ impl Pieces {
 /// Pages of a file that the log holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldPages {
-    /// The pages; a single one unless they are held as a whole.
+    /// The pages; a single one unless they are held as a whole, or holes.
     pub pages: Range<u64>,
-    /// The pieces of each.
+    /// The pieces of each; [`Pieces::NONE`] for holes.
     pub pieces: Pieces,
     /// Offset of the first piece in the log, bytes.
     pub at: u64,
 }
 
 impl HeldPages {
+    /// Returns whether the pages are a hole.
+    pub fn is_hole(&self) -> bool {
+        self.pieces == Pieces::NONE
+    }
+
     /// Returns the bytes that the log holds.
     pub fn bytes(&self) -> u64 {
         (self.pages.end - self.pages.start) * self.pieces.bytes()
@@ -148,6 +156,8 @@ pub struct FileChange {
     pub attributes: Option<Attributes>,
     /// The pages that the entry holds.
     pub pages: Extents,
+    /// Those that become holes: it holds nothing of them.
+    pub holes: Extents,
     /// Those of which it holds some pieces alone.
     pub partial: BTreeMap<u64, Pieces>,
     /// Pages that are zeros in place, which later epochs may write there: a recovery zeroes them
@@ -360,6 +370,7 @@ impl Record {
         for change in &self.changes {
             put_runs(&mut to, &change.blank);
             put_partial(&mut to, &change.partial);
+            put_runs(&mut to, &change.holes);
         }
         to
     }
@@ -370,7 +381,13 @@ impl Record {
         for change in &mut record.changes {
             change.blank = take_runs(&mut bytes)?;
             change.partial = take_partial(&mut bytes)?;
-            if !change.partial.keys().all(|page| change.pages.missing(*page..page + 1) == 0) {
+            change.holes = take_runs(&mut bytes)?;
+            let has_all = |run: Range<u64>| change.pages.missing(run) == 0;
+            let is_hole = |page: u64| change.holes.missing(page..page + 1) == 0;
+            let mut partial = change.partial.keys();
+            if !partial.all(|page| has_all(*page..page + 1) && !is_hole(*page))
+                || !change.holes.iter().all(has_all)
+            {
                 return None;
             }
         }
@@ -411,9 +428,16 @@ impl Record {
                 }
                 pages.insert(start..end);
             }
-            let file = FileRef { id, paths };
-            let (partial, blank) = (BTreeMap::new(), Extents::default());
-            record.changes.push(FileChange { file, cut, size, attributes, pages, partial, blank });
+            record.changes.push(FileChange {
+                file: FileRef { id, paths },
+                cut,
+                size,
+                attributes,
+                pages,
+                holes: Extents::default(),
+                partial: BTreeMap::new(),
+                blank: Extents::default(),
+            });
         }
         for _ in 0..take(from)? {
             record.places.push(Placement { hidden: take(from)?, path: take_bytes(from)? });
@@ -429,15 +453,19 @@ impl FileChange {
     /// Runs of pages with the pieces of each.
     fn runs(&self) -> impl Iterator<Item = (Range<u64>, Pieces)> {
         self.pages.iter().flat_map(|run| {
-            let (end, mut whole_from) = (run.end, run.start);
-            let mut runs = Vec::new();
-            for (page, pieces) in self.partial.range(run) {
-                runs.push((whole_from..*page, Pieces::ALL));
-                runs.push((*page..page + 1, *pieces));
-                whole_from = page + 1;
+            let holes = self.holes.parts(run.clone()).map(|hole| (hole, Pieces::NONE));
+            let mut runs: Vec<_> = holes.collect();
+            for run in self.holes.gaps(run) {
+                let (end, mut whole_from) = (run.end, run.start);
+                for (page, pieces) in self.partial.range(run) {
+                    runs.push((whole_from..*page, Pieces::ALL));
+                    runs.push((*page..page + 1, *pieces));
+                    whole_from = page + 1;
+                }
+                runs.push((whole_from..end, Pieces::ALL));
             }
-            runs.push((whole_from..end, Pieces::ALL));
             runs.retain(|(run, _)| !run.is_empty());
+            runs.sort_unstable_by_key(|(run, _)| run.start);
             runs
         })
     }
@@ -623,7 +651,8 @@ pub fn recovery<E>(mut read: impl FnMut(u64, &mut [u8]) -> Result<bool, E>) -> R
     let recovery = Recovery::new(found);
     let mut used = recovery.pages.iter().flat_map(|file| &file.runs);
     let needs = used.any(|held| {
-        spans.iter().any(|span| held.at < span.end && span.start < held.at + held.bytes())
+        let end = held.at + held.bytes();
+        !held.is_hole() && spans.iter().any(|span| held.at < span.end && span.start < end)
     });
     let mixes = needs
         || (0..recovery.entries.len()).any(|entry| recovery.needs_pages_of(entry))
@@ -659,7 +688,8 @@ impl Recovery {
                 same.filter(|other| other.file.id == change.file.id)
                     .flat_map(|other| other.pages.iter())
                     .for_each(|run| written.insert(run));
-                change.pages.iter().any(|run| written.missing(run) > 0)
+                let mut held = change.pages.iter().flat_map(|run| change.holes.gaps(run));
+                held.any(|run| written.missing(run) > 0)
             })
     }
 
@@ -724,8 +754,8 @@ pub(super) fn consecutive(pages: &Offsets) -> Vec<HeldPages> {
         match runs.last_mut() {
             Some(run)
                 if run.pages.end == *page
-                    && run.at + run.bytes() == at
-                    && [run.pieces, pieces] == [Pieces::ALL; 2] =>
+                    && run.pieces == pieces
+                    && (run.is_hole() || (pieces == Pieces::ALL && run.at + run.bytes() == at)) =>
             {
                 run.pages.end += 1;
             }
@@ -914,7 +944,10 @@ mod tests {
     fn record() -> Record {
         let mut pages = Extents::default();
         pages.insert(2..4);
-        pages.insert(9..10);
+        pages.insert(9..14);
+        let mut holes = Extents::default();
+        holes.insert(10..12);
+        holes.insert(13..14);
         let mut blank = Extents::default();
         blank.insert(4..9);
         blank.insert(1 << 40..1 << 41);
@@ -931,6 +964,7 @@ mod tests {
                 size: 40_000,
                 attributes,
                 pages,
+                holes,
                 partial: [(3, Pieces(1 << 63 | 0b110)), (9, Pieces(1))].into(),
                 blank,
             }],
@@ -967,7 +1001,12 @@ mod tests {
         let held = |pages, pieces, at| HeldPages { pages, pieces, at };
         let second = held(3..4, Pieces(1 << 63 | 0b110), at + PAGE_BYTES);
         let third = held(9..10, Pieces(1), at + PAGE_BYTES + 3 * PIECE_BYTES);
-        assert_eq!(runs, [held(2..3, Pieces::ALL, at), second.clone(), third]);
+        let behind = third.at + third.bytes();
+        let [hole, last] = [held(10..12, Pieces::NONE, behind), held(12..13, Pieces::ALL, behind)];
+        let end = held(13..14, Pieces::NONE, behind + PAGE_BYTES);
+        let all = [held(2..3, Pieces::ALL, at), second.clone(), third, hole.clone(), last, end];
+        assert_eq!(runs, all);
+        assert_eq!((hole.bytes(), hole.parts().count()), (0, 0));
         let from = 3 * PAGE_BYTES;
         let parts =
             [(from + 64..from + 192, second.at), (from + 4032..from + 4096, second.at + 128)];

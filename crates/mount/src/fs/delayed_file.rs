@@ -333,15 +333,16 @@ impl Pages {
             }
             Change::Resize(_) => self.resized(after),
             Change::Allocate { offset, len, flags } => {
-                let zeroes =
-                    flags.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
+                let punches = flags.contains(FallocateFlags::PUNCH_HOLE);
                 if after != before {
                     self.resized(after);
                 }
-                if zeroes && done.is_ok() {
+                if done.is_ok() && punches {
+                    self.changes.punched(offset, len);
                     let len = len.min(after.saturating_sub(offset));
-                    self.changes.wrote(offset, len);
                     self.missing.remove(pages_touched(offset, len));
+                } else if done.is_ok() {
+                    self.changes.reserved(offset, len);
                 }
                 self.changes.touched();
             }

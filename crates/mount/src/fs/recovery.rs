@@ -200,14 +200,20 @@ pub(super) fn write_pages<'a>(
     runs: impl IntoIterator<Item = &'a HeldPages>,
 ) -> Result<()> {
     let size = io(file.metadata())?.len();
-    for (range, at) in runs.into_iter().flat_map(HeldPages::parts) {
+    let mut holes = Extents::default();
+    let runs = runs.into_iter().inspect(|run| {
+        if run.is_hole() {
+            holes.insert(run.pages.clone());
+        }
+    });
+    for (range, at) in runs.flat_map(HeldPages::parts) {
         let from = range.start;
         in_parts(from..range.end.min(size), |to, bytes| {
             io(log.read_exact_at(bytes, at + (to - from)))?;
             io(file.write_all_at(bytes, to))
         })?;
     }
-    Ok(())
+    zero(file, &holes)
 }
 
 /// Zeroes these pages, where the file has data.

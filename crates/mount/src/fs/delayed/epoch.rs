@@ -454,7 +454,8 @@ impl Delayed {
                 all.insert(of_file[0].id, file.clone());
             }
             set_attributes(file, attributes(&stat))?;
-            pages += of_file.iter().map(|run| run.held.pages.clone().count() as u64).sum::<u64>();
+            let written = of_file.iter().filter(|run| !run.held.is_hole());
+            pages += written.map(|run| run.held.pages.end - run.held.pages.start).sum::<u64>();
         }
         self.wrote_below(pages * PAGE_BYTES);
         closer.log.checkpointed();

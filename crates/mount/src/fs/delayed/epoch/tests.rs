@@ -4,6 +4,7 @@ use super::*;
 use crate::Fs;
 use crate::{Access, Caller, Config, ROOT, Store};
 use flashsift_events::dice::Dice;
+use rustix::fs::FallocateFlags;
 use std::fs;
 use std::path::Path as FsPath;
 
@@ -247,6 +248,17 @@ impl Naive {
         let (offset, byte) =
             (random.below(content.len() as u32 + 1) as usize, random.below(256) as u8);
         let bytes = vec![byte; 1 + random.below(9000) as usize];
+        if random.below(4) == 0 {
+            let modes = [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE];
+            let mode = modes[random.below(2) as usize];
+            let mode = (mode | FallocateFlags::KEEP_SIZE).bits();
+            let (from, len) = (offset as u64, bytes.len() as u64);
+            mount.fallocate(Access::default(), open, from, len, mode).unwrap();
+            let end = content.len().min(offset + bytes.len());
+            content[offset..end].fill(0);
+            mount.release(0, open);
+            return;
+        }
         mount.write(Access::default(), open, offset as u64, &bytes).unwrap();
         content.resize(content.len().max(offset + bytes.len()), 0);
         content[offset..offset + bytes.len()].copy_from_slice(&bytes);
@@ -282,11 +294,11 @@ fn below(folder: &tempfile::TempDir) -> BTreeMap<&'static str, Vec<u8>> {
     NAMES.iter().filter_map(|name| Some((*name, at(name)?))).collect()
 }
 
-/// Applications create, write, cut, rename, link and unlink files of a group between the steps of
-/// its epochs. The mount shows what they did, and after an epoch that nothing follows, BACKING has
-/// it. A crash leaves what the last durable epoch had when it was captured. After an epoch that
-/// failed, the mount cut a file in BACKING to its size there, and took this for a change past the
-/// mount: the file left the group.
+/// Applications create, write, cut, punch, rename, link and unlink files of a group between the
+/// steps of its epochs. The mount shows what they did, and after an epoch that nothing follows,
+/// BACKING has it. A crash leaves what the last durable epoch had when it was captured. After an
+/// epoch that failed, the mount cut a file in BACKING to its size there, and took this for a change
+/// past the mount: the file left the group.
 // Promises: Mount 72, Mount 75.
 #[test]
 fn applications_go_on_between_the_steps_of_epochs() {
