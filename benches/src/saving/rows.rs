@@ -2,6 +2,7 @@
 
 use super::bed::Side;
 use anyhow::{Context, ensure};
+use rustix::fs::FallocateFlags;
 use std::{
     fs::{self, File, OpenOptions},
     io::Write,
@@ -358,6 +359,15 @@ pub(super) const ROWS: &[Row] = &[
         options: "--delay-sync *=5s",
         prepare: |dir| Ok(fs::write(dir.join("pages"), content(1, PAGES as usize * PAGE))?),
         perform: records,
+        ..DELAYED
+    },
+    Row {
+        name: "delayed-queue",
+        what: "two records of 8 KiB a second at the end of a file of 16 MiB that was there before, \
+               and as many holes of 64 KiB from its beginning on, synced every 2 s in 2 minutes, \
+               `delayed:60s`",
+        prepare: |dir| Ok(fs::write(dir.join("pages"), content(1, PAGES as usize * PAGE))?),
+        perform: queue,
         ..DELAYED
     },
     Row {
@@ -765,6 +775,25 @@ fn pages(stage: &Stage) -> anyhow::Result<()> {
 
 fn records(stage: &Stage) -> anyhow::Result<()> {
     changes(&File::options().write(true).open(stage.dir.join("pages"))?, 100)
+}
+
+/// A file that gets records at its end, and loses those at its beginning.
+fn queue(stage: &Stage) -> anyhow::Result<()> {
+    const HOLE_BYTES: u64 = 64 << 10;
+    let mut file = File::options().append(true).open(stage.dir.join("pages"))?;
+    let (clock, mut holes) = (Clock::start(), (0..).step_by(HOLE_BYTES as usize));
+    for second in 1..=120 {
+        for hole in holes.by_ref().take(2) {
+            file.write_all(&content(second, 8 << 10))?;
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&file, flags, hole, HOLE_BYTES)?;
+        }
+        if second % 2 == 0 {
+            file.sync_data()?;
+        }
+        clock.wait_until(second);
+    }
+    Ok(())
 }
 
 /// Changes so many bytes of 20 pages a second.

@@ -5,7 +5,7 @@ use flashsift_events::event::OpenId;
 use flashsift_mount::{
     Access, Attr, Caller, Changes, Clock, Config, Errno, Fs, Ino, ROOT, Step, Store, WriteBackError,
 };
-use flashsift_testbed::skip;
+use flashsift_testbed::{O_DSYNC, skip};
 use rustix::fs::{OFlags, RenameFlags};
 use std::{
     ffi::OsStr,
@@ -200,7 +200,7 @@ fn a_sync_writes_what_waits_of_its_file_alone() {
     bed.fs.fsync(0, log.open, true).unwrap();
     assert_eq!((bed.below("log"), bed.below("other")), (lines("synced"), b"".to_vec()));
     bed.append(&log, b", more");
-    bed.write_with(&log, OFlags::DSYNC, 10_012, b", durable");
+    bed.write_with(&log, O_DSYNC, 10_012, b", durable");
     assert_eq!(bed.below("log"), lines("synced, more, durable"));
     bed.append(&log, b".");
     assert_eq!(bed.below("log"), lines("synced, more, durable"));
@@ -341,7 +341,7 @@ fn other_writes_go_to_backing_at_once() {
         ("a.journal", OFlags::RDWR, true),
         ("a.db", append, false),
         ("a.settled", append, false),
-        ("a", append | OFlags::DSYNC, false),
+        ("a", append | O_DSYNC, false),
     ];
     for (name, flags, waits) in all {
         for alone in [true, false] {

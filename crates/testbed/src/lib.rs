@@ -43,6 +43,9 @@ pub fn or_skip<T>(made: Result<T, String>) -> Option<T> {
     made.map_or_else(skip, Some)
 }
 
+/// A write is durable, but for its times. rustix has `O_SYNC` under this name.
+pub const O_DSYNC: rustix::fs::OFlags = rustix::fs::OFlags::from_bits_retain(0o10000);
+
 /// Whether root runs this; otherwise the test is skipped, since `what` needs root.
 pub fn is_root(what: &str) -> bool {
     rustix::process::geteuid().is_root() || skip(format_args!("{what} needs root"))

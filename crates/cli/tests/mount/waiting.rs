@@ -1,8 +1,8 @@
 //! Appends to files that were there before the mount, and stores to them, through the kernel.
 
 use super::{Ext4, KIB, LATE, Mounted, Random, write_back::Mapping};
-use flashsift_testbed::{loop_of, stat};
-use rustix::fs::{FallocateFlags, OFlags};
+use flashsift_testbed::{O_DSYNC, loop_of, stat};
+use rustix::fs::FallocateFlags;
 use std::{
     fs::{self, File},
     io::Write,
@@ -249,7 +249,7 @@ impl Both {
                     fs::set_permissions(path, super::mode(bits)).unwrap();
                 }
                 10 => {
-                    let sync = OFlags::DSYNC.bits() as i32;
+                    let sync = O_DSYNC.bits() as i32;
                     let open = options.clone().custom_flags(sync).open(path).unwrap();
                     open.write_all_at(&bytes, at).unwrap();
                 }

@@ -19,8 +19,8 @@
 use super::{
     changes::Changes,
     record::{
-        Attributes, EntryHead, EntryNumbers, FileChange, FileRef, HeldPages, InPlace, InodeId,
-        Offsets, Path, Pieces, Placement, Record, Removal, consecutive,
+        Attributes, EntryHead, EntryNumbers, FileChange, FileRef, HOLE_PAGES, HeldPages, InPlace,
+        InodeId, Offsets, Path, Pieces, Placement, Record, Removal, consecutive,
     },
 };
 use flashsift_events::{page::PAGE_BYTES, structure::Extents};
@@ -46,10 +46,6 @@ const FEW: usize = 8;
 /// of the page more than to write it to its place at once. It spares the page if it changes again
 /// until the checkpoint, and an epoch its commit if all of them are such.
 const SPARSE_PIECES: u32 = 4;
-
-/// At most so many pages of a file become holes by an epoch: the log has an entry of its index for
-/// each until the checkpoint, 6 MiB for these. More of them are written as zeros.
-const HOLE_PAGES: u64 = 1 << 16;
 
 /// The log has at most so many runs of zeros a file: each costs two or three bytes in every entry.
 const BLANK_RUNS: usize = 1024;

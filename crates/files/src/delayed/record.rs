@@ -31,6 +31,10 @@ const RECORD_BYTES: u64 = 1 << 28;
 /// Neither are the pages of an entry.
 const LARGEST_BYTES: u64 = 1 << 40;
 
+/// At most so many pages of a file become holes by an epoch: the log has 40 bytes in RAM for each
+/// until the checkpoint. More of them are written as zeros.
+pub(super) const HOLE_PAGES: u64 = 1 << 16;
+
 /// Bytes of a piece of a page.
 pub const PIECE_BYTES: u64 = PAGE_BYTES / u64::BITS as u64;
 
@@ -387,6 +391,7 @@ impl Record {
             let mut partial = change.partial.keys();
             if !partial.all(|page| has_all(*page..page + 1) && !is_hole(*page))
                 || !change.holes.iter().all(has_all)
+                || change.holes.covered() > HOLE_PAGES
             {
                 return None;
             }

@@ -374,7 +374,8 @@ impl Fs {
         if !access.cached {
             self.backing.refuse_if_read_only()?;
         }
-        let appends = OFlags::from_bits_retain(access.flags as u32).contains(OFlags::APPEND);
+        let flags = OFlags::from_bits_retain(access.flags as u32);
+        let appends = flags.contains(OFlags::APPEND);
         let waits = !sync && !access.is_direct() && it.file_state.may_wait(appends);
         let mut written = 0;
         while written < bytes.len() {
@@ -410,7 +411,8 @@ impl Fs {
             }
         }
         if sync {
-            self.make_durable_now(&it, false)?;
+            // `O_SYNC` is `O_DSYNC` and one bit more, which asks for the times, too.
+            self.make_durable_now(&it, !flags.contains(OFlags::SYNC))?;
         }
         Ok(written)
     }
@@ -787,7 +789,7 @@ impl Fs {
     }
 }
 
-/// Whether the flags of `open` require every write to be durable.
+/// Whether the flags of `open` require every write to be durable: one or both bits of `O_SYNC`.
 pub(crate) fn asks_for_sync(flags: i32) -> bool {
-    OFlags::from_bits_retain(flags as u32).intersects(OFlags::SYNC | OFlags::DSYNC)
+    OFlags::from_bits_retain(flags as u32).intersects(OFlags::SYNC)
 }
