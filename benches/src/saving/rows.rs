@@ -258,6 +258,16 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "lmdb",
+        what: "LMDB: 300 transactions of five values",
+        // Its table of readers has process IDs.
+        same: false,
+        required: 1.05,
+        programs: &[DEBIANS_PYTHON],
+        perform: |stage| lmdb(stage, stage.count(300, 60)),
+        ..ROW
+    },
+    Row {
         name: "sqlite-delete",
         what: "SQLite, `journal_mode=DELETE`: 300 transactions of one row",
         perform: |stage| sqlite(stage, "DELETE"),
@@ -677,6 +687,23 @@ db.close()
     let mut writer = Command::new(DEBIANS_PYTHON);
     writer.args(["-c", PUTS]).arg(stage.dir.join("leveldb")).arg(seconds.to_string());
     ensure!(writer.status()?.success(), "LevelDB failed; it needs python3-plyvel");
+    Ok(())
+}
+
+fn lmdb(stage: &Stage, transactions: u32) -> anyhow::Result<()> {
+    const PUTS: &str = "
+import lmdb, random, sys
+content = random.Random(1)
+db = lmdb.open(sys.argv[1], map_size=64 << 20)
+for transaction in range(int(sys.argv[2])):
+    with db.begin(write=True) as put:
+        for _ in range(5):
+            put.put(content.randbytes(8), content.randbytes(content.choice((40, 500, 5000))))
+db.close()
+";
+    let mut writer = Command::new(DEBIANS_PYTHON);
+    writer.args(["-c", PUTS]).arg(stage.dir.join("lmdb")).arg(transactions.to_string());
+    ensure!(writer.status()?.success(), "LMDB failed; it needs python3-lmdb");
     Ok(())
 }
 

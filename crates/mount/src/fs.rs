@@ -144,7 +144,8 @@ impl Fs {
             write_ahead: backing.volume.one_sync_covers_earlier(),
         };
         let (clock, sift) = (config.clock.clone(), Live::new(keep));
-        let reservation = Reservation::new(backing.clone(), store.clone());
+        let reservation =
+            Reservation::new(backing.clone(), store.clone(), !config.delayed.is_empty());
         let groups = Groups::new(&config.delayed);
         let device = BlockDevice::new(&backing.root);
         let account = Account::new(config.flusher);

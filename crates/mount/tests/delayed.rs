@@ -577,9 +577,9 @@ fn a_deletion_waits_for_its_epoch() {
 #[test]
 fn syncs_wait_for_flash_while_epochs_fail() {
     let bed = Bed::new(|backing| fs::write(backing.join("a.db"), b"old").unwrap());
-    bed.change("a.db", 0, b"new");
     // The log cannot be made.
     fs::create_dir(bed.below(".flashsift/epochs")).unwrap();
+    bed.change("a.db", 0, b"new");
     bed.passes(60 * S);
     let status = bed.fs.status().delayed.unwrap();
     assert!(!status.failing.is_empty() && status.files == 1, "{status:?}");

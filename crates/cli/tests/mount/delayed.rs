@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::{
     fs::{self, File},
     io::{ErrorKind, Write},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     thread,
     time::Instant,
 };
@@ -140,6 +140,104 @@ fn a_deletion_makes_space_on_full_flash() {
         assert!(fs::read(mounted.below("new.db")).unwrap() == content);
         assert!(!mounted.below("big.db").exists());
     }
+}
+
+/// Leaves so many bytes of the flash.
+fn fill(mounted: &Mounted, leaves: usize) {
+    let mut full = File::create(mounted.below("filler")).unwrap();
+    while full.write_all(&[7; 64 * KIB]).is_ok() {}
+    let len = full.metadata().unwrap().len();
+    full.set_len(len - leaves as u64).unwrap();
+    full.sync_all().unwrap();
+}
+
+/// A file of which most was overwritten was to be written anew, for which flash had no space: no
+/// epoch reached flash any more, and the mount could not end. Its changes have space in the log.
+// Promises: Mount 30, Mount 75.
+#[test]
+fn changes_are_logged_where_a_new_file_has_no_space() {
+    let Some(ext4) = Ext4::made(&["-m", "0"], "") else { return };
+    let mut mounted = Mounted::over(ext4, &HOUR);
+    let mut content = bytes(1, 8 * MIB);
+    fs::write(mounted.below("old.db"), &content).unwrap();
+    fill(&mounted, 7 * MIB);
+    let new = bytes(2, 6 * MIB);
+    content[..6 * MIB].copy_from_slice(&new);
+    let file = File::options().write(true).open(mounted.at("old.db")).unwrap();
+    file.write_all_at(&new, 0).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    mounted.settle();
+    assert!(fs::read(mounted.below("old.db")).unwrap() == content);
+    mounted.ended();
+    assert!(fs::read(mounted.below("old.db")).unwrap() == content);
+}
+
+/// A card without an inode for the log took changes of older files, which then had no way to flash,
+/// not even by a deletion. There, they are as outside of a group.
+// Promises: Mount 30, Mount 78.
+#[test]
+fn without_an_inode_for_the_log_no_sync_is_delayed() {
+    for free in 0..3 {
+        let Some(ext4) = Ext4::made(&["-N", "64"], "") else { return };
+        let mut mounted = Mounted::over(ext4, &HOUR);
+        for name in ["changed.db", "renamed.db", "deleted.db"] {
+            fs::write(mounted.below(name), bytes(1, 100 * KIB)).unwrap();
+        }
+        fs::create_dir(mounted.below("many")).unwrap();
+        let many = |number| mounted.below(&format!("many/{number}"));
+        let made = (0..).find(|number| File::create(many(*number)).is_err()).unwrap();
+        (made - free..made).for_each(|number| fs::remove_file(many(number)).unwrap());
+        let file = File::options().write(true).open(mounted.at("changed.db")).unwrap();
+        file.write_all_at(b"new", 0).unwrap();
+        file.sync_all().unwrap();
+        assert_eq!(fs::read(mounted.below("changed.db")).unwrap()[..3], *b"new");
+        drop(file);
+        fs::rename(mounted.at("renamed.db"), mounted.at("new.db")).unwrap();
+        fs::remove_file(mounted.at("deleted.db")).unwrap();
+        mounted.ended();
+        assert!(mounted.below("new.db").exists() && !mounted.below("deleted.db").exists());
+    }
+}
+
+/// Space that a program reserved in an older file was not reserved on flash: another program could
+/// take it. A zeroed range, which keeps its space, was written as zeros, to the log and in place.
+// Promises: Mount 30, Mount 76.
+#[test]
+fn an_older_file_has_the_space_that_a_program_reserves() {
+    let Some(ext4) = Ext4::made(&["-E", "lazy_itable_init=0,lazy_journal_init=0"], "") else {
+        return;
+    };
+    for name in ["grows.db", "keeps.db"] {
+        fs::write(ext4.backing().join(name), b"hello").unwrap();
+    }
+    fs::write(ext4.backing().join("zeros.db"), bytes(1, 8 * MIB)).unwrap();
+    rustix::fs::syncfs(File::open(ext4.backing()).unwrap()).unwrap();
+    let mut mounted = Mounted::over(ext4, &HOUR);
+    let before = device_bytes(&mounted.ext4);
+    let zeroes = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    let all = [
+        ("grows.db", FallocateFlags::empty()),
+        ("keeps.db", FallocateFlags::KEEP_SIZE),
+        ("zeros.db", zeroes),
+    ];
+    let blocks = |mounted: &Mounted, name| fs::metadata(mounted.below(name)).unwrap().blocks();
+    let files = all.map(|(name, flags)| {
+        let file = File::options().write(true).open(mounted.at(name)).unwrap();
+        rustix::fs::fallocate(&file, flags, 0, 8 * MIB as u64).unwrap();
+        file.sync_all().unwrap();
+        assert!(blocks(&mounted, name) >= 8 * MIB as u64 / 512, "{name}");
+        file
+    });
+    mounted.settle();
+    drop(files);
+    mounted.ended();
+    let written = device_bytes(&mounted.ext4) - before;
+    assert!(written < MIB as u64, "{written} bytes");
+    for (name, _) in all {
+        assert!(blocks(&mounted, name) >= 8 * MIB as u64 / 512, "{name}");
+    }
+    assert!(fs::read(mounted.below("zeros.db")).unwrap() == vec![0; 8 * MIB]);
 }
 
 /// tmpfs has no `FALLOC_FL_ZERO_RANGE`, and a file of a group has no other place.

@@ -18,7 +18,7 @@ pub struct Changes {
     size: u64,
     /// Pages that were written since.
     pages: Extents,
-    /// Those of them that are holes: zeroed as a whole, and neither written nor reserved since.
+    /// Those of them that are holes: zeroed as a whole, and not written since.
     holes: Extents,
     /// Owner, mode, times or names have changed.
     attributes: bool,
@@ -115,11 +115,6 @@ impl Changes {
         self.holes.insert(pages_inside(offset, end.saturating_sub(offset)));
     }
 
-    /// A range was reserved: its zeros are no holes.
-    pub fn reserved(&mut self, offset: u64, len: u64) {
-        self.holes.remove(pages_touched(offset, len));
-    }
-
     /// Attributes or names were changed.
     pub fn touched(&mut self) {
         self.attributes = true;
@@ -201,9 +196,6 @@ mod tests {
                         changes.punched(at, len);
                         let end = bytes.len().min((at + len) as usize);
                         bytes[(at as usize).min(end)..end].fill(0);
-                        if random.random() {
-                            changes.reserved(at, len / 2);
-                        }
                     }
                     0..=3 => {
                         let len = random.random_range(1..PAGE_BYTES);

@@ -500,7 +500,12 @@ impl LockFiles {
             let file = match rustix::fs::openat(&hidden, LOCK, flags, Mode::RUSR | Mode::WUSR) {
                 // The previous holder removed the directory just now.
                 Err(Errno::NOENT) => continue,
-                file => File::from(file.map_err(at)?),
+                Err(why) => {
+                    // Such as no inode left. If it is not empty, it existed before and stays.
+                    let _ = rustix::fs::unlinkat(root, HIDDEN, AtFlags::REMOVEDIR);
+                    return Err(at(why));
+                }
+                Ok(file) => File::from(file),
             };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}

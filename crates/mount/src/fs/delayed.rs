@@ -37,7 +37,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The files of the groups. All groups of a mount have their epochs together.
 #[derive(Debug)]
@@ -58,6 +58,8 @@ pub(crate) struct Delayed {
     /// Held by the thread that ends an epoch.
     closer: Mutex<Closer>,
     state: Mutex<State>,
+    /// Whether BACKING has a log.
+    has_log: AtomicBool,
     /// Has a clone for each file of BACKING that is open because a file in RAM needs it.
     open_files: Arc<()>,
     /// Number of such files at which the epoch ends early.
@@ -83,6 +85,8 @@ pub(crate) struct Closer {
     /// The log has changes of a file that others changed, too. It is to be emptied: writes of that
     /// file go past it from now on, and a recovery must not undo them.
     is_to_be_emptied: bool,
+    /// Files that changed as a whole are not written anew: flash had no space for that.
+    saves_space: bool,
     /// An epoch that is durable and not yet applied as a whole.
     unapplied: Option<epoch::Captured>,
 }
@@ -132,6 +136,7 @@ impl Delayed {
                 deferred: HashMap::new(),
                 unsynced: Some(HashMap::new()),
                 is_to_be_emptied: false,
+                saves_space: false,
                 unapplied: None,
             }),
             state: Mutex::new(State {
@@ -145,6 +150,7 @@ impl Delayed {
                 log_bytes: 0,
                 failing: None,
             }),
+            has_log: AtomicBool::new(false),
             open_files: Arc::new(()),
             open_most: AtomicUsize::new(open_share()),
         }
@@ -179,6 +185,19 @@ impl Delayed {
     /// back together, so that one user could undo what another synced.
     pub(crate) fn admits(&self, uid: u32) -> bool {
         *self.state.lock().owner.get_or_insert(uid) == uid
+    }
+
+    /// Whether an epoch can be written. The log is made before the first change that only an epoch
+    /// brings to flash: if BACKING has no inode for it, files are none of a group, and fail or not
+    /// as others do.
+    pub(crate) fn may_log(&self) -> bool {
+        if self.has_log.load(Ordering::Relaxed) {
+            return true;
+        }
+        // The one who ends an epoch makes it.
+        let Some(mut closer) = self.closer.try_lock() else { return true };
+        let made = self.backing.temps().and_then(|_| self.log_file(&mut closer).map(drop));
+        !matches!(made, Err(Errno::NOSPC | Errno::DQUOT))
     }
 
     /// Whether someone changed this file of BACKING past the mount.

@@ -1,6 +1,7 @@
 //! The pages of a file in RAM of which BACKING has an older version.
 
 use super::copying::{in_parts, read_all, set_times};
+use super::recovery::set_modified;
 use super::types::{Names, io};
 use flashsift_events::event::Micros;
 use flashsift_events::page::PAGE_BYTES;
@@ -9,7 +10,7 @@ use flashsift_files::delayed::changes::Changes;
 use flashsift_files::delayed::record::{InodeId, Pieces};
 use parking_lot::RwLock;
 use rustix::fs::FallocateFlags;
-use rustix::io::{ReadWriteFlags, Result};
+use rustix::io::{Errno, ReadWriteFlags, Result};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -314,6 +315,11 @@ impl Pages {
         let before = io(ram.metadata())?.len();
         match change {
             Change::Write { offset, len } | Change::Allocate { offset, len, .. } => {
+                if let Change::Allocate { flags, .. } = change
+                    && !flags.contains(FallocateFlags::PUNCH_HOLE)
+                {
+                    self.reserve_in_base(offset, len)?;
+                }
                 let torn: Vec<u64> = self.changes.torn_by(offset, len).collect();
                 torn.into_iter().try_for_each(|page| self.fill(ram, page, before))?;
             }
@@ -341,13 +347,28 @@ impl Pages {
                     self.changes.punched(offset, len);
                     let len = len.min(after.saturating_sub(offset));
                     self.missing.remove(pages_touched(offset, len));
-                } else if done.is_ok() {
-                    self.changes.reserved(offset, len);
                 }
                 self.changes.touched();
             }
         }
         done
+    }
+
+    /// Reserves space in the base, whose content and time stay as they are.
+    fn reserve_in_base(&mut self, offset: u64, len: u64) -> Result<()> {
+        let Some(base) = &mut self.base else { return Ok(()) };
+        let was = rustix::fs::fstat(&base.file)?;
+        match rustix::fs::fallocate(&base.file, FallocateFlags::KEEP_SIZE, offset, len) {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let is_ours = base.left == Left::new(&was);
+        set_modified(&base.file, (was.st_mtime, was.st_mtime_nsec as u32))?;
+        if is_ours {
+            base.left = Left::new(&rustix::fs::fstat(&base.file)?);
+        }
+        Ok(())
     }
 
     /// Reads from the base; behind its end are zeros.

@@ -161,7 +161,8 @@ impl Fs {
         let delay_us = self
             .delayed
             .delay_us(table, parent, name)
-            .filter(|_| masked.bits() & 0o6000 == 0 && self.delayed.admits(caller.uid));
+            .filter(|_| masked.bits() & 0o6000 == 0 && self.delayed.admits(caller.uid))
+            .filter(|_| self.delayed.may_log());
         let birth = match delay_us {
             Some(_) => Birth::Ram,
             None => self

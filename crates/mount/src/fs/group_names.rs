@@ -123,6 +123,9 @@ impl Fs {
             return Ok(false);
         }
         let Some(delay_us) = self.delayed.delay_us(table, to.0, to.1) else { return Ok(false) };
+        if !self.delayed.may_log() {
+            return Ok(false);
+        }
         if self.delayed.delay_us(table, from.0, from.1).is_none() {
             self.delayed.learn_temporary(table, from, to, delay_us);
         }

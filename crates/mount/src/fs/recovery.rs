@@ -16,6 +16,7 @@ use rustix::fs::{
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -78,7 +79,7 @@ pub(crate) fn recover(dirs: Directories<'_>) -> Result<usize> {
     }
     for logged in &found.pages {
         if let Some(file) = open(dirs, &logged.file, &found.hidden)? {
-            write_pages(&file, &log, &logged.runs)?;
+            write_pages(&file, &log, &logged.runs, &[])?;
             logged.attributes.map_or(Ok(()), |wanted| set_attributes(&file, wanted))?;
         }
     }
@@ -131,7 +132,7 @@ fn apply(dirs: Directories<'_>, log: &File, record: &Record, pages_at: u64) -> R
                 if io(file.metadata())?.len() < change.size {
                     rustix::fs::ftruncate(&file, change.size)?;
                 }
-                write_pages(&file, log, &runs)?;
+                write_pages(&file, log, &runs, &[])?;
                 zero(&file, &change.blank)
             })?;
         }
@@ -193,27 +194,63 @@ pub(super) fn apply_change(
     change.attributes.map_or(Ok(()), |wanted| set_attributes(file, wanted))
 }
 
-/// Writes pages that the log holds, except what is behind the end of the file.
+/// Writes pages that the log holds, except what is behind the end of the file. Holes keep the space
+/// of these ranges, bytes.
 pub(super) fn write_pages<'a>(
     file: &File,
     log: &File,
     runs: impl IntoIterator<Item = &'a HeldPages>,
+    reserved: &[Range<u64>],
 ) -> Result<()> {
     let size = io(file.metadata())?.len();
-    let mut holes = Extents::default();
-    let runs = runs.into_iter().inspect(|run| {
-        if run.is_hole() {
-            holes.insert(run.pages.clone());
+    let runs: Vec<_> = runs.into_iter().collect();
+    for run in runs.iter().filter(|run| run.is_hole()) {
+        let [start, end] = [run.pages.start, run.pages.end].map(|at| at.saturating_mul(PAGE_BYTES));
+        if start < size {
+            clear(file, start..end, size, reserved)?;
         }
-    });
-    for (range, at) in runs.flat_map(HeldPages::parts) {
+    }
+    for (range, at) in runs.into_iter().flat_map(HeldPages::parts) {
         let from = range.start;
         in_parts(from..range.end.min(size), |to, bytes| {
             io(log.read_exact_at(bytes, at + (to - from)))?;
             io(file.write_all_at(bytes, to))
         })?;
     }
-    zero(file, &holes)
+    Ok(())
+}
+
+/// Makes a range a hole, but for the reserved ranges in it, which are zeroed.
+fn clear(file: &File, range: Range<u64>, size: u64, reserved: &[Range<u64>]) -> Result<()> {
+    let mut at = range.start;
+    for kept in reserved {
+        let kept = kept.start.max(at)..kept.end.min(range.end);
+        if kept.is_empty() {
+            continue;
+        }
+        if at < kept.start {
+            punch(file, at..kept.start, size)?;
+        }
+        let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(file, flags, kept.start, kept.end - kept.start) {
+            Err(Errno::OPNOTSUPP) => punch(file, kept.clone(), size)?,
+            done => done?,
+        }
+        at = kept.end;
+    }
+    if at < range.end { punch(file, at..range.end, size) } else { Ok(()) }
+}
+
+/// Makes a range a hole, also where it is behind the end of the file, which has this size. A file
+/// system that knows no holes gets zeros.
+fn punch(file: &File, range: Range<u64>, size: u64) -> Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(file, flags, range.start, range.end - range.start) {
+        Err(Errno::OPNOTSUPP) => {
+            in_parts(range.start..range.end.min(size), |at, zeros| io(file.write_all_at(zeros, at)))
+        }
+        done => done,
+    }
 }
 
 /// Zeroes these pages, where the file has data.
@@ -224,14 +261,8 @@ fn zero(file: &File, pages: &Extents) -> Result<()> {
         let (mut at, end) = (range.start, range.end.min(size));
         while at < end {
             let hole = hole_from(file, at, end)?.unwrap_or(end..end);
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            if hole.start > at
-                && let Err(error) = rustix::fs::fallocate(file, flags, at, hole.start - at)
-            {
-                if error != Errno::OPNOTSUPP {
-                    return Err(error);
-                }
-                in_parts(at..hole.start, |at, zeros| io(file.write_all_at(zeros, at)))?;
+            if hole.start > at {
+                punch(file, at..hole.start, size)?;
             }
             at = hole.end;
         }
@@ -250,14 +281,14 @@ pub(super) fn set_attributes(file: &File, wanted: Attributes) -> Result<()> {
     if rustix::fs::fstat(file)?.st_mode != wanted.mode {
         rustix::fs::fchmod(file, Mode::from_raw_mode(wanted.mode))?;
     }
-    set_modified(file, wanted)
+    set_modified(file, wanted.modified)
 }
 
 /// Gives a file its time of write, unless it has it.
-pub(super) fn set_modified(file: &File, wanted: Attributes) -> Result<()> {
+pub(super) fn set_modified(file: &File, modified: (i64, u32)) -> Result<()> {
     let has = rustix::fs::fstat(file)?;
-    let (tv_sec, ns) = wanted.modified;
-    if (has.st_mtime, has.st_mtime_nsec as u32) == wanted.modified {
+    let (tv_sec, ns) = modified;
+    if (has.st_mtime, has.st_mtime_nsec as u32) == modified {
         return Ok(());
     }
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };

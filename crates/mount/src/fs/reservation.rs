@@ -38,6 +38,11 @@ const F2FS_FILE_BYTES: u64 = BLOCK_BYTES;
 const F2FS_BYTES_OF_ONE: u64 = 512;
 const F2FS_DIRECTORIES_BYTES: u64 = 1 << 20;
 
+/// Space that the log of delayed syncs needs besides the bytes: a part of them for their places and
+/// checksums, and blocks that an entry leaves unused.
+const LOG_BYTES_OF_ONE: u64 = 128;
+const LOG_BYTES: u64 = 64 << 10;
+
 /// Space that the names and attributes of the files in RAM will need on flash, at most.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
@@ -84,20 +89,24 @@ pub(crate) struct Reservation {
     files: Mutex<u64>,
     pub(crate) metadata: Arc<Metadata>,
     f2fs: bool,
+    logs: bool,
 }
 
 impl Reservation {
-    /// Creates an empty reservation.
-    pub(crate) fn new(backing: Arc<Backing>, store: Arc<Store>) -> Reservation {
+    /// Creates an empty reservation. `logs`: syncs are delayed.
+    pub(crate) fn new(backing: Arc<Backing>, store: Arc<Store>, logs: bool) -> Reservation {
         let f2fs = backing.volume.kind == Kind::F2fs;
         let metadata = Arc::new(Metadata { bytes: AtomicU64::new(0), f2fs });
         let (bytes, files) = (Mutex::default(), Mutex::default());
-        Reservation { backing, store, bytes, files, metadata, f2fs }
+        Reservation { backing, store, bytes, files, metadata, f2fs, logs }
     }
 
     /// Space on flash that files in RAM will need, bytes.
     pub(crate) fn needed(&self, files: u64, bytes: u64) -> u64 {
-        let bytes = bytes + self.metadata.bytes().next_multiple_of(BLOCK_BYTES);
+        let mut bytes = bytes + self.metadata.bytes().next_multiple_of(BLOCK_BYTES);
+        if self.logs && bytes > 0 {
+            bytes += bytes / LOG_BYTES_OF_ONE + LOG_BYTES;
+        }
         if self.f2fs && files > 0 {
             bytes + bytes / F2FS_BYTES_OF_ONE + files * F2FS_FILE_BYTES + F2FS_DIRECTORIES_BYTES
         } else {

@@ -4,6 +4,7 @@ use super::Delayed;
 use crate::fs::copying::copy_attributes;
 use crate::fs::decider::At;
 use crate::fs::delayed_file::{Base, DelayedFile, Left};
+use crate::fs::descriptors::may_open;
 use crate::fs::namespace::Namespace;
 use crate::fs::recovery::born_ns;
 use crate::fs::residence::Residence;
@@ -60,6 +61,10 @@ impl Delayed {
                 Err(_) => return Ok(false),
             },
         };
+        // Each takes a descriptor more, which syncs and epochs need if there are few.
+        if !self.may_log() || may_open(&file).is_err() {
+            return Ok(false);
+        }
         let flags = rustix::fs::fcntl_getfl(&file)?;
         let stat = rustix::fs::fstat(&file)?;
         let names = table.node(ino).map(|node| node.names.clone()).unwrap_or_default();

@@ -33,6 +33,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Deleted files that may be held.
 const HELD: usize = 256;
@@ -209,6 +210,7 @@ impl Delayed {
             return Err(Errno::BUSY);
         }
         if closer.file.take().is_some() {
+            self.has_log.store(false, Ordering::Relaxed);
             // In place first: the log may be the only place that has it.
             let few = closer.unsynced.as_ref().filter(|files| !files.is_empty());
             match few.filter(|_| self.backing.volume.one_sync_covers_earlier()) {
@@ -225,6 +227,12 @@ impl Delayed {
 
     fn end_epoch_with(&self, closer: &mut Closer, ending: Ending) -> Result<()> {
         let mut done = self.try_to_end_epoch(closer, ending.is_whole());
+        if done == Err(Errno::NOSPC) {
+            // The changes alone take less space than a new file, and no inode.
+            closer.saves_space = true;
+            done = self.try_to_end_epoch(closer, ending.is_whole());
+            closer.saves_space = false;
+        }
         if done == Err(Errno::NOSPC) {
             done = self.remove_in_place(closer);
         }
@@ -440,6 +448,7 @@ impl Delayed {
             return Ok(());
         }
         let log = closer.file.as_ref().ok_or(Errno::IO)?;
+        let reserved = self.reserved();
         let mut pages = 0;
         for of_file in deferred.chunk_by(|one, other| one.id == other.id) {
             let file = closer.deferred.get(&of_file[0].id).ok_or(Errno::IO)?;
@@ -448,7 +457,8 @@ impl Delayed {
             if stat.st_nlink == 0 {
                 continue;
             }
-            write_pages(file, log, of_file.iter().map(|run| &run.held))?;
+            let reserved = reserved.get(&of_file[0].id).map_or(&[][..], Vec::as_slice);
+            write_pages(file, log, of_file.iter().map(|run| &run.held), reserved)?;
             closer.unsynced = closer.unsynced.take().filter(|all| all.len() < FEW);
             if let Some(all) = &mut closer.unsynced {
                 all.insert(of_file[0].id, file.clone());
@@ -470,6 +480,17 @@ impl Delayed {
         Ok(())
     }
 
+    /// By file of BACKING, the ranges that programs have reserved, bytes.
+    fn reserved(&self) -> HashMap<InodeId, Vec<Range<u64>>> {
+        let table = self.table();
+        let of_file = |(ino, file): (&Ino, &Arc<DelayedFile>)| {
+            let reserved = table.node(*ino)?.file_state()?.reserved();
+            let id = file.pages.read().base.as_ref()?.id();
+            (!reserved.is_empty()).then_some((id, reserved))
+        };
+        table.delayed().iter().filter_map(of_file).collect()
+    }
+
     /// Counts bytes that went to BACKING.
     fn wrote_below(&self, bytes: u64) {
         self.decider.copied(bytes, false);
@@ -488,9 +509,10 @@ impl Delayed {
         Ok(())
     }
 
-    fn log_file<'a>(&self, closer: &'a mut Closer) -> Result<&'a File> {
+    pub(super) fn log_file<'a>(&self, closer: &'a mut Closer) -> Result<&'a File> {
         if closer.file.is_none() {
             closer.file = Some(open_log(&self.backing)?);
+            self.has_log.store(true, Ordering::Relaxed);
             // The name of the log has to be durable with its first entry.
             if !self.backing.volume.one_sync_covers_earlier() {
                 self.backing.sync_all(false)?;
@@ -855,7 +877,7 @@ impl Delayed {
                     rustix::fs::ftruncate(&base, size)?;
                 }
                 // With the same commit as the data.
-                set_modified(&base, attributes(&self.store.stat(*file)?))?;
+                set_modified(&base, attributes(&self.store.stat(*file)?).modified)?;
                 Ok(written)
             }
             EpochStep::Append { file, held } => {
@@ -1197,7 +1219,7 @@ fn candidate(all: &[Candidate], ino: Ino) -> Result<&Candidate> {
 impl Closer {
     /// Whether a file of BACKING is replaced by a new one.
     fn writes_anew(&self, base: &Base, changes: &Changes) -> bool {
-        self.log.is_written_anew(base.id(), changes) && !has_flags(&base.file)
+        !self.saves_space && self.log.is_written_anew(base.id(), changes) && !has_flags(&base.file)
     }
 
     /// Gives an entry blocks whose allocation costs no commit of its own: its head has them before

@@ -11,7 +11,7 @@ use crate::fs::types::Ino;
 use flashsift_files::sift::FILE_COST_BYTES;
 
 /// Divisor of the budget: the inodes of files that were handed over take no more than this part.
-const INODES: u64 = 8;
+const INODES: u64 = 2;
 
 impl Mover {
     /// How many more files may be handed over because RAM is full. Each stays open until it has its
