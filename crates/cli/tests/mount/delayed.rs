@@ -173,6 +173,24 @@ fn changes_are_logged_where_a_new_file_has_no_space() {
     assert!(fs::read(mounted.below("old.db")).unwrap() == content);
 }
 
+/// The space of a hole in an older file was free once its epoch had ended for another reason.
+// Promises: Mount 75.
+#[test]
+fn a_hole_makes_space_on_full_flash() {
+    let Some(ext4) = Ext4::made(&["-m", "0"], "") else { return };
+    let mut mounted = Mounted::over(ext4, &HOUR);
+    fs::write(mounted.below("old.db"), bytes(1, 8 * MIB)).unwrap();
+    fill(&mounted, MIB);
+    let old = File::options().write(true).open(mounted.at("old.db")).unwrap();
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&old, hole, 0, 8 * MIB as u64).unwrap();
+    let content = bytes(2, 6 * MIB);
+    create(&mounted.at("new.db"), &content).sync_all().unwrap();
+    drop(old);
+    mounted.ended();
+    assert!(fs::read(mounted.below("new.db")).unwrap() == content);
+}
+
 /// A card without an inode for the log took changes of older files, which then had no way to flash,
 /// not even by a deletion. There, they are as outside of a group.
 // Promises: Mount 30, Mount 78.

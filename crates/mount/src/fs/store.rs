@@ -233,6 +233,11 @@ impl Store {
         self.handed_over.read().get(&ino).map(|it| it.file.clone())
     }
 
+    /// How many files that exist were handed over.
+    pub(crate) fn files_handed_over(&self) -> usize {
+        self.handed_over.read().len()
+    }
+
     /// Opens a file to copy it; `atime` stays, since no application reads it.
     pub(crate) fn open_to_copy(&self, ino: Ino) -> Result<File> {
         self.open_with(ino, OFlags::RDONLY | OFlags::NOATIME)

@@ -175,13 +175,26 @@ impl Delayed {
     }
 
     /// Ends the epoch because flash had no space for an operation that began after so many epochs.
-    /// Whether a deleted file may have freed some, which it takes until its removal is in place. No
-    /// lock is held.
+    /// Whether a deletion, a truncation or a hole may have freed some, which comes free when it is
+    /// in place. No lock is held.
     pub(crate) fn ends_for_space(&self, before: u64) -> bool {
-        let takes =
-            || !self.table().all_whiteouts().is_empty() || !self.closer.lock().held.is_empty();
         // The operation itself may have ended it.
-        self.is_used() && (self.epochs() > before || (takes() && self.fence().is_ok()))
+        self.is_used() && (self.epochs() > before || (self.may_free() && self.fence().is_ok()))
+    }
+
+    fn may_free(&self) -> bool {
+        let frees = |file: &Arc<DelayedFile>| {
+            let changes = &file.pages.read().changes;
+            changes.cut().is_some() || !changes.holes().is_empty()
+        };
+        let waits = {
+            let table = self.table();
+            !table.all_whiteouts().is_empty() || table.delayed().values().any(frees)
+        };
+        waits || {
+            let closer = self.closer.lock();
+            !closer.held.is_empty() || !closer.deferred.is_empty()
+        }
     }
 
     /// Epochs that have ended.

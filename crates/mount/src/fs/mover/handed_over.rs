@@ -10,16 +10,14 @@ use crate::fs::temps::Temp;
 use crate::fs::types::Ino;
 use flashsift_files::sift::FILE_COST_BYTES;
 
-/// Divisor of the budget: the inodes of files that were handed over take no more than this part.
-const INODES: u64 = 2;
-
 impl Mover {
     /// How many more files may be handed over because RAM is full. Each stays open until it has its
-    /// name, and its inode takes memory that the budget does not count.
+    /// name, and its inode takes memory that the budget does not count: no more than the budget. On
+    /// BACKING alone it would take that, too.
     pub(super) fn may_hand_over(&self) -> usize {
         let budget_bytes = self.store.usage().map_or(0, |(_, budget_bytes)| budget_bytes);
-        let inodes = usize::try_from(budget_bytes / INODES / FILE_COST_BYTES).unwrap_or(usize::MAX);
-        inodes.min(open_share() / 2).saturating_sub(self.handed_over.lock().len())
+        let inodes = usize::try_from(budget_bytes / FILE_COST_BYTES).unwrap_or(usize::MAX);
+        inodes.min(open_share() / 2).saturating_sub(self.store.files_handed_over())
     }
 
     pub(super) fn is_handed_over(&self, ino: Ino) -> bool {
