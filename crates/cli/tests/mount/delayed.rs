@@ -173,22 +173,30 @@ fn changes_are_logged_where_a_new_file_has_no_space() {
     assert!(fs::read(mounted.below("old.db")).unwrap() == content);
 }
 
-/// The space of a hole in an older file was free once its epoch had ended for another reason.
+/// The space of a hole in an older file, or of one that another replaces, was free once the epoch
+/// had ended for another reason.
 // Promises: Mount 75.
 #[test]
-fn a_hole_makes_space_on_full_flash() {
-    let Some(ext4) = Ext4::made(&["-m", "0"], "") else { return };
-    let mut mounted = Mounted::over(ext4, &HOUR);
-    fs::write(mounted.below("old.db"), bytes(1, 8 * MIB)).unwrap();
-    fill(&mounted, MIB);
-    let old = File::options().write(true).open(mounted.at("old.db")).unwrap();
-    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    rustix::fs::fallocate(&old, hole, 0, 8 * MIB as u64).unwrap();
-    let content = bytes(2, 6 * MIB);
-    create(&mounted.at("new.db"), &content).sync_all().unwrap();
-    drop(old);
-    mounted.ended();
-    assert!(fs::read(mounted.below("new.db")).unwrap() == content);
+fn a_hole_or_a_replacement_makes_space_on_full_flash() {
+    for replaces in [false, true] {
+        let Some(ext4) = Ext4::made(&["-m", "0"], "") else { return };
+        let mut mounted = Mounted::over(ext4, &HOUR);
+        fs::write(mounted.below("old.db"), bytes(1, 8 * MIB)).unwrap();
+        fill(&mounted, MIB);
+        let old = mounted.at("old.db");
+        if replaces {
+            create(&mounted.at("other.db"), b"small").sync_all().unwrap();
+            fs::rename(mounted.at("other.db"), old).unwrap();
+        } else {
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let old = File::options().write(true).open(old).unwrap();
+            rustix::fs::fallocate(&old, hole, 0, 8 * MIB as u64).unwrap();
+        }
+        let content = bytes(2, 6 * MIB);
+        create(&mounted.at("new.db"), &content).sync_all().unwrap();
+        mounted.ended();
+        assert!(fs::read(mounted.below("new.db")).unwrap() == content);
+    }
 }
 
 /// A card without an inode for the log took changes of older files, which then had no way to flash,

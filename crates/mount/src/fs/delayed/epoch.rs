@@ -175,26 +175,20 @@ impl Delayed {
     }
 
     /// Ends the epoch because flash had no space for an operation that began after so many epochs.
-    /// Whether a deletion, a truncation or a hole may have freed some, which comes free when it is
-    /// in place. No lock is held.
+    /// Whether it may have freed some: what a deletion, a replacement, a truncation or a hole frees
+    /// is taken until it is in place. No lock is held.
     pub(crate) fn ends_for_space(&self, before: u64) -> bool {
         // The operation itself may have ended it.
-        self.is_used() && (self.epochs() > before || (self.may_free() && self.fence().is_ok()))
-    }
-
-    fn may_free(&self) -> bool {
-        let frees = |file: &Arc<DelayedFile>| {
-            let changes = &file.pages.read().changes;
-            changes.cut().is_some() || !changes.holes().is_empty()
-        };
-        let waits = {
-            let table = self.table();
-            !table.all_whiteouts().is_empty() || table.delayed().values().any(frees)
-        };
-        waits || {
+        if !self.is_used() || self.epochs() > before {
+            return self.is_used();
+        }
+        let deletes = !self.table().all_whiteouts().is_empty();
+        let takes = deletes || {
             let closer = self.closer.lock();
             !closer.held.is_empty() || !closer.deferred.is_empty()
-        }
+        };
+        let fails = self.state.lock().failing.is_some();
+        (takes || !fails) && self.fence().is_ok() && (takes || self.epochs() > before)
     }
 
     /// Epochs that have ended.
